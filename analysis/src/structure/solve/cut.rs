@@ -14,7 +14,7 @@ pub(super) struct Open {
     birth: Birth,
     /// A promise that is settled only after this one, because its code waits for this one. Waiting for it
     /// implies that this one is settled.
-    before: Option<ObjId>,
+    implied_by: Option<ObjId>,
     /// What decides whether a wait for it ended early, by the failure of another promise (`Promise.all`).
     failed: Deps,
     /// Whether the site makes a chain of promises: the code of each one waits for the one before it.
@@ -27,7 +27,7 @@ struct Sent {
     /// Where the call is made.
     birth: Birth,
     /// A promise that is settled only after the answer.
-    before: Option<ObjId>,
+    implied_by: Option<ObjId>,
     /// The promise of the code that makes the call.
     thread: Option<ObjId>,
 }
@@ -103,7 +103,7 @@ impl Solver<'_> {
     /// Records that concurrent code settles a promise from here on.
     pub(super) fn note_open(&mut self, promise: ObjId, birth: Birth) {
         let chained = self.threads.cuts.chained.contains(&promise);
-        let open = Open { birth, before: None, failed: NONE, chained };
+        let open = Open { birth, implied_by: None, failed: NONE, chained };
         self.threads.cuts.open.insert(promise, open);
     }
 
@@ -180,7 +180,7 @@ impl Solver<'_> {
         if self.threads.cuts.open.is_empty() && self.threads.cuts.sent.is_empty() {
             return;
         }
-        let before = chain.or(self.threads.cuts.thread);
+        let implied_by = chain.or(self.threads.cuts.thread);
         let chained = settled;
         let mut settled = self.settled_with(value);
         settled.promises.extend(chained.promises);
@@ -198,10 +198,10 @@ impl Solver<'_> {
             self.note_answer();
         }
         // This thread has the answers once it goes on, and its own promise is settled later still.
-        if let Some(before) = before {
+        if let Some(implied_by) = implied_by {
             for site in &settled.calls {
                 if let Some(sent) = self.threads.cuts.sent.get_mut(site) {
-                    sent.before = Some(before);
+                    sent.implied_by = Some(implied_by);
                 }
             }
         }
@@ -216,7 +216,7 @@ impl Solver<'_> {
             let fails = fails.filter(|_| !is_itself);
             // Awaited under a condition: it is settled under this level only.
             if self.may_since(birth) {
-                if fails.is_none() && before.is_none() && self.threads.concurrent == 0 {
+                if fails.is_none() && implied_by.is_none() && self.threads.concurrent == 0 {
                     let level = self.levels.last().map_or(0, |level| level.id);
                     self.threads.cuts.closed.push((promise, level));
                 }
@@ -226,9 +226,9 @@ impl Solver<'_> {
                 if let Some(open) = self.threads.cuts.open.get_mut(&promise) {
                     open.failed = self.dom.union(open.failed, fails);
                 }
-            } else if before.is_some() {
+            } else if implied_by.is_some() {
                 if let Some(open) = self.threads.cuts.open.get_mut(&promise) {
-                    open.before = before;
+                    open.implied_by = implied_by;
                 }
             } else if self.threads.concurrent == 0 {
                 self.threads.cuts.open.remove(&promise);
@@ -317,16 +317,16 @@ impl Solver<'_> {
                 self.add_cut(promise, Some(deps));
             }
         }
-        let sent = self.threads.cuts.sent.iter().map(|(site, sent)| (*site, sent.before));
+        let sent = self.threads.cuts.sent.iter().map(|(site, sent)| (*site, sent.implied_by));
         let sent: Vec<(SiteId, Option<ObjId>)> = sent.collect();
-        for (site, before) in sent {
+        for (site, implied_by) in sent {
             // A conditional wait counts only under the level at which it happened.
             let is_open = |level: u32| self.levels.iter().any(|one| one.id == level);
             let is_sent = |one: &(SiteId, u32)| one.0 == site && is_open(one.1);
             if calls.contains(&site) || self.threads.cuts.flushed.iter().any(is_sent) {
                 continue;
             }
-            let running = match before {
+            let running = match implied_by {
                 Some(promise) => self.is_running(promise, &given),
                 None => Some(NONE),
             };
@@ -354,8 +354,8 @@ impl Solver<'_> {
         if wait {
             self.note_answer();
         }
-        let before = thread.filter(|_| wait);
-        self.threads.cuts.sent.insert(site, Sent { birth, before, thread });
+        let implied_by = thread.filter(|_| wait);
+        self.threads.cuts.sent.insert(site, Sent { birth, implied_by, thread });
         known
     }
 
@@ -366,7 +366,7 @@ impl Solver<'_> {
             // The promise of this thread is settled after the answers to all calls that it made so far.
             for sent in self.threads.cuts.sent.values_mut() {
                 if sent.thread == Some(thread) {
-                    sent.before = Some(thread);
+                    sent.implied_by = Some(thread);
                 }
             }
             return;
@@ -425,7 +425,7 @@ impl Solver<'_> {
                 return None;
             }
             deps = self.dom.union(deps, open.failed);
-            match open.before {
+            match open.implied_by {
                 Some(next) => at = next,
                 None => break,
             }
