@@ -15,15 +15,16 @@
 //! - *Label*: the sources that decide whether the current program point is reached (the program-counter label).
 //!   It is a stack of [`Level`]s, one for each construct around the point.
 //! - *Cell*: a variable or a property. Its `now` is the abstract value at the current program point. Its `ever`
-//!   joins all writes of all rounds, for code whose order relative to a write is not known. Its `concurrently` joins
-//!   the writes of concurrent code.
+//!   joins all writes of all rounds, for code whose order relative to a write is not known. Its `concurrent`
+//!   joins the writes of concurrent code.
 //! - *Turn*: one iteration of a loop.
-//! - *Context*: a function, together with the call by which it was reached.
+//! - *Context*: a function, together with the call by which it was reached. An *activation* is a call that is
+//!   being walked.
 //! - *Object*: an allocation site in a context. It is *unique* if the site runs at most once. It is *kept* if
 //!   something may hold it that outlives the turn or the call that made it. It has *escaped* if unknown code
 //!   may hold it.
-//! - *Beside*: concurrently with what follows. An async function that is not awaited, a timer and a callback of
-//!   `then` run beside the code after them; each is a *thread*.
+//! - *Concurrent* code runs while the code after it goes on: an async function that is not awaited, a timer, a
+//!   callback of `then`. Each is a *thread*.
 //! - *Pool*: everything that has escaped, joined into one value.
 
 mod above;
@@ -377,7 +378,7 @@ pub(super) fn solve(core: &Core, limits: &Limits) -> Result<Solved, Finding> {
             return Err(finding);
         }
         // A fixed point is reached optimistically: promises are taken to be awaited, uncalled functions to be
-        // dead, and nothing to be cut off by the end of the program. Each `doubt_…` drops one such assumption
+        // dead, and nothing to be cut off by the end of the program. Each `recheck_…` drops one such assumption
         // where the fixed point does not confirm it, and returns whether that needs another round. They run one
         // after the other because each one relies on the facts of those before it being stable.
         let is_done = !solver.changed && !solver.recheck_promises() && !solver.recheck_functions();

@@ -87,7 +87,7 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Resets the state of a round. What was learned about contexts, loops, cells (`ever`, `concurrently`) and
+    /// Resets the state of a round. What was learned about contexts, loops, cells (`ever`, `concurrent`) and
     /// objects stays.
     pub(super) fn begin_round(&mut self) {
         self.changed = false;

@@ -95,7 +95,7 @@ impl Solver<'_> {
         let context = self.activations.get(act).map_or(0, |act| act.context);
         let known = &self.contexts[context as usize];
         if known.leaks && self.function(known.func).captured[slot as usize] {
-            // A function that may be called at any time sees it.
+            // A closure that outlives the call captures the variable.
             self.keep(value);
             return;
         }
@@ -103,6 +103,7 @@ impl Solver<'_> {
         for one in &shape.refs {
             let (Ref::Obj(object) | Ref::Data(object, _)) = one else { continue };
             let known = &self.heap.objects[*object as usize];
+            // An object made outside any turn (0) needs no check: `made` notices if its site runs twice.
             if known.kept || known.turn.0 == 0 {
                 continue;
             }
@@ -149,6 +150,8 @@ impl Solver<'_> {
             }
             let level = known.turn.0;
             let is_open = level == 0 || self.turns.iter().any(|turn| turn.level == level);
+            // A holder whose innermost level is older than the turn was made before the turn began, and lives
+            // on after it.
             if kept || !is_open || birth.level < level {
                 self.keep_object(*object);
             }

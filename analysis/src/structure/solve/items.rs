@@ -38,6 +38,8 @@ impl Solver<'_> {
         for one in &shape.refs {
             match one {
                 Ref::Obj(id) => {
+                    // Remembered even when the length is lost: `Promise.race` and `any` of a list behave
+                    // differently if it is empty.
                     if shape.refs.len() == 1
                         && !self.may_since(self.heap.objects[*id as usize].birth)
                     {
@@ -50,6 +52,7 @@ impl Solver<'_> {
                     let has_place = is_single && !self.is_repeated_since(birth);
                     let length = if has_place { self.length(*id) } else { None };
                     match length {
+                        // The limit bounds the number of cells of one list.
                         Some(length) if length < 2_000 => {
                             let name = self.dom.name(&length.to_string().into());
                             self.put_own(*id, name, value, true);

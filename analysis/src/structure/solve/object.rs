@@ -29,7 +29,7 @@ impl Solver<'_> {
         for one in &shape.refs {
             let key = match (&tools, leads(one)) {
                 (Some(tools), true) => tools,
-                // The innermost loop is walked again item by item in the next round; see `for_one_of`.
+                // The innermost loop is walked again item by item in the next round; see `chosen.rs`.
                 (None, true) => continue,
                 _ => key,
             };

@@ -101,7 +101,7 @@ impl Solver<'_> {
         self.threads.effects += usize::from(!is_promise);
         // A strong update stores `value` without `since`: in sequential code, a later read on the same path
         // knows that the write happened, and the join after the branch adds the label. Other readers (`ever`,
-        // `concurrently`, a weak update) do not know it, so for them the label is part of the value.
+        // `concurrent`, a weak update) do not know it, so for them the label is part of the value.
         let marked = self.dom.with(value, since);
         let seen_beside = self.dom.with(marked, self.time.when);
         if known.object.is_some_and(|object| self.heap.objects[object as usize].escaped) {

@@ -1,6 +1,6 @@
 //! Concurrent code: async functions that are not awaited, callbacks of promises, and timers.
 //!
-//! Such code is walked where it is started, with `Threads::concurrently` raised: its writes are weak and visible at
+//! Such code is walked where it is started, with `Threads::concurrent` raised: its writes are weak and visible at
 //! any time, and it sees all writes of the program. *When* it runs is a flow of its own: what decides how long
 //! it waits decides which writes it sees, and which code sees its writes.
 

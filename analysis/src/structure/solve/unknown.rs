@@ -197,6 +197,7 @@ impl Solver<'_> {
     /// Calls each escaped function.
     fn call_all_of_pool(&mut self) {
         self.drive_escaped();
+        // By index, since the calls may add to the pool.
         let mut place = 0;
         while let Some(object) = self.escaped.pool.get(place).copied() {
             if !self.follows(Rule::EscapedCall) {

@@ -205,6 +205,7 @@ impl Solver<'_> {
         }
         let caught = !self.handlers.is_empty();
         let seen = self.mark_awaited(value, caught);
+        // Taken before the wait ends some of the concurrent code.
         let concurrent = self.is_concurrent();
         if self.threads.concurrent == 0 && !self.threads.running.is_empty() {
             self.end_running(value, &seen);

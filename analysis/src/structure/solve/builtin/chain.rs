@@ -154,6 +154,7 @@ impl Solver<'_> {
             with = self.dom.join(with, ended.error);
         }
         let mut ends = ended.ends;
+        // `then` and `finally` pass a failure of the first promise on.
         if name != "catch" {
             let own = self.ends_of(this);
             ends = self.dom.union(ends, own);
