@@ -127,7 +127,7 @@ impl Solver<'_> {
                 let strong = is_one && names.len() == 1;
                 for name in names {
                     if is_array && name == self.known.length_text {
-                        self.cut(object, value);
+                        self.set_length(object, value);
                     } else if name == self.known.proto_text {
                         self.put_own(object, self.known.proto, value, strong);
                     } else {
@@ -192,7 +192,7 @@ impl Solver<'_> {
     }
 
     /// Writes `length` of a list, which may remove items.
-    fn cut(&mut self, object: ObjId, length: Value) {
+    fn set_length(&mut self, object: ObjId, length: Value) {
         self.changed |= self.promises.emptied.insert(object);
         let deps = self.reach(length);
         let converted = self.convert(length);

@@ -103,12 +103,12 @@ impl Solver<'_> {
         // knows that the write happened, and the join after the branch adds the label. Other readers (`ever`,
         // `concurrent`, a weak update) do not know it, so for them the label is part of the value.
         let marked = self.dom.with(value, since);
-        let seen_beside = self.dom.with(marked, self.time.when);
+        let seen_elsewhere = self.dom.with(marked, self.time.when);
         if known.object.is_some_and(|object| self.heap.objects[object as usize].escaped) {
             // Unknown code sees what is written, and that it is.
-            self.escape(seen_beside);
+            self.escape(seen_elsewhere);
         }
-        self.changed |= self.heap.note(&mut self.dom, cell, seen_beside);
+        self.changed |= self.heap.note(&mut self.dom, cell, seen_elsewhere);
         if strong && self.threads.concurrent == 0 {
             self.set_now(cell, value);
             return;
