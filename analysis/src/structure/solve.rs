@@ -428,14 +428,14 @@ impl<'a> Solver<'a> {
     /// tool is already reported where the object escapes.
     fn all_gaps(&mut self) -> Vec<Gap> {
         let mut gaps = std::mem::take(&mut self.gaps);
-        let told = gaps.clone();
-        let is_told = |gap: &Gap| {
-            told.iter().any(|one| match (one.about, gap.about) {
+        let reported = gaps.clone();
+        let is_reported = |gap: &Gap| {
+            reported.iter().any(|one| match (one.about, gap.about) {
                 (About::Value(one, _), About::Value(other, _)) => one == other,
                 (one, other) => one == other,
             })
         };
-        gaps.extend(self.escaped.gaps.iter().filter(|gap| !is_told(gap)));
+        gaps.extend(self.escaped.gaps.iter().filter(|gap| !is_reported(gap)));
         gaps
     }
 

@@ -35,9 +35,9 @@ impl Solver<'_> {
         let deps = self.dom.union(deps, control);
         let cell = self.heap.cell(promise, self.known.done);
         let done = self.dom.scalar(Scalar::Bool(true));
-        // If a run may skip this point, the slot also gets `false` as a possibility.
-        let told = if may { self.dom.scalar(Scalar::Bool(false)) } else { done };
-        let marked = self.dom.with(told, deps);
+        // Only a settling that no run can skip counts as `true` in what is ever written; see `has_done`.
+        let outcome = if may { self.dom.scalar(Scalar::Bool(false)) } else { done };
+        let marked = self.dom.with(outcome, deps);
         self.changed |= self.heap.note(&mut self.dom, cell, marked);
         if one && unique && self.threads.concurrent == 0 {
             self.set_now(cell, done);
