@@ -391,6 +391,7 @@ pub(super) fn solve(core: &Core, limits: &Limits) -> Result<Solved, Finding> {
     let misuses = solver.found_misuses(entangled);
     let gaps = solver.all_gaps();
     let Solver { dom, tool_ids, named_tools, .. } = &mut solver;
+    // A name without a valid tool id was reported as a misuse.
     let named = named_tools.iter().filter_map(|(namespace, action)| {
         let number = tool_ids.number(&dom.names, *namespace, *action).ok()?;
         tool_ids.get(number).cloned()

@@ -54,6 +54,7 @@ impl<'a> Solver<'a> {
             functions: Functions::default(),
             promises: Promises::default(),
             generators: Generators::default(),
+            // Some hooks are known from the text alone; the walk may find more.
             engine: Engine { converts: core.converts, hooks: core.hooks, ..Engine::default() },
             time: Time::default(),
             misuses: Misuses::default(),
@@ -108,6 +109,7 @@ impl<'a> Solver<'a> {
         self.generators.partly = 0;
         self.threads.begin_round();
         self.tries.begin_round();
+        // The other fields of `Time` are learned over the rounds.
         self.time.when = NONE;
         self.tasks = Tasks::default();
         self.nodes = Nodes::default();

@@ -272,6 +272,7 @@ impl Solver<'_> {
             "setTimeout" | "setInterval" | "setImmediate" | "queueMicrotask"
             | "process.nextTick" => self.start_timer(&text, args),
             "clearTimeout" | "clearInterval" | "clearImmediate" => {
+                // Which timer is cleared is not tracked: it may be any.
                 let control = self.control_above(0);
                 let deps = self.reach_args(args);
                 let all = self.dom.union(control, deps);

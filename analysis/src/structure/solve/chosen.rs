@@ -101,8 +101,11 @@ impl Solver<'_> {
         {
             self.chosen.apart.insert(innermost);
             self.changed = true;
+            // The loop will be walked item by item, so that nothing is learned from the joined names in this
+            // round.
             return None;
         }
+        // No loop separates the pairs: the place becomes a gap.
         self.changed |= self.chosen.unclear.insert(place);
         Some(AbstractKey { names: None, deps: key.deps })
     }
@@ -120,6 +123,7 @@ impl Solver<'_> {
                 }
             }
         }
+        // One namespace with several actions, or the reverse, forms no pair that does not exist.
         met.apart || met.namespaces.len() == 1 || met.names.len() == 1
     }
 

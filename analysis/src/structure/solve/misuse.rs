@@ -218,6 +218,7 @@ impl Misuses {
 
     /// Records a fault.
     pub(super) fn wrong(&mut self, place: Place, misuse: Misuse) {
+        // The first fault of an operand is reported.
         self.found.entry(place).or_insert(misuse);
     }
 }

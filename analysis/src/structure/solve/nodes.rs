@@ -85,6 +85,7 @@ impl Nodes {
             }
         }
         let (mut parent, mut branch) = (None, None);
+        // Outermost first: a construct gets its node before those inside it.
         for open in &mut self.open {
             let number = *open.number.get_or_insert_with(|| {
                 self.found.push(FoundNode { parent, branch, kind: open.kind });

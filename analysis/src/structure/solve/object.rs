@@ -11,6 +11,7 @@ impl Solver<'_> {
     pub(super) fn get(&mut self, object: Value, key: &AbstractKey, called: bool) -> Value {
         let shape = self.dom.shapes.kept(object.shape);
         let is_args = self.is_args(object);
+        // Reading a property of `undefined` or `null` fails.
         if shape.may_be_nothing() && !is_args {
             let deps = self.dom.union(object.deps, key.deps);
             self.may_fail_by(Value { deps, shape: object.shape });
@@ -34,6 +35,7 @@ impl Solver<'_> {
                 _ => key,
             };
             let value = match one {
+                // With accessors, a read may run code, so that each object it may be is walked as optional.
                 Ref::Obj(_) if calls => {
                     self.for_one_of(object, |solver| solver.get_of(*one, object, key, called))
                 }

@@ -51,6 +51,7 @@ impl Solver<'_> {
                 continue;
             }
             let is_place = self.dom.names.get(name).starts_with(|c: char| c.is_ascii_digit());
+            // With other properties, it is not a plain list.
             if !is_place && name != self.known.elem {
                 return None;
             }

@@ -87,7 +87,8 @@ impl Solver<'_> {
         for value in this.into_iter().chain(args.list.iter().copied()).chain(args.rest) {
             self.keep(value);
         }
-        // It is walked for one of the calls of a round: what it sees may be different at the others.
+        // The context is walked at only one of its calls in a round, and the variables that the closure
+        // captures may differ at the others.
         self.keep_object(object);
         let control = self.control_above(0);
         let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();

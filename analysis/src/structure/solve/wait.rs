@@ -303,6 +303,7 @@ impl Solver<'_> {
             }
             let mut unknown = None;
             let _ = self.for_one_of(value, |solver| {
+                // The engine calls it with resolving functions. That call is treated as unknown code.
                 if let Some(then) = solver.own_method(*object, name) {
                     let own = solver.dom.reference(*one);
                     unknown = Some(solver.unknown(&[then, own]));
@@ -310,6 +311,7 @@ impl Solver<'_> {
                 Value::NEVER
             });
             if let Some(unknown) = unknown {
+                // It may never call them.
                 self.hang(unknown.deps);
                 out = self.dom.join(out, unknown);
             }

@@ -72,6 +72,7 @@ impl Solver<'_> {
                 );
                 self.dom.join(made, Value { deps: first.deps, shape: of })
             }
+            // `new Object(value)` returns an object unchanged.
             "Object" => first,
             "Function" => {
                 self.gap(Code::DynamicEval, About::Change);

@@ -39,6 +39,7 @@ impl Solver<'_> {
                 count = self.dom.union(count, driven);
             }
         }
+        // `return(value)` gives the value back.
         if name == "return" {
             item = self.dom.join(item, sent);
         }

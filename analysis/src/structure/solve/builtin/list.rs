@@ -18,6 +18,7 @@ impl Solver<'_> {
         if method.takes == Takes::Nothing && !method.moves {
             return true;
         }
+        // A pattern without a state is not changed by its use.
         if matches!(name, "test" | "exec") && self.is_kind(this, Kind::Pattern) {
             return true;
         }
@@ -43,6 +44,7 @@ impl Solver<'_> {
             return false;
         }
         match method.takes {
+            // One by one, so that an exact list stays exact.
             Takes::All if name == "push" => {
                 args.list.iter().for_each(|value| self.push(this, *value, false));
                 if let Some(rest) = args.rest {
