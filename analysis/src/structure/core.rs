@@ -218,7 +218,7 @@ pub(super) type Extent = (u32, u32);
 
 /// How a branch appears in the structure of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Appearance {
     /// It does not appear.
     Hidden,
     /// The test of a loop, whose body may not run at all.
@@ -394,7 +394,7 @@ pub(super) enum Op {
         cond: Slot,
         then: Block,
         other: Block,
-        told: Told,
+        appears: Appearance,
     },
     /// Repeats until `exit` is left; leaving `turn` ends an iteration.
     Loop {

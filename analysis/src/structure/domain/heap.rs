@@ -72,7 +72,7 @@ pub(in crate::structure) struct Cell {
     /// Everything that was ever written to it.
     pub(in crate::structure) ever: Value,
     /// What concurrent code may write at any time.
-    pub(in crate::structure) beside: Value,
+    pub(in crate::structure) concurrent: Value,
     pub(in crate::structure) birth: Birth,
     /// Whether the cell is exactly one variable or property, so that a write replaces its value.
     pub(in crate::structure) unique: bool,
@@ -179,11 +179,11 @@ impl Heap {
 
     fn add(&mut self, first: Value, unique: bool, private: bool, birth: Birth) -> CellId {
         let id = self.cells.len() as CellId;
-        let (ever, beside) = (Value::NEVER, Value::NEVER);
+        let (ever, concurrent) = (Value::NEVER, Value::NEVER);
         self.cells.push(Cell {
             now: first,
             ever,
-            beside,
+            concurrent,
             birth,
             unique,
             private,

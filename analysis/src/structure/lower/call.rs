@@ -1,6 +1,6 @@
 //! Calls, `new`, optional chains, tagged templates.
 
-use super::super::core::{Arg, CallForm, Extent, Put, Told, Use, Wait};
+use super::super::core::{Appearance, Arg, CallForm, Extent, Put, Use, Wait};
 use super::stmt::bounds;
 use super::*;
 
@@ -290,7 +290,7 @@ impl Lower {
         let span = chain.span;
         let cond = self.compute(span, Sum::IsNothing, vec![value]);
         let (then, ()) = self.block(|lower| lower.emit(span, Op::Jump { to: exit }));
-        self.emit(span, Op::If { cond, then, other: Block::new(), told: Told::Hidden });
+        self.emit(span, Op::If { cond, then, other: Block::new(), appears: Appearance::Hidden });
     }
 }
 

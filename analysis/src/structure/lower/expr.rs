@@ -1,6 +1,6 @@
 //! Expressions.
 
-use super::super::core::{Made, Put, Told, Use, Wait};
+use super::super::core::{Appearance, Made, Put, Use, Wait};
 use super::stmt::bounds;
 use super::*;
 
@@ -49,8 +49,8 @@ impl Lower {
                 let cond = self.condition(&choice.test);
                 let (then, ()) = self.block(|lower| lower.value_to(&choice.cons, to));
                 let (other, ()) = self.block(|lower| lower.value_to(&choice.alt, to));
-                let told = Told::Decision { test: bounds(choice.test.span()) };
-                self.emit(span, Op::If { cond, then, other, told });
+                let appears = Appearance::Decision { test: bounds(choice.test.span()) };
+                self.emit(span, Op::If { cond, then, other, appears });
                 to
             }
             Expr::Seq(sequence) => {

@@ -1,6 +1,6 @@
 //! Loops.
 
-use super::super::core::{Told, Use};
+use super::super::core::{Appearance, Use};
 use super::stmt::bounds;
 use super::*;
 
@@ -73,7 +73,10 @@ impl Lower {
         }
         let cond = self.condition(test);
         let (other, ()) = self.block(|lower| lower.emit(test.span(), Op::Jump { to: exit }));
-        self.emit(test.span(), Op::If { cond, then: Block::new(), other, told: Told::Test });
+        self.emit(
+            test.span(),
+            Op::If { cond, then: Block::new(), other, appears: Appearance::Test },
+        );
     }
 
     fn turns(

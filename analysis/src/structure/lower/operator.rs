@@ -1,6 +1,6 @@
 //! Operators, and assignments of all kinds.
 
-use super::super::core::{Told, Use};
+use super::super::core::{Appearance, Use};
 use super::pattern::Target;
 use super::stmt::bounds;
 use super::*;
@@ -119,7 +119,7 @@ impl Lower {
             _ => value,
         };
         let (body, ()) = self.block(make);
-        let told = Told::Either { test };
+        let appears = Appearance::Either { test };
         // On the other branch the result is the left value, narrowed by the test.
         let how = match op {
             ast::BinaryOp::LogicalOr => Sum::True,
@@ -132,7 +132,7 @@ impl Lower {
             ast::BinaryOp::LogicalOr => (kept, body),
             _ => (body, kept),
         };
-        self.emit(span, Op::If { cond, then, other, told });
+        self.emit(span, Op::If { cond, then, other, appears });
     }
 
     pub(super) fn assign(&mut self, assign: &ast::AssignExpr) -> Slot {

@@ -160,8 +160,8 @@ impl Lower {
             let value = lower.expr(other);
             lower.emit(span, Op::Copy { to, from: value });
         });
-        let told = super::super::core::Told::Hidden;
-        self.emit(span, Op::If { cond, then, other: Block::new(), told });
+        let appears = super::super::core::Appearance::Hidden;
+        self.emit(span, Op::If { cond, then, other: Block::new(), appears });
         to
     }
 

@@ -1,6 +1,6 @@
 //! Statements.
 
-use super::super::core::{Branch, Mark, Told, Use};
+use super::super::core::{Appearance, Branch, Mark, Use};
 use super::*;
 
 impl Lower {
@@ -107,7 +107,10 @@ impl Lower {
                     }
                 });
                 let test = bounds(choice.test.span());
-                self.emit(span, Op::If { cond, then, other, told: Told::Decision { test } });
+                self.emit(
+                    span,
+                    Op::If { cond, then, other, appears: Appearance::Decision { test } },
+                );
             }
             Stmt::Switch(switch) => {
                 self.leavable(span, labels, true, |lower| lower.switch(switch));
@@ -234,9 +237,9 @@ impl Lower {
                 let from = lower.compute(test.span(), Sum::Look, vec![of, value]);
                 lower.emit(test.span(), Op::Copy { to: is_match, from });
             });
-            let (then, told) = (Block::new(), Told::Hidden);
+            let (then, appears) = (Block::new(), Appearance::Hidden);
             self.branch(test.span(), Branch::Test, |lower| {
-                lower.emit(test.span(), Op::If { cond, then, other, told });
+                lower.emit(test.span(), Op::If { cond, then, other, appears });
             });
             matches.push(is_match);
         }
@@ -267,7 +270,10 @@ impl Lower {
                 Some(_) => Branch::Case(place as u32 + 1),
                 None => Branch::Default,
             };
-            self.emit(case.span, Op::If { cond, then, other: Block::new(), told: Told::Way(way) });
+            self.emit(
+                case.span,
+                Op::If { cond, then, other: Block::new(), appears: Appearance::Way(way) },
+            );
         }
     }
 
