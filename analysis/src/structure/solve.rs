@@ -187,8 +187,6 @@ struct LoopState {
     cells: HashMap<CellId, Value>,
     /// What decides whether there is a next turn.
     deps: Deps,
-    /// Whether a turn may be left early. Nothing depends on it: `many` covers that a turn may not be reached.
-    may: bool,
 }
 
 /// The names of properties that the solver itself uses. Most of them begin with `%`, which no name of a program

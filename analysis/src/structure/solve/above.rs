@@ -6,7 +6,7 @@ use crate::structure::builtins;
 use crate::structure::core::FuncForm;
 use crate::structure::domain::{Kind, Prim, Ref};
 
-/// The maximum length of a chain of prototypes.
+/// The maximum length of a chain of prototypes; the plan of a program with a longer one is incomplete.
 const CHAIN: u32 = 16;
 
 impl Solver<'_> {
@@ -21,6 +21,7 @@ impl Solver<'_> {
         depth: u32,
     ) -> Value {
         if depth > CHAIN {
+            self.entangled = true;
             return self.pooled();
         }
         let mut out = Value::NEVER;
@@ -248,8 +249,11 @@ impl Solver<'_> {
             for one in &self.dom.shapes.kept(proto.shape).refs {
                 if let Ref::Obj(above) = one
                     && !all.contains(above)
-                    && all.len() < 4 * CHAIN as usize
                 {
+                    if all.len() >= 4 * CHAIN as usize {
+                        self.entangled = true;
+                        break;
+                    }
                     all.push(*above);
                 }
             }

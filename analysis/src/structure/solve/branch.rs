@@ -227,24 +227,23 @@ impl Solver<'_> {
             let known = solver.loops.entry(key).or_default();
             // Enter with what the turns of earlier rounds have left behind.
             let cells: Changes = known.cells.iter().map(|(cell, value)| (*cell, *value)).collect();
-            let learned = (known.deps, known.may);
+            let learned = known.deps;
             for (cell, value) in cells {
                 let joined = solver.dom.join(solver.now(cell), value);
                 solver.set_now(cell, joined);
             }
             let (mark, loosened) = (solver.trail.changes.len(), solver.misuses.loosened());
             // `may` is false: that a turn may not be reached is already covered by `many`.
-            solver.push_level(learned.0, false, true);
+            solver.push_level(learned, false, true);
             solver.levels[level + 1].turns = true;
             solver.begin_turn(serial);
             head(solver);
             let goes_on = solver.region(turn, body) && after(solver);
             let turns = solver.levels.pop();
-            let (own, may) = turns.map_or((NONE, false), |level| (level.deps, level.may));
+            let own = turns.map_or(NONE, |level| level.deps);
             // Every exit has added its label to the region's level or to that of the turns; together they
             // decide the number of turns.
             ends = solver.dom.union(solver.levels[level].deps, own);
-            let may = may || solver.levels[level].may;
             if !solver.follows(Rule::LoopDecides) {
                 ends = NONE;
             }
@@ -283,8 +282,8 @@ impl Solver<'_> {
             solver.turns.pop();
             if let Some(known) = solver.loops.get_mut(&key) {
                 let all = solver.dom.sources.union(known.deps, ends);
-                changed |= known.deps != all || may && !known.may;
-                (known.deps, known.may) = (all, known.may || may);
+                changed |= known.deps != all;
+                known.deps = all;
             }
             solver.changed |= changed;
             // The body never falls out of the loop: its end leads to the next turn, so the code after it is

@@ -288,7 +288,7 @@ impl Solver<'_> {
                 self.time.cancels = all;
                 Value::UNDEFINED
             }
-            _ if text.starts_with("Promise.") => self.of_promises(&text, this, args, wait),
+            _ if text.starts_with("Promise.") => self.of_promises(&text, this, args),
             "%resolve" | "%reject" => self.resolve(&text, this, first),
             _ if builtins::is_error(&text) || matches!(&*text, "RegExp") => {
                 self.construct_builtin(name, args)

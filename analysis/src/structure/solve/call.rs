@@ -1,5 +1,6 @@
 //! Calls: which functions a value may be, and what they are given.
 
+use super::walk::{STACK_MORE, STACK_STEP};
 use super::*;
 use crate::structure::builtins;
 use crate::structure::core::{Arg, CallForm, FuncForm, Slot, Wait};
@@ -75,8 +76,8 @@ impl<'a> Solver<'a> {
             Wait::Other => false,
         };
         self.written = written;
-        let given = stacker::maybe_grow(256 * 1024, 16 * 1024 * 1024, || match form {
-            CallForm::Plain => self.call_member(callee, this, &args, wait),
+        let given = stacker::maybe_grow(STACK_STEP, STACK_MORE, || match form {
+            CallForm::Plain => self.call_functions(callee, this, &args, wait, true),
             CallForm::New => self.construct_any(callee, &args),
             CallForm::Super => self.call_parent(callee, this, &args),
         });
@@ -108,39 +109,27 @@ impl<'a> Solver<'a> {
         args: &Args,
         wait: bool,
     ) -> Option<Value> {
+        self.call_functions(callee, this, args, wait, false)
+    }
+
+    /// Calls each of the functions that a value may be. If it was read from `this`, the function that is called
+    /// rules out some of the shapes of `this`.
+    fn call_functions(
+        &mut self,
+        callee: Value,
+        this: Option<Value>,
+        args: &Args,
+        wait: bool,
+        is_member: bool,
+    ) -> Option<Value> {
         let shape = self.dom.shapes.kept(callee.shape);
         // A call of what is no function fails.
         if shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None {
             self.may_fail_by(callee);
         }
         self.each_way(callee.deps, &shape.refs, |solver, one| {
-            if solver.borrows(one, this, false) {
-                return Some(solver.unknown_call(this, args));
-            }
-            let written = solver.written;
-            solver.written = solver.written_for(one);
-            let given = solver.call_one(one, this, args, wait);
-            solver.written = written;
-            given
-        })
-    }
-
-    /// Calls each of the functions that a property of `this` may be. Unlike in `call_any`, the receiver is
-    /// known to be where the function was read from, which rules out some of its shapes.
-    fn call_member(
-        &mut self,
-        callee: Value,
-        this: Option<Value>,
-        args: &Args,
-        wait: bool,
-    ) -> Option<Value> {
-        let shape = self.dom.shapes.kept(callee.shape);
-        if shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None {
-            self.may_fail_by(callee);
-        }
-        self.each_way(callee.deps, &shape.refs, |solver, one| {
-            let this = this.map(|this| solver.read_from(one, this));
-            if solver.borrows(one, this, true) {
+            let this = if is_member { this.map(|this| solver.read_from(one, this)) } else { this };
+            if solver.borrows(one, this, is_member) {
                 return Some(solver.unknown_call(this, args));
             }
             let written = solver.written;

@@ -93,16 +93,11 @@ impl Solver<'_> {
 
     /// Appends any number of items to one list, which is no longer exact.
     pub(super) fn add_some(&mut self, object: ObjId, value: Value, count: Deps) {
-        let value = self.here_or_undefined(value);
+        let value = self.present(value);
         self.put_any(object, value);
         let cell = self.heap.cell(object, self.known.length);
         // The weak update adds the label of this point.
         self.write(cell, Value::computed(count), false);
-    }
-
-    /// Returns a value for use as an item, which is never absent.
-    fn here_or_undefined(&mut self, value: Value) -> Value {
-        Value { deps: value.deps, shape: self.dom.shapes.present(value.shape) }
     }
 
     /// Returns the items of a value one by one, if they are known, and their join.

@@ -200,16 +200,6 @@ impl Solver<'_> {
                     count = self.dom.union(count, own);
                     out = self.dom.join(out, value);
                 }
-                if self.heap.find(object, self.known.this).is_some() {
-                    let of = self.own(object, self.known.this);
-                    let pairs = self.own(object, self.known.target);
-                    if !self.is_paired(pairs, of) {
-                        let (value, own) = self.iterated(of);
-                        count = self.dom.union(count, own);
-                        let pair = self.pair(6, Value::computed(own), value);
-                        out = self.dom.join(out, pair);
-                    }
-                }
             }
             Kind::Opaque => {
                 let own = self.reach(list);
@@ -283,20 +273,6 @@ impl Solver<'_> {
             && !shape.absent
             && !shape.refs.is_empty()
             && shape.refs.iter().all(is_own)
-    }
-
-    /// Returns whether a list of pairs still has exactly the items of a list, which may have changed since.
-    fn is_paired(&mut self, pairs: Value, list: Value) -> bool {
-        let (Some(pairs), Some(items)) = (self.exact_items(pairs), self.exact_items(list)) else {
-            return false;
-        };
-        let one = self.dom.name(&"1".into());
-        pairs.len() == items.len()
-            && pairs.into_iter().zip(items).all(|(pair, item)| {
-                let shape = self.dom.shapes.kept(pair.shape);
-                let [Ref::Obj(pair)] = shape.refs.as_slice() else { return false };
-                self.own(*pair, one) == item
-            })
     }
 
     /// Returns the names of the own properties of a value, and what decides how many there are.

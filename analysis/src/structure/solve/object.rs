@@ -138,7 +138,7 @@ impl Solver<'_> {
                 }
                 None => {
                     self.gap(Code::DynamicName, About::Name);
-                    self.unknown_member()
+                    self.pooled()
                 }
             },
             Ref::Namespace(namespace) => match &key.names {
@@ -154,7 +154,7 @@ impl Solver<'_> {
                 }
                 None => {
                     self.gap(Code::DynamicName, About::Name);
-                    self.unknown_member()
+                    self.pooled()
                 }
             },
             Ref::Tool(..) => {

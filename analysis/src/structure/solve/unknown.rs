@@ -45,11 +45,6 @@ impl Solver<'_> {
         Value { deps: self.escaped.deps, shape: self.dom.shapes.add(shape) }
     }
 
-    /// Returns the value of a member of `mcp` under an unknown name.
-    pub(super) fn unknown_member(&mut self) -> Value {
-        self.pooled()
-    }
-
     /// Passes values to unknown code; returns its result.
     pub(super) fn unknown(&mut self, values: &[Value]) -> Value {
         for value in values {

@@ -6,9 +6,9 @@ use crate::structure::domain::{Kind, Promised, Ref};
 
 /// The stack that one instruction may need. Less than this left: continue on a new segment of `STACK_MORE`
 /// bytes.
-const STACK_STEP: usize = 256 * 1024;
+pub(super) const STACK_STEP: usize = 256 * 1024;
 /// The size of a new stack segment. The walk recurses with the nesting of the program and of its calls.
-const STACK_MORE: usize = 16 * 1024 * 1024;
+pub(super) const STACK_MORE: usize = 16 * 1024 * 1024;
 
 /// An abstract property key.
 pub(super) struct AbstractKey {

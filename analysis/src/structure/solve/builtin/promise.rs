@@ -6,13 +6,7 @@ use crate::structure::domain::Promised;
 
 impl Solver<'_> {
     /// Calls a static method of `Promise`.
-    pub(super) fn of_promises(
-        &mut self,
-        name: &str,
-        this: Option<Value>,
-        args: &Args,
-        _: bool,
-    ) -> Value {
+    pub(super) fn of_promises(&mut self, name: &str, this: Option<Value>, args: &Args) -> Value {
         let first = self.arg(args, 0);
         match name {
             "Promise.resolve" => {
