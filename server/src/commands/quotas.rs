@@ -1,4 +1,4 @@
-//! `pml-server quotas`: how often tools may be called on the gateway.
+//! `pml-server quotas`: the limits on calls of tools on the gateway.
 
 use std::fmt::Write as _;
 
@@ -20,14 +20,14 @@ pub(super) async fn run(database: &Database, command: QuotasCommand) -> anyhow::
             }
             let mut out = String::new();
             for quota in quotas {
-                writeln!(out, "{}", told(&quota))?;
+                writeln!(out, "{}", render(&quota))?;
             }
             Ok(out)
         }
         QuotasCommand::Set { scope, pattern, calls: (calls, window) } => {
             let quota = Quota { scope, pattern, calls, window };
             operator.set_quota(&quota).await.context("could not set the quota")?;
-            Ok(format!("{}\n", told(&quota)))
+            Ok(format!("{}\n", render(&quota)))
         }
         QuotasCommand::Unset { scope, pattern } => {
             match operator.unset_quota(&scope, &pattern).await {
@@ -41,7 +41,7 @@ pub(super) async fn run(database: &Database, command: QuotasCommand) -> anyhow::
     }
 }
 
-fn told(quota: &Quota) -> String {
+fn render(quota: &Quota) -> String {
     let Quota { scope, pattern, calls, window } = quota;
     let window = match window {
         Window::Minute => "min",

@@ -25,13 +25,13 @@ pub(super) async fn run(
             if *json {
                 return Ok(serde_json::to_string_pretty(&keys)? + "\n");
             }
-            Ok(shown(&keys))
+            Ok(render(&keys))
         }
         SecretsCommand::Rotate { batch } => rotate(&operator, database, settings, *batch).await,
     }
 }
 
-/// Wraps every data key with the new master key and forgets the old one.
+/// Wraps every data key with the new master key, then retires the old one.
 async fn rotate(
     operator: &Operator,
     database: &Database,
@@ -45,8 +45,8 @@ async fn rotate(
         (Some(new), _, _) => new.id().to_owned(),
         (None, Some(present), Some(_)) => present.id().to_owned(),
         _ => bail!(
-            "set PML_MASTER_KEY_NEW to the new master key (`openssl rand -base64 32` makes one), \
-             for this command and, before it, for every gateway"
+            "set PML_MASTER_KEY_NEW to the new master key (`openssl rand -base64 32` creates one): \
+             first for every gateway, then for this command"
         ),
     };
     let keys = Arc::new(given.into_keys());
@@ -97,7 +97,7 @@ fn replace_own(settings: &Settings, keys: &MasterKeys, id: &str) -> anyhow::Resu
     master_key::replace_own(&master_key::own_file(settings), key)
 }
 
-fn shown(keys: &[MasterKeyStatus]) -> String {
+fn render(keys: &[MasterKeyStatus]) -> String {
     if keys.is_empty() {
         return "There is no master key yet: no gateway has been started with one.\n".to_owned();
     }

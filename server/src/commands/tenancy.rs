@@ -95,7 +95,7 @@ pub(super) async fn members(
             if *json {
                 return Ok(serde_json::to_string_pretty(&membership)? + "\n");
             }
-            Ok(format!("`{principal}` is `{role}` of `{}` now.\n", shown(place)))
+            Ok(format!("`{principal}` now has the role `{role}` in `{}`.\n", shown(place)))
         }
         MembersCommand::Remove { place, principal } => {
             let scope = place.scope()?;

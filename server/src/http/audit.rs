@@ -44,10 +44,12 @@ struct Answer {
     chain: Option<Chain>,
 }
 
-/// Whether every event matches the hash of its predecessor.
+/// The result of verifying the chain: whether every event has the right hash of its predecessor.
 #[derive(Debug, Serialize, ToSchema)]
 struct Chain {
+    /// Whether all events are as they were recorded.
     intact: bool,
+    /// The position of the first event that is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_bad: Option<i64>,
 }

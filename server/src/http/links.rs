@@ -60,7 +60,7 @@ pub(crate) async fn list_links(
     Ok(private(Json(Links { items, total })))
 }
 
-/// Creates a link and returns its slug, which cannot be shown again.
+/// Creates a link and returns its slug, which is shown only once.
 #[utoipa::path(post, path = "/api/v1/registry-links", tag = "official",
     request_body(content = CreateLink, example = json!({ "name": "VS Code" })),
     responses((status = 201, description = "The link, shown only once", body = MadeLink)))]

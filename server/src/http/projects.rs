@@ -67,8 +67,8 @@ pub(crate) async fn create_project(
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Admin)?;
     let made = gateway.registry.create_project(&caller, &body.name).await.map_err(explain)?;
-    let place = format!("/api/v1/projects/{}", made.name);
-    Ok((StatusCode::CREATED, [(header::LOCATION, place)], private(Json(made))).into_response())
+    let location = format!("/api/v1/projects/{}", made.name);
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], private(Json(made))).into_response())
 }
 
 /// Deletes a project permanently: its API keys are revoked at once, and its name is never reused.

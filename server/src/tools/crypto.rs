@@ -42,7 +42,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "crypto",
             "encode",
-            "Turns bytes from one encoding into another: text, hexadecimal, Base64, Base64 for URLs.",
+            "ProgramQueue bytes from one encoding into another: text, hexadecimal, Base64, Base64 for URLs.",
             encode,
         )
         .example(json!({"data": "héllo", "to": "base64"}), json!("aMOpbGxv"))

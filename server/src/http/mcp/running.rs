@@ -1,8 +1,8 @@
 //! The running calls, so that a notification can cancel one of them.
 //!
-//! Every message is a request of its own, and ids are unique only within a client; clients that share a key may use
-//! the same ids. Each client gets a session id with its handshake. The id has no other meaning and is not stored, so
-//! any replica accepts it.
+//! Every message is a separate HTTP request, and request ids are unique only within a client; clients that share a key
+//! may use the same ids. So each client gets a session id with its handshake. The id serves no other purpose and is not
+//! stored, so any replica accepts it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use uuid::Uuid;
 /// The header with the id that a client got with its handshake.
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// The caller of a request, and the id that its client chose.
+/// Identifies a request: its caller, its client's session, and the id that the client chose.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Name {
     tenant: Tenant,
@@ -53,7 +53,7 @@ impl Running {
         Entry { running: Arc::clone(self), name, id, cancel }
     }
 
-    /// Cancels the call of that name, if there is exactly one.
+    /// Cancels the call of that name, if there is exactly one. Of several, it is unknown which one is meant.
     pub(super) fn cancel(&self, name: &Name) {
         let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match calls.get(name).map(Vec::as_slice) {

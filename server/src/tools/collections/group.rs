@@ -33,7 +33,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "collections",
             "key_by",
-            "Turns a list into an object by the text of a key; of items with an equal key the last stays.",
+            "ProgramQueue a list into an object by the text of a key; of items with an equal key the last stays.",
             key_by,
         )
         .example(

@@ -30,7 +30,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "string",
             "slugify",
-            "Turns a text into lower-case ASCII words joined by hyphens, for addresses and file names.",
+            "ProgramQueue a text into lower-case ASCII words joined by hyphens, for addresses and file names.",
             slugify,
         )
         .example(json!({"text": "Ça va, Москва?"}), json!("ca-va-moskva")),
