@@ -9,7 +9,7 @@ use registry::{MasterKeyStatus, MasterKeys, Operator};
 use super::table::{count, table, when};
 use crate::config::{SecretsCommand, Settings};
 use crate::database::Database;
-use crate::database::master_key::{self, GivenKeys};
+use crate::database::master_key::{self, ConfiguredKeys};
 
 /// Runs the command and returns its output.
 pub(super) async fn run(
@@ -38,18 +38,19 @@ async fn rotate(
     settings: &Settings,
     batch: u32,
 ) -> anyhow::Result<String> {
-    let configured = GivenKeys::read(settings)?;
-    let has_own_file = configured.present.is_none() && database.is_embedded();
-    let given = configured.or_own(database, settings)?;
-    let to = match (&given.new, &given.present, &given.old) {
+    let configured = ConfiguredKeys::read(settings)?;
+    let has_own_file = configured.current.is_none() && database.is_embedded();
+    let configured = configured.or_own(database, settings)?;
+    let to = match (&configured.new, &configured.current, &configured.old) {
         (Some(new), _, _) => new.id().to_owned(),
-        (None, Some(present), Some(_)) => present.id().to_owned(),
+        // The operator has already made the new key the current one, but not all data keys are wrapped with it yet.
+        (None, Some(current), Some(_)) => current.id().to_owned(),
         _ => bail!(
             "set PML_MASTER_KEY_NEW to the new master key (`openssl rand -base64 32` creates one): \
              first for every gateway, then for this command"
         ),
     };
-    let keys = Arc::new(given.into_keys());
+    let keys = Arc::new(configured.into_keys());
     operator.begin_rotation(&keys, &to).await.map_err(master_key::explain)?;
     let (mut done, mut unreadable) = (0, Vec::new());
     let mut after = None;
