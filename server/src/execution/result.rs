@@ -5,7 +5,7 @@ use protocol::{Envelope, ErrorBody, ErrorCode};
 use rmcp::model::CallToolResult;
 use serde_json::Value;
 
-/// ProgramQueue a raw MCP result from an upstream or a native tool into rmcp's type.
+/// Converts a raw MCP result from an upstream or a native tool to rmcp's type.
 pub(crate) fn raw_result(raw: Value) -> CallToolResult {
     serde_json::from_value(raw).unwrap_or_else(|error| {
         envelope_result(&Envelope::error(ErrorBody::new(

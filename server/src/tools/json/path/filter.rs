@@ -1,4 +1,4 @@
-//! The conditions of a JSONPath: tests, comparisons and functions.
+//! The filter expressions of a JSONPath: tests, comparisons and functions.
 
 use jsonpath_rust::parser::model::{
     Comparable, Comparison, Filter, FilterAtom, FnArg, Literal, Segment, Selector, SingularQuery,
@@ -10,7 +10,7 @@ use super::{COMPILE_STEPS, Evaluation, element};
 use crate::tools::ToolFailure;
 use crate::tools::pattern::Pattern;
 
-/// A value in a filter: one of the data, one computed, or RFC 9535's `Nothing`.
+/// A value in a filter: a node of the data, a computed value, or `Nothing` (RFC 9535).
 enum Operand<'v> {
     Nothing,
     Node(&'v Value),
@@ -250,7 +250,7 @@ impl<'v> Evaluation<'v> {
         let mut patterns = self.patterns.borrow_mut();
         if !patterns.contains_key(&key) {
             self.spend(COMPILE_STEPS)?;
-            // A pattern that is not one matches nothing, says RFC 9535, section 2.4.6.
+            // An invalid pattern matches nothing (RFC 9535, section 2.4.6).
             patterns.insert(key.clone(), Pattern::compile_iregexp(expression, whole).ok());
         }
         let Some(Some(pattern)) = patterns.get(&key) else {
