@@ -36,9 +36,11 @@ impl Analyser {
     /// # Errors
     /// Returns `TOO_COMPLEX` when the child had to be killed, and `SANDBOX_UNAVAILABLE` when no child can be started.
     pub(crate) async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
+        // A source over the limit is refused here, without sending it to a child.
         if let Some(refused) = analysis::refuse_too_large(source, &Limits::default()) {
             return Ok(Arc::new(refused));
         }
+        // The analysis depends only on the source, so it is shared by all tenants.
         let key = Integrity::of(source.as_bytes()).into_bytes();
         if let Some(found) = self.cache.get(&key).await {
             return Ok(found);

@@ -94,6 +94,7 @@ pub(crate) async fn serve(
             }
         };
         let address = peer.ip().to_canonical();
+        // An IPv6 subscriber has a whole network of addresses, which counts as one.
         let counted = (!exempt(address)).then(|| crate::admission::limits::network(address));
         if let Some(entry) = table.admit(counted) {
             let builder = Arc::clone(&builder);
@@ -101,6 +102,7 @@ pub(crate) async fn serve(
         }
         table.wait_for_closing().await;
     }
+    // From now on, new connections are refused by the kernel, and a restarted gateway can bind the port.
     drop(listener);
     tasks.close();
     tasks.wait().await;

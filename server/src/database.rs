@@ -83,6 +83,7 @@ impl Database {
             RegistryError::NoConnection { .. } if !self.is_embedded() => {
                 anyhow::anyhow!("{error}; start that Postgres, or correct {variable}")
             }
+            // The URL of a private Postgres is not the operator's, so an invalid one is an internal error.
             RegistryError::Invalid(reason) if !self.is_embedded() => {
                 let reason = reason.trim_start_matches("the database URL: ");
                 let reason = reason.trim_start_matches("error with configuration: ");
@@ -118,6 +119,7 @@ fn start_or_attach(
     bin: Option<&Path>,
 ) -> Result<EmbeddedPostgres, EmbeddedPostgresError> {
     match EmbeddedPostgres::attach(data_dir)? {
+        // Attaching changes nothing in the data directory, so it is tried first.
         Some(running) => Ok(running),
         None => EmbeddedPostgres::start(data_dir, bin),
     }

@@ -235,6 +235,7 @@ impl Exchange {
             request = request.body(body.clone());
         }
         let redactor = secret.map(|secret| Redactor::new(secret.expose()));
+        // The time until the head of the answer; its body has separate limits.
         let answer = tokio::time::timeout(TOOL_TIMEOUT, request.send()).await;
         let answer = match answer {
             Ok(Ok(answer)) => answer,
@@ -398,6 +399,7 @@ impl Exchange {
                 "sent a session id with characters that are not allowed in a header",
             ));
         };
+        // Encrypting the same session again would result in another handle, which clients would take for a new session.
         if let Some((handle, _)) = known.filter(|(_, known)| *known == session) {
             return Ok(Some(handle.clone()));
         }

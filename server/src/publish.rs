@@ -126,6 +126,7 @@ pub(crate) async fn publish(
         if is_storable(&inferred) { inferred } else { json!({ "type": "object" }) }
     });
     let mcp_deps = dependencies(gateway, &tenant, &resolved).await?;
+    // The routing at the time of publication. It is computed again for each program that calls the capability.
     let routing = RoutingRules::decide(false, resolved.tools.iter().map(|tool| tool.routing));
     let calls = analysis.tools.iter().map(ToolId::to_string).collect();
     let new = NewCapability {

@@ -83,6 +83,7 @@ impl Upstreams {
                 seen = now;
                 let with_secret = connections.iter().filter(|(key, _)| key.2.is_some());
                 let with_secret = with_secret.collect::<Vec<_>>();
+                // All of them: the notification does not contain which secret changed.
                 for (key, _) in &with_secret {
                     connections.invalidate(key.as_ref()).await;
                 }
@@ -167,6 +168,7 @@ impl Upstreams {
         self.check(url).map_err(unavailable)?;
         let hash = secret.map(|secret| Integrity::of(secret.expose().as_bytes()).into_bytes());
         let key = (scope.clone(), url.to_owned(), hash);
+        // Concurrent calls share one attempt to connect.
         let connection = self
             .connections
             .try_get_with(key.clone(), connect(self.client(scope), url, secret, redactor))

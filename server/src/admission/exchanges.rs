@@ -45,6 +45,7 @@ impl Drop for ExchangeSlot {
         let mut counts = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = counts.get_mut(&self.scope) {
             *count -= 1;
+            // Otherwise the map would grow with every scope that ever used the proxy.
             if *count == 0 {
                 counts.remove(&self.scope);
             }

@@ -220,6 +220,7 @@ impl Limits {
                 return Counted::Unknown;
             }
             match draw(registry, bucket, rate, limit).await {
+                // Remembered, so that refused requests cost no queries.
                 Some(drawn) if drawn.granted == 0 => {
                     slice.empty_until = Some(now + drawn.wait);
                     tracing::info!(limit = bucket.kind(), "Refused a request over its limit");
@@ -272,6 +273,7 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &[IpNet]) -> IpAdd
     let hops = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
     let hops: Vec<&str> = hops.flat_map(|value| value.split(',')).map(str::trim).collect();
     for hop in hops.iter().rev() {
+        // `client` is not one of our proxies, so it could have invented the rest of the list.
         if !is_ours(client) {
             break;
         }

@@ -176,6 +176,7 @@ impl Memory {
         message: &[u8],
         parsed: Parsed,
     ) -> Result<Reserved, ApiError> {
+        // Counted without parsing: the number of values and names determines the size of the parsed message.
         let tokens = protocol::json::values(message);
         if tokens > TOKENS && parsed == Parsed::Message {
             let what = format!("the message has more than {TOKENS} values and names, the limit");

@@ -43,6 +43,7 @@ pub(super) async fn run(database: &Database, command: &CatalogCommand) -> anyhow
             let count = tools.len();
             let approved = operator.approve(judged, namespace, tools).await;
             let approved = approved.map_err(|error| explain(error, "could not approve it"))?;
+            // Names and versions come from another registry: they are escaped before they reach the terminal.
             let mut out = format!(
                 "`{}` is now in the catalog: version {}, {}, {count} tools.\n",
                 approved.fqdn,
@@ -116,6 +117,7 @@ fn list(servers: &[QuarantinedServer]) -> anyhow::Result<String> {
     Ok(out)
 }
 
+/// Parses `DOMAIN/SERVER[@VERSION]`.
 fn judged(name: &str, integrity: Option<&str>) -> Judged {
     let (name, version) = match name.split_once('@') {
         Some((name, version)) => (name, Some(version.to_owned())),

@@ -11,6 +11,7 @@ use crate::database::Database;
 /// Runs the command and returns its output.
 pub(super) async fn run(database: &Database, command: QuotasCommand) -> anyhow::Result<String> {
     let operator = database.operator().await?;
+    // The command may come from a newer program than the gateway that migrated the schema last.
     operator.migrate().await?;
     match command {
         QuotasCommand::List { json } => {

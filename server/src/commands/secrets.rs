@@ -63,6 +63,7 @@ async fn rotate(
             break;
         }
     }
+    // Only master keys that wrap no data key are retired, so that an interrupted rotation loses nothing.
     let retired = operator.retire_master_keys().await.context("could not retire the old keys")?;
     if !unreadable.is_empty() {
         let names: Vec<String> =

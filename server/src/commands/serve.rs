@@ -126,7 +126,7 @@ async fn prepare(
     let exists = match operator.create_scope(&scope).await {
         // The scope was deleted, and its name is never reused. The gateway still serves the other scopes.
         Err(RegistryError::Conflict(_)) => false,
-        made => made.map(|_| true).context("could not create the first scope")?,
+        created => created.map(|_| true).context("could not create the first scope")?,
     };
     operator.close().await;
     let registry = database.connect(settings.database_connections).await?;
@@ -135,6 +135,7 @@ async fn prepare(
         return Ok((registry, None));
     }
     let path = settings.data_dir().join(KEY_FILE);
+    // A key that is no longer valid is replaced, for example after the restore of a dump from another machine.
     let shown = match fs::read_to_string(&path) {
         Ok(key) if registry.authenticate(key.trim()).await.is_ok() => None,
         _ => {
@@ -160,6 +161,7 @@ async fn prepare(
 /// Writes a file atomically, readable only by its owner.
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let temporary = path.with_extension("new");
+    // A crash may have left it; `create_new` below never writes into an existing file.
     let _ = fs::remove_file(&temporary);
     let mut file =
         fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;

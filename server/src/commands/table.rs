@@ -12,6 +12,7 @@ pub(super) fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> S
         .collect();
     let line = |cells: &[String; N]| {
         let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        // The last column needs no padding.
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
     lines.iter().map(line).collect()

@@ -101,6 +101,7 @@ pub(super) async fn members(
             let scope = place.scope()?;
             let removed = operator.remove_member(&place.org, scope.as_ref(), principal).await;
             removed.map_err(|error| match error {
+                // The registry names what it did not find: the principal, or the organisation or project.
                 RegistryError::NotFound(name) if name == principal.as_str() => {
                     anyhow::anyhow!("`{principal}` is not a member of `{}`", shown(place))
                 }

@@ -73,6 +73,7 @@ fn parse_limit(text: &str) -> Result<RateLimit, String> {
     };
     match count.parse::<u32>() {
         Ok(count @ 1..) => {
+            // A bucket that holds the requests of one whole window: all of them may arrive at once.
             let capacity = f64::from(count);
             Ok(RateLimit::At(Rate { per_second: capacity / seconds, capacity }))
         }

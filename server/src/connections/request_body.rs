@@ -63,12 +63,14 @@ impl Body for RequestBody {
         let frame = ready!(Pin::new(body).poll_frame(cx));
         let frame = match frame {
             Some(Ok(frame)) => frame,
+            // The end of the body, or a broken connection.
             ended => {
                 self.on_end();
                 return Poll::Ready(ended.map(|end| end.map_err(Into::into)));
             }
         };
         self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        // If the length is known, readers stop at the last frame, without polling for the end.
         if self.is_end_stream() {
             self.on_end();
         } else if is_too_slow(self.since.elapsed(), self.bytes) {
@@ -116,6 +118,7 @@ impl UnreadBody {
             return false;
         }
         let reading = async {
+            // Counted as well, because the length of a chunked body is not known in advance.
             let mut bytes = 0;
             loop {
                 let next = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;

@@ -23,6 +23,7 @@ impl<S> ObservedStream<S> {
     }
 
     fn wrote<T>(&self, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        // `Pending` means that the send buffer is full: the client does not read.
         self.state.on_write(poll.is_pending());
         poll
     }
@@ -36,6 +37,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        // A read of no bytes is the end of the stream.
         if buffer.filled().len() > before {
             self.state.on_read();
         }

@@ -163,6 +163,7 @@ impl Table {
         if count == 0 {
             return false;
         }
+        // Selecting the smallest `count` is linear; a complete sort is not needed.
         waiting.select_nth_unstable(count - 1);
         waiting.truncate(count);
         let mut dropped = 0;
@@ -211,6 +212,7 @@ impl Entries {
 
 impl Drop for Entry {
     fn drop(&mut self) {
+        // A connection that was closed by the table has already been removed from it.
         let was_open = self.table.entries().remove(self.number);
         if !was_open {
             self.table.closing.fetch_sub(1, Ordering::AcqRel);

@@ -227,6 +227,8 @@ impl EmbeddedPostgres {
         bin: Option<&Path>,
         durability: Durability,
     ) -> Result<Self, EmbeddedPostgresError> {
+        // The lock of a killed owner is released before its server has exited, and two servers on one cluster would
+        // destroy it.
         cluster.await_orphans(STOP_LIMIT)?;
         let binaries = search::find(&cluster, data_dir, bin)?;
         if !cluster.exists() {
@@ -245,6 +247,7 @@ impl EmbeddedPostgres {
     fn await_ready(&self) -> Result<(), EmbeddedPostgresError> {
         let Some(Owned { postmaster, cluster, .. }) = &self.owned else { return Ok(()) };
         let deadline = Instant::now() + START_LIMIT;
+        // The file may still be that of an earlier server, so the process id is compared.
         while cluster.ready_pid()? != Some(postmaster.pid()) {
             if postmaster.has_exited() {
                 let output = cluster.log_tail();
@@ -272,6 +275,7 @@ impl EmbeddedPostgres {
     }
 
     fn url(&self, role: &str, database: &str) -> String {
+        // The path of the socket's folder, percent-encoded as a query parameter.
         let host: String = self
             .socket_dir
             .as_os_str()

@@ -127,6 +127,7 @@ impl RunningProgram {
         cancel: CancellationToken,
         memory: &Slot<Reserved>,
     ) -> Result<Value, ErrorBody> {
+        // The child is not trusted: what it calls is compared with the analysis of this process.
         let declared =
             ToolId::from_call(namespace, action).ok().and_then(|id| self.declared.get(&id));
         let Some(tool) = declared.filter(|tool| tool.routing == Routing::Server) else {
@@ -207,6 +208,7 @@ async fn call_registered(
     }
     let context = RunContext::new(gateway.clone(), requester.clone(), reached);
     let mut result = call(&context, tool, arguments, cancel, memory).await?;
+    // The CLI learns from the result how to convert it to a program's value.
     tool.result.stamp(&mut result);
     Ok(result)
 }
@@ -249,6 +251,7 @@ async fn call(
             )),
         }
     };
+    // On a timeout or cancellation, `answer` is dropped, and with it a request to an upstream.
     tokio::select! {
         answer = tokio::time::timeout(TOOL_TIMEOUT, answer) => answer.unwrap_or_else(|_| {
             Err(ErrorBody::new(

@@ -62,6 +62,8 @@ pub(crate) async fn reach(
     let mut reached = Reach::new();
     let mut found: Vec<(Scope, Arc<ResolvedTool>)> =
         resolved.tools.iter().map(|tool| (base.clone(), Arc::clone(tool))).collect();
+    // Level by level, so that each level costs one query per scope. Ids that were reached before are not resolved again,
+    // so recursion ends here, too.
     while !found.is_empty() {
         let mut next = BTreeSet::new();
         for (base, tool) in found {
@@ -74,6 +76,7 @@ pub(crate) async fn reach(
                 format!("the program reaches more than {CAPABILITY_REACH} tools and capabilities");
             return Err(ErrorBody::new(ErrorCode::TooComplex, message));
         }
+        // The set is sorted by scope, so that the ids of one scope are adjacent.
         let next: Vec<Named> = next.into_iter().collect();
         found = Vec::new();
         for of_scope in next.chunk_by(|one, other| one.base == other.base) {
@@ -86,6 +89,8 @@ pub(crate) async fn reach(
             found.extend(step.tools.into_iter().map(|tool| (base.clone(), tool)));
         }
     }
+    // A capability's recorded routing may be outdated, because rules change. It is computed from the current routing of
+    // its tools.
     let capabilities = reached.iter().filter(|(_, tool)| tool.capability.is_some());
     let routings: Vec<(Named, Routing)> = capabilities
         .map(|(named, _)| Ok((named.clone(), routing_of(&below(named, &reached)?, &reached))))
@@ -153,6 +158,7 @@ pub(crate) fn listed(named: &Named, reached: &Reach) -> Result<BTreeSet<ToolId>,
 
 fn routing_of(below: &BTreeSet<Named>, reached: &Reach) -> Routing {
     let tools = below.iter().filter_map(|named| reached.get(named));
+    // Only plain tools decide; the capabilities in between run where their tools allow.
     let tools = tools.filter(|tool| tool.capability.is_none());
     RoutingRules::decide(false, tools.map(|tool| tool.routing))
 }

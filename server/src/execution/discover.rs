@@ -49,6 +49,7 @@ pub(crate) async fn discover(
             if tools.is_empty() {
                 let asked = name.clone();
                 let near = DiscoverQuery::Text(name);
+                // No tool has this name: suggest those with similar names among the results of a text search.
                 let near = find(gateway, requester, near, discovery::NEAR, None).await?;
                 let near = near.iter().map(|tool| tool.id.to_string()).collect();
                 let near = ranking::nearest(&asked, near, discovery::SUGGESTIONS);

@@ -81,6 +81,7 @@ pub(crate) async fn execute(
         mark_missing_secrets(gateway, requester, &mut plan).await;
     }
     let envelope = match (plan.routing, requester.client) {
+        // A dry run shows the routing also to a caller that could not run the program.
         _ if options.dry_run => dry_run(plan),
         (Routing::Server, _) => run(gateway, requester, plan, &options, cancel).await,
         (Routing::Client, ClientKind::Package) => delegate(gateway, requester, plan).await,
@@ -122,6 +123,7 @@ async fn plan(
     let scope = capabilities::scope_of(&tenant);
     let base = request.within.unwrap_or_else(|| scope.clone());
     let (resolved, reach) = capabilities::reach(gateway, &tenant, &base, &analysis.tools).await?;
+    // Tools of the caller's machine need not be registered.
     let unknown: Vec<&MissingTool> =
         resolved.missing.iter().filter(|missing| !local_tools.contains(&missing.id)).collect();
     if !unknown.is_empty() {
@@ -311,10 +313,12 @@ async fn run(
     cancel: CancellationToken,
 ) -> Envelope {
     let execution_id = Uuid::now_v7();
+    // Refused before anything is recorded, so that a flood of programs costs no writes.
     let Some(admitted) = gateway.queue.admit(requester.scope()) else {
         return Envelope::error(busy(gateway.queue.limits()));
     };
     let mut limits = Limits::server();
+    // A caller can only shorten the limit.
     if let Some(timeout) = options.timeout_ms {
         limits.wall = limits.wall.min(Duration::from_millis(timeout.get()));
     }

@@ -59,8 +59,8 @@ pub(crate) async fn publish_capability(
     ApiJson(body, _room): ApiJson<Publish>,
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Publish)?;
-    let made = publish::publish(&gateway, &caller, body).await.map_err(publish_error)?;
-    Ok(published(made.new, made.location.clone(), &made))
+    let entry = publish::publish(&gateway, &caller, body).await.map_err(publish_error)?;
+    Ok(published(entry.new, entry.location.clone(), &entry))
 }
 
 /// Deprecates a version, or all versions.
@@ -111,9 +111,9 @@ pub(crate) async fn delete_capability(
 }
 
 /// Answers a publication with the entry and its location: 201 if the version is new, 200 if it already existed.
-pub(super) fn published(is_new: bool, location: String, made: &impl Serialize) -> Response {
+pub(super) fn published(is_new: bool, location: String, entry: &impl Serialize) -> Response {
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    (status, [(header::LOCATION, location)], private(Json(made))).into_response()
+    (status, [(header::LOCATION, location)], private(Json(entry))).into_response()
 }
 
 /// Answers a deprecation or a yank with the entry's name.
@@ -126,6 +126,7 @@ pub(super) fn named(done: Result<impl ToString, ErrorBody>) -> Result<Response, 
 pub(super) fn publish_error(error: ErrorBody) -> ApiError {
     let refused = ApiError::new(error.error_code, error.message);
     match error.error_code {
+        // These have their usual status; all others, such as `PARSE_ERROR`, are about the program.
         ErrorCode::InvalidRequest
         | ErrorCode::Forbidden
         | ErrorCode::NotFound

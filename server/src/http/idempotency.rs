@@ -126,6 +126,7 @@ async fn settle(
         tracing::error!(error = %error, "Could not store an answer");
         ApiError::new(ErrorCode::Internal, "the answer is too large")
     })?;
+    // A refused request had no effect: its key is released and may be used again.
     let kept = match parts.extensions.get::<ShownOnce>() {
         Some(ShownOnce { again }) => {
             Some(StoredAnswer { status: again.status().as_u16(), body: again.body().to_string() })
@@ -156,6 +157,7 @@ fn replay(answer: StoredAnswer) -> Response {
 
 /// Parses the idempotency key of a request.
 fn parse_key(headers: &HeaderMap) -> Result<&str, ApiError> {
+    // `singular` has refused duplicates already; this check keeps the function correct by itself.
     let mut values = headers.get_all(HEADER).iter();
     let one = values.next().filter(|_| values.next().is_none());
     let text = one.and_then(|value| value.to_str().ok()).map(str::trim);

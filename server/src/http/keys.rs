@@ -134,8 +134,8 @@ pub(crate) async fn create_key(
         return Err(invalid("`can` is empty; a key needs at least one right"));
     }
     require_all(&gateway, &caller, "key.create", &new.name, &new.rights).await?;
-    let made = gateway.registry.create_key(&caller.tenant(), new).await;
-    Ok(new_key(made.map_err(explain)?))
+    let created = gateway.registry.create_key(&caller.tenant(), new).await;
+    Ok(new_key(created.map_err(explain)?))
 }
 
 /// Replaces a key with a new one; the old key expires after a grace time.
@@ -155,6 +155,7 @@ pub(crate) async fn rotate_key(
         return Err(invalid(detail));
     }
     let tenant = caller.tenant();
+    // A key may always rotate itself: the new key has the same rights.
     if caller.key_id != Some(id) {
         // The caller receives the new key, so it must have all rights of the old one.
         let old = gateway.registry.key(&tenant, id).await?;
@@ -192,7 +193,7 @@ fn requested_key(
     caller: &Caller,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Uuid, ApiError> {
-    // An id that is not text cannot exist.
+    // An id that is not UTF-8 cannot exist.
     let id = id.map(|Path(id)| id).unwrap_or_default();
     if id == "self" {
         return caller.key_id.ok_or_else(ApiError::not_found);

@@ -149,6 +149,7 @@ pub(crate) async fn post_message(
     if let Some(seconds) = head.retry_after.get() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(*seconds));
     }
+    // The id only distinguishes clients that share a credential; see `running`.
     if head.initialized.get().is_some() {
         let id = Uuid::new_v4().simple().to_string();
         response.headers_mut().extend(HeaderValue::from_str(&id).map(|id| (running::SESSION, id)));
@@ -228,6 +229,7 @@ impl ServerHandler for McpHandler {
         let run = context.meta.get(meta_tools::RUN_META).cloned();
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let cancel = running.cancel.clone();
+        // With a token, a missing right is reported by the status, so that the client can request it (MCP authorization).
         let needed = needed_right(&request.name);
         let head = parts.extensions.get::<Arc<AnswerHead>>();
         if let Some(head) = head
@@ -308,6 +310,7 @@ impl McpHandler {
                 Err(error) => envelope_result(&Envelope::error(error)),
             };
         }
+        // Tools are not listed in `tools/list`, but can be called by their ids.
         match ToolId::from_wire(name) {
             Ok(id) => {
                 crate::execution::calls::call_directly(

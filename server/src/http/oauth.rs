@@ -46,6 +46,7 @@ pub(crate) async fn get_mcp_metadata(
 
 /// Adds `WWW-Authenticate` to a refusal, with which a client gets a sufficient token (RFC 6750, 3, and MCP).
 pub(crate) async fn challenge(gateway: &SharedGateway, request: Request, next: Next) -> Response {
+    // RFC 6750, 3.1: a request without a credential gets no error code.
     let presented = request.headers().contains_key(header::AUTHORIZATION);
     let mut response = next.run(request).await;
     let Some(tokens) = &gateway.credentials.tokens else { return response };

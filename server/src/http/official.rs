@@ -216,6 +216,7 @@ impl Incoming {
         let (tenant, cache) = match &place.slug {
             Some(slug) => {
                 let scope = gateway.registry.scope_of_link(slug).await.map_err(official_error)?;
+                // A cached answer would outlive the revocation of the link.
                 (Tenant::of(scope), "private, no-store")
             }
             None => match Reader::of(gateway, &self.headers).await? {
@@ -297,6 +298,7 @@ fn answer(cache: &'static str, body: &Value) -> Response {
     let mut response = super::registry::json_text(text);
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    // The same URL has different contents for different callers.
     headers.insert(header::VARY, HeaderValue::from_static("authorization, x-api-key"));
     response
 }

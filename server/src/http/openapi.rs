@@ -119,6 +119,7 @@ pub(crate) async fn get_openapi() -> Response {
 
 /// Returns every route in the document.
 pub(crate) fn routes() -> Vec<Route> {
+    // The inverse of `add_common`: the number of alternatives in `security` identifies the group.
     let auth_of = |operation: &Value| match operation["security"].as_array().map(Vec::len) {
         None => Auth::None,
         Some(0) => Auth::Body,
@@ -147,6 +148,7 @@ fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
     if auth != Auth::None {
         refused.extend(["400", "401", "403", "503"]);
         operation["security"] = match auth {
+            // In OpenAPI, an empty object makes the credential optional, and an empty list removes it.
             Auth::Public => json!([{ "key": [] }, {}]),
             Auth::Body => json!([]),
             Auth::Key | Auth::None => json!([{ "key": [] }]),
@@ -177,6 +179,7 @@ fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
         }
     }
     for status in refused {
+        // A handler's own description of a status is more specific.
         let own = &mut operation["responses"][status];
         if own.is_null() {
             *own = json!({ "$ref": format!("#/components/responses/{status}") });

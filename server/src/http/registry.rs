@@ -136,6 +136,7 @@ pub(crate) async fn get_entry(
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
     let says_cloud = says_cloud(query.http_as.as_deref())?;
     let reader = Reader::of(&gateway, &headers).await?;
+    // `@latest` and no version are the same. An invalid version is answered like an unknown one.
     let (text, version) = match name.split_once('@') {
         Some((text, version)) if version != "latest" => (text, Some(version.parse::<Version>())),
         _ => (name.as_str(), None),
@@ -200,6 +201,7 @@ fn cloud_response(served: &ServedEntry, gateway: Option<String>) -> Result<Respo
 fn entry_response(headers: &HeaderMap, served: &ServedEntry) -> Response {
     let found = &served.entry;
     let etag = format!("\"{}\"", found.entry.integrity);
+    // Shared caches may store only what an anonymous reader would get too.
     let cache = if found.visibility == Visibility::Public {
         "public, max-age=300"
     } else {
@@ -210,6 +212,7 @@ fn entry_response(headers: &HeaderMap, served: &ServedEntry) -> Response {
     } else {
         match &found.code {
             Some(code) if !wants_json(headers) => module(&found.entry, code),
+            // The stored bytes, which the hash in `ETag` covers, not a new serialization.
             _ => json_text(served.json.clone()),
         }
     };
@@ -290,6 +293,7 @@ pub(crate) async fn get_routing(
     }
     response
         .headers_mut()
+        // `no-cache` requires revalidation before each use: a changed rule must apply at once.
         .insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     response
 }

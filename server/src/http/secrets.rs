@@ -66,6 +66,7 @@ pub(crate) async fn list_secrets(
     Extension(caller): Extension<Arc<Caller>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    // Personal secrets need `execute`, the project's need `admin`. With either right, both kinds may be listed.
     if !caller.rights.contains(Right::Admin) {
         require(&caller, Right::Execute)?;
     }

@@ -36,8 +36,8 @@ pub(crate) async fn publish_server(
     ApiJson(body, _room): ApiJson<PublishServer>,
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Publish)?;
-    let made = servers::publish(&gateway, &caller, body).await.map_err(publish_error)?;
-    Ok(published(made.new, made.location.clone(), &made))
+    let entry = servers::publish(&gateway, &caller, body).await.map_err(publish_error)?;
+    Ok(published(entry.new, entry.location.clone(), &entry))
 }
 
 /// Deprecates a version of a server, or all versions.

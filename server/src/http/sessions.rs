@@ -95,6 +95,7 @@ pub(crate) async fn create_session(
         let detail = "this gateway cannot create sessions: the operator has set neither PML_MASTER_KEY nor PML_MASTER_KEY_FILE";
         return Err(ApiError::new(ErrorCode::SecretsUnavailable, detail));
     };
+    // Recorded before it takes effect: if the record fails, there is no session.
     record(AuditOutcome::Allowed, json!({ "rights": rights, "key": caller.key_id })).await?;
     let issued =
         sessions.create(&caller, id, &rights, Duration::from_secs(seconds)).map_err(|error| {

@@ -49,6 +49,7 @@ impl Credentials {
             };
         }
         let tokens = self.tokens.as_ref().filter(|_| !headers.contains_key("x-api-key"));
+        // A key of ours is never verified as a token, even if it is invalid: the issuer's keys need not be fetched.
         if let Some(tokens) = tokens.filter(|_| !credential.starts_with("pml_")) {
             return match tokens.caller(registry, credential).await {
                 Ok(caller) => Ok(caller),

@@ -30,6 +30,7 @@ impl SentSecrets {
     pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         let secrets = headers.iter().filter_map(|(name, value)| {
             let name = name.as_str().strip_prefix(KEY_HEADER_PREFIX)?;
+            // A value that is not ASCII text is treated as absent.
             let value = value.to_str().ok()?.parse().ok()?;
             let hosts = hosts(headers, &format!("{HOST_HEADER_PREFIX}{name}"));
             Some((name.to_ascii_uppercase().replace('-', "_"), SentSecret { value, hosts }))

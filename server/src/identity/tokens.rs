@@ -112,6 +112,7 @@ impl Tokens {
         registry: &Registry,
         token: &str,
     ) -> Result<Arc<Caller>, TokenError> {
+        // From cheap to expensive: the form, the key, the signature, and last the database.
         let header = Header::of(token).ok_or(TokenError::Invalid("it is malformed"))?;
         if !is_type(&header.typ, &self.claims.token_type) {
             return Err(TokenError::Invalid("`typ` is not the configured one"));

@@ -37,6 +37,7 @@ pub(super) fn check(headers: &HeaderMap, message: &Message) -> Result<(), String
     {
         return Err("`MCP-Protocol-Version` differs from the version in the body".to_owned());
     }
+    // Stateless versions require the headers; with earlier versions, they are optional.
     let needed = self::version(headers, message).is_some_and(mcp_version::is_stateless);
     if needed && version.is_none() {
         return Err("`MCP-Protocol-Version` is missing".to_owned());

@@ -71,6 +71,7 @@ impl Message {
     /// Returns the JSON-RPC error for a body that is not JSON or not a message.
     pub(super) fn parse(body: &[u8]) -> Result<Self, BadMessage> {
         let parts: Parts = serde_json::from_slice(body).map_err(|error| {
+            // `is_data`: valid JSON of the wrong shape.
             let code = if error.is_data() { INVALID_REQUEST } else { PARSE_ERROR };
             BadMessage { code, message: format!("the body: {error}") }
         })?;
@@ -126,10 +127,12 @@ impl Parts {
         let params = self.params.unwrap_or_default();
         let kind = match (self.id, &self.method, self.result, self.error) {
             (Some(id), Some(_), false, false) => Kind::Request(id),
+            // In MCP, only these methods are notifications. Without an id, the error of another method would be lost.
             (None, Some(method), false, false) if method.starts_with("notifications/") => {
                 Kind::Notification
             }
             (None, Some(_), false, false) => return Err("a request needs an `id`"),
+            // An error response may lack an id, because that of its request may have been invalid.
             (Some(_), None, true, false) | (_, None, false, true) => Kind::Response,
             _ => return Err("it is neither a request, a notification nor a response"),
         };
@@ -166,6 +169,7 @@ impl<'de> Deserialize<'de> for Parts {
                             map.next_value::<Checked>()?;
                             parts.error = true;
                         }
+                        // Unknown members are refused: a server could treat a variant such as `Method` as known.
                         other => {
                             let what = format!("`{}` is not a member of a message", shown(other));
                             return Err(A::Error::custom(what));

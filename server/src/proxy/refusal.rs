@@ -36,6 +36,7 @@ impl Refusal {
             Self::Api(error) => return error.into_response(),
             Self::Refused(status, error) => (status, error),
         };
+        // Agents see the results of their tool calls, but usually not HTTP errors.
         let call = message.filter(|message| message.method == "tools/call");
         let Some(id) = call.and_then(Message::id) else {
             let problem = ApiError::new(error.error_code, error.message).with_status(status);

@@ -75,6 +75,7 @@ impl Relay {
         let mut changes = gateway.registry.changes();
         // So that the first check covers changes that happened while the server was called.
         changes.mark_changed();
+        // Kept for repeated checks: the credential may be revoked while the stream is open.
         let mut credential = HeaderMap::new();
         for name in [header::AUTHORIZATION, header::HeaderName::from_static("x-api-key")] {
             for value in headers.get_all(&name) {
@@ -162,6 +163,7 @@ impl Relay {
             return true;
         }
         let caller = self.gateway.credentials.check(&self.gateway.registry, &self.credential).await;
+        // The role of the principal may have been reduced.
         caller.is_ok_and(|caller| {
             caller.tenant() == self.caller.tenant() && caller.rights.contains(Right::Execute)
         })

@@ -25,8 +25,8 @@ pub(crate) async fn create(
 ) -> Envelope {
     let started = Instant::now();
     match publish_request(gateway, requester, request).await {
-        Ok(made) => {
-            tracing::info!(scope = %requester.scope(), fqdn = %made.fqdn, "Published a program");
+        Ok(entry) => {
+            tracing::info!(scope = %requester.scope(), fqdn = %entry.fqdn, "Published a program");
             let run = RunNote {
                 execution_id: Uuid::now_v7().to_string(),
                 executed: ExecutedOn::Server,
@@ -39,7 +39,7 @@ pub(crate) async fn create(
                 meta: None,
             };
             Envelope::Success(Box::new(Success {
-                result: json!(made),
+                result: json!(entry),
                 run,
                 tools_used: None,
                 dag: None,

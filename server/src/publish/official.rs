@@ -55,14 +55,14 @@ pub(crate) async fn publish(
     }
     let tools = tools(&server)?;
     let body = PublishServer::of_server_json(&namespace, server, tools)?;
-    let made = servers::publish_any(gateway, caller, body).await?;
+    let published = servers::publish_any(gateway, caller, body).await?;
     let mut warnings = Vec::new();
-    if made.tools.is_empty() {
+    if published.tools.is_empty() {
         warnings.push(format!(
             "no tools are listed, so programs cannot call any: publish the next version with `pml publish --mcp server.json`, which reads them from the server, or list them in `_meta[\"{PUBLISHER_META}\"][\"{TOOLS_META}\"]`"
         ));
     }
-    Ok(PublishedVersion { name, version: made.version, warnings })
+    Ok(PublishedVersion { name, version: published.version, warnings })
 }
 
 fn text<'a>(server: &'a Map<String, Value>, field: &str) -> Result<&'a str, ErrorBody> {

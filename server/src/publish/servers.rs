@@ -113,20 +113,22 @@ pub(super) async fn publish_any(
 ) -> Result<PublishedServer, ErrorBody> {
     let version = parse_version(body.version.as_deref())?;
     let visibility = body.visibility;
+    // The address is checked again at each connection, because names can resolve to other addresses later.
     let server = parse(body, |url| gateway.upstreams.check(url).map(drop))?;
     let tools =
         server.tools.iter().map(|tool| format!("{}:{}", server.namespace, tool.descriptor.name));
     let tools = tools.collect();
     let new = NewServer { server, version, visibility };
-    let made = gateway.registry.publish_server(&caller.tenant(), new).await.map_err(refused)?;
+    let published =
+        gateway.registry.publish_server(&caller.tenant(), new).await.map_err(refused)?;
     Ok(PublishedServer {
-        location: format!("/mcp/{}@{}", made.fqdn, made.version),
-        fqdn: made.fqdn.to_string(),
-        version: made.version.to_string(),
-        integrity: made.integrity.to_string(),
-        routing: made.routing.as_str(),
+        location: format!("/mcp/{}@{}", published.fqdn, published.version),
+        fqdn: published.fqdn.to_string(),
+        version: published.version.to_string(),
+        integrity: published.integrity.to_string(),
+        routing: published.routing.as_str(),
         tools,
-        new: made.new,
+        new: published.new,
     })
 }
 

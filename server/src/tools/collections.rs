@@ -137,6 +137,7 @@ fn sort(input: Sort) -> Result<Vec<Value>, ToolFailure> {
     let keys = |item: &Value| -> Vec<Value> {
         paths.iter().map(|path| path.find_or_null(item).clone()).collect()
     };
+    // The keys are looked up once per item, not once per comparison.
     let mut items: Vec<(Vec<Value>, Value)> =
         input.items.into_iter().map(|item| (keys(&item), item)).collect();
     items.sort_by(|(left_keys, left), (right_keys, right)| {
@@ -208,6 +209,7 @@ fn one_level() -> usize {
 }
 
 fn flatten(input: Flatten) -> Result<Vec<Value>, ToolFailure> {
+    // The recursion is bounded by the depth of the arguments, which was checked before.
     fn push(items: Vec<Value>, depth: usize, out: &mut Vec<Value>) {
         for item in items {
             match item {
@@ -280,6 +282,7 @@ fn range(input: Range) -> Result<Vec<Real>, ToolFailure> {
 
 fn intersect(input: Lists) -> Result<Vec<Value>, ToolFailure> {
     let mut lists = input.lists.into_iter();
+    // The items and their order come from the first list.
     let mut kept = lists.next().unwrap_or_default();
     let mut seen = HashSet::new();
     kept.retain(|item| seen.insert(identity(item)));

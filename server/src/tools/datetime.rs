@@ -234,6 +234,7 @@ fn add(input: Add) -> Result<String, ToolFailure> {
 /// Adds the longest unit first. Years and months are added together, so that the day is
 /// reduced to the length of a shorter month only once.
 fn moved(at: &Zoned, by: &Add) -> Option<Zoned> {
+    // Arguments are any `i64`, so every step is checked for overflow.
     let months = by.years.checked_mul(12)?.checked_add(by.months)?;
     let days = by.weeks.checked_mul(7)?.checked_add(by.days)?;
     let seconds = by
@@ -284,6 +285,7 @@ struct Diff {
 
 fn diff(input: Diff) -> Result<Real, ToolFailure> {
     let zone = zone(input.timezone.as_deref())?;
+    // Both points are in the zone of `start`: the length of a day depends on the zone.
     let start = in_zone(input.start.read("start", zone.as_ref())?, zone.clone());
     let end = in_zone(input.end.read("end", zone.as_ref())?, Some(start.time_zone().clone()));
     let unit = match input.unit {

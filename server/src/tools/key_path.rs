@@ -149,6 +149,7 @@ pub(super) fn order(left: &Value, right: &Value) -> Ordering {
 pub(super) fn order_numbers(left: &Number, right: &Number) -> Ordering {
     match (comparable(left), comparable(right)) {
         (Comparable::Integer(left), Comparable::Integer(right)) => left.cmp(&right),
+        // Two integers are compared exactly above, so that large ones do not collapse to one double.
         #[expect(clippy::cast_precision_loss, reason = "the other side has a fraction or is huge")]
         (left, right) => {
             let real = |side| match side {

@@ -24,6 +24,7 @@ pub(super) const MAX_PATH_BYTES: usize = 1024;
 
 /// Returns whether a value nests deeper than `levels`.
 pub(super) fn is_deeper_than(value: &Value, levels: usize) -> bool {
+    // The recursion stops at `levels`, so the stack is bounded whatever the depth of the value.
     let Some(below) = levels.checked_sub(1) else {
         return value.is_array() || value.is_object();
     };
@@ -36,6 +37,7 @@ pub(super) fn is_deeper_than(value: &Value, levels: usize) -> bool {
 
 /// Returns whether a value fits into `limit` bytes as JSON.
 pub(super) fn fits(value: &Value, limit: usize) -> bool {
+    // Serializing into a budget stops at the limit, and allocates nothing.
     let mut budget = Budget::new(limit);
     serde_json::to_writer(&mut budget, value).is_ok()
 }

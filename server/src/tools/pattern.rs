@@ -62,6 +62,7 @@ impl Pattern {
                 "`pattern` has more than {MAX_GROUPS} groups; use `(?:` for those that need not be captured"
             )));
         }
+        // The size limit also bounds the time for compiling.
         let regex = RegexBuilder::new(pattern)
             .case_insensitive(flags.ignore_case)
             .multi_line(flags.multi_line)

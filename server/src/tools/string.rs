@@ -148,6 +148,7 @@ fn split(input: Split) -> Result<Vec<String>, ToolFailure> {
         return Ok(input.text.splitn(limit, &input.separator).map(str::to_owned).collect());
     }
     let mut parts = Vec::new();
+    // Grapheme clusters, so that an accent or a part of an emoji is never separated from its character.
     for (start, character) in input.text.grapheme_indices(true) {
         if parts.len() + 1 == limit {
             parts.push(input.text[start..].to_owned());
@@ -244,6 +245,7 @@ fn template(input: Template) -> Result<String, ToolFailure> {
     let mut filled = BoundedText::new();
     let mut rest = input.template.as_str();
     while let Some((before, after)) = rest.split_once("{{") {
+        // An unclosed `{{` is ordinary text.
         let Some((name, behind)) = after.split_once("}}") else {
             break;
         };

@@ -98,6 +98,7 @@ pub(crate) async fn find(
             (value, Some(stored))
         }
     };
+    // Checked here, because a header with a line break could inject another header.
     if !value.expose().bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
         return Err(ErrorBody::new(
             ErrorCode::ApiKeyRequired,

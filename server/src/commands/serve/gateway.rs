@@ -35,6 +35,7 @@ pub(super) async fn start(
     let memory = Memory::start().context("threads cannot be started")?;
     let upstreams = Upstreams::new(private, memory.clone())
         .context("cannot call upstreams from this machine")?;
+    // Connections with an outdated secret are closed when secrets change on any gateway.
     upstreams.follow(&registry);
     let (analyser, sandboxes, nested) =
         children(serve).context("programs cannot be sandboxed on this machine")?;
@@ -65,6 +66,7 @@ fn children(serve: &Serve) -> Result<(Analyser, Pool, Pool), SandboxError> {
         make_way: true,
         ..default
     };
+    // Every running program can have one running capability per level.
     let nested =
         PoolConfig { warm: pool.warm.min(2), max_running: pool.max_running * MAX_NESTED, ..pool };
     Ok((Analyser::start(cores)?, Pool::new(pool)?, Pool::new(nested)?))

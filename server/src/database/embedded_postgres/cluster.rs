@@ -191,6 +191,7 @@ impl Cluster {
         let temporary = self.dir.join(format!("init.{}", std::process::id()));
         let mut initdb = self.command(binaries.initdb());
         initdb
+            // `trust` needs no password: only the account itself can access the socket.
             .args(["-U", "pml", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-instructions"])
             .args((durability == Durability::Volatile).then_some("--no-sync"))
             .arg("-D")
@@ -337,6 +338,7 @@ impl Cluster {
     /// Waits until the processes of a killed owner, which the kernel has signalled to stop, have exited, and removes the
     /// files that they left. The caller holds the lock.
     pub(super) fn await_orphans(&self, limit: Duration) -> Result<(), Error> {
+        // SIGINT is Postgres's fast shutdown, SIGQUIT the immediate one.
         for signal in [Signal::INT, Signal::QUIT] {
             let deadline = Instant::now() + limit;
             let mut signalled = false;

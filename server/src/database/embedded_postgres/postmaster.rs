@@ -62,6 +62,7 @@ impl Postmaster {
 
     /// Stops the process, with a fast and then an immediate shutdown; returns whether it exited.
     pub(super) fn stop(&self, limit: Duration) -> bool {
+        // Fast, then immediate shutdown, then a kill, from which Postgres recovers at its next start.
         for signal in [Signal::INT, Signal::QUIT, Signal::KILL] {
             // Fails only if the process has exited, which the loop detects.
             let _ = pidfd_send_signal(&self.handle, signal);

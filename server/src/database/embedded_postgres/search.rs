@@ -31,6 +31,7 @@ pub(super) fn find(
             Err(reason) => refused.push(format!("`{}` {reason}", dir.display())),
         }
     }
+    // There are usable programs, but none of the cluster's version: name both.
     if let (Some(version), false) = (wanted, versions.is_empty()) {
         let (dir, found) = (cluster.data_dir(), versions.join(", "));
         return Err(EmbeddedPostgresError::VersionMismatch { dir, cluster: version, found });
@@ -78,6 +79,7 @@ fn usable(dir: &Path, cluster: &Cluster) -> Result<u32, String> {
     if let Some(account) = cluster.account_without_access_to(&real) {
         return Err(format!("cannot be entered by user `{account}`"));
     }
+    // This also shows whether the program runs at all: a wheel may be for another architecture.
     let output = Command::new(dir.join("postgres"))
         .arg("--version")
         .env_clear()

@@ -17,6 +17,7 @@ pub(super) fn local_tools(client: ClientKind, names: &[String]) -> Result<Vec<To
         return Ok(Vec::new());
     }
     let refuse = |message: String| ErrorBody::new(ErrorCode::InvalidRequest, message);
+    // A client that does not run programs has no such tools.
     if client == ClientKind::Plain {
         return Err(refuse(
             "`local_tools` is only for callers that run programs themselves".into(),

@@ -24,6 +24,7 @@ pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
 /// rmcp answers 415 both for an unsupported media type and for a body that it cannot parse.
 pub(super) fn of_body(status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Option<Response> {
     let is_json = headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
+        // The first 16 bytes: parameters such as `charset` may follow.
         kind.as_bytes().get(..16).is_some_and(|kind| kind.eq_ignore_ascii_case(b"application/json"))
     });
     (status == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json && !is_encoded(headers))

@@ -46,6 +46,7 @@ pub(super) struct Running(Mutex<HashMap<Name, Vec<(Uuid, CancellationToken)>>>);
 impl Running {
     /// Registers a call that is cancelled with `outer`, or by its name.
     pub(super) fn enter(self: &Arc<Self>, name: Name, outer: &CancellationToken) -> Entry {
+        // Names are not unique: clients without a session id may use the same request ids at the same time.
         let (id, cancel) = (Uuid::new_v4(), outer.child_token());
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         calls.entry(name.clone()).or_default().push((id, cancel.clone()));
@@ -64,7 +65,7 @@ impl Running {
                     "Did not cancel any of several requests with the same id, because their clients send no session id"
                 );
             }
-            None => tracing::debug!("A request to cancel is not running here"),
+            None => tracing::debug!("The request to cancel is not running on this gateway"),
         }
     }
 }
@@ -82,6 +83,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let mut calls = self.running.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(same) = calls.get_mut(&self.name) {
+            // Only this call; another one of the same name may still be running.
             same.retain(|(id, _)| *id != self.id);
             if same.is_empty() {
                 calls.remove(&self.name);
@@ -102,6 +104,7 @@ pub(super) fn cancelled(body: &[u8]) -> Option<RequestId> {
     struct Params {
         request_id: RequestId,
     }
+    // rmcp has already accepted the body as a message; one that does not have this shape is another notification.
     let message: Message = serde_json::from_slice(body).ok()?;
     (message.method == "notifications/cancelled").then_some(message.params.request_id)
 }

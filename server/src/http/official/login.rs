@@ -57,6 +57,7 @@ pub(crate) async fn exchange_key(
     let body: Exchange = serde_json::from_slice(&body).map_err(|_| refused())?;
     let bearer = format!("Bearer {}", body.github_token);
     let mut value = HeaderValue::from_str(&bearer).map_err(|_| refused())?;
+    // Never shown in debug output.
     value.set_sensitive(true);
     // Checked and counted like a key in the request's header.
     let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);

@@ -63,16 +63,18 @@ pub(crate) async fn publish_server(
     ApiJson(body, _room): ApiJson<Map<String, Value>>,
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Publish)?;
-    let made = official::publish(&gateway, &caller, body).await.map_err(|error| {
+    let published = official::publish(&gateway, &caller, body).await.map_err(|error| {
         let detail = error.message.clone();
         // Clients of the official API read the reason from this member.
         publish_error(error).with_member("error", detail)
     })?;
     let reader = incoming.on_behalf_of(caller.tenant());
-    let found = gateway.registry.official_version(&reader, &made.name, &made.version, true).await;
+    // Answered as a reader would see it, in the official form.
+    let found =
+        gateway.registry.official_version(&reader, &published.name, &published.version, true).await;
     let mut found = found.map_err(official_error)?;
-    if !made.warnings.is_empty() {
-        found["_meta"]["ai.casys.pml/registry"]["warnings"] = json!(made.warnings);
+    if !published.warnings.is_empty() {
+        found["_meta"]["ai.casys.pml/registry"]["warnings"] = json!(published.warnings);
     }
     Ok(answer("private, no-store", &found))
 }

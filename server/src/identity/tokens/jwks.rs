@@ -70,12 +70,14 @@ impl Jwks {
     ) -> Result<Arc<DecodingKey>, TokenError> {
         let set = self.valid_keys().await?;
         if let Some(key) = set.get(kid, algorithm) {
+            // Refreshed in the background, so that no request waits for the issuer as long as it is reachable.
             if set.fetched.elapsed() >= FRESH.min(self.max_age / 2) {
                 let this = Arc::clone(self);
                 tokio::spawn(async move { this.refresh(&set).await });
             }
             return Ok(key);
         }
+        // The issuer may have added a key since: fetch the keys, unless another request has just done so.
         let unknown = TokenError::Invalid("its key is not one of the issuer's");
         let mut fetching = self.fetching.lock().await;
         let now = self.current().filter(|now| !Arc::ptr_eq(now, &set));
@@ -120,7 +122,7 @@ impl Jwks {
         }
         match self.download().await {
             Ok(keys) => {
-                tracing::info!(keys = keys.len(), "Read the issuer's keys");
+                tracing::info!(keys = keys.len(), "Fetched the issuer's keys");
                 let set = Arc::new(KeySet { keys, fetched: Instant::now() });
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) =
                     Some(Arc::clone(&set));
@@ -128,7 +130,7 @@ impl Jwks {
                 Ok(set)
             }
             Err(error) => {
-                tracing::warn!(error = %error, "Could not read the issuer's keys");
+                tracing::warn!(error = %error, "Could not fetch the issuer's keys");
                 fetching.failed = Some(Instant::now());
                 Err(error)
             }
@@ -142,6 +144,7 @@ impl Jwks {
             return Err(FetchError::Status(response.status().as_u16()));
         }
         let mut body = Vec::new();
+        // Read in chunks, because `Content-Length` may be missing or wrong.
         while let Some(chunk) = response.chunk().await.map_err(reqwest::Error::without_url)? {
             if body.len() + chunk.len() > SIZE_LIMIT {
                 return Err(FetchError::TooLarge);

@@ -62,6 +62,7 @@ pub(super) fn read_text(
             });
         }
     };
+    // RFC 9557: the annotation, such as `[Europe/Paris]`, must agree with the offset, which this parser checks.
     if pieces.time_zone_annotation().is_some() {
         return text.parse::<Zoned>().map_err(|error| invalid(field, &error));
     }

@@ -79,6 +79,7 @@ struct Evaluation<'v> {
 }
 
 impl<'v> Evaluation<'v> {
+    /// Takes steps from the budget of the query.
     fn spend(&self, steps: usize) -> Result<(), ToolFailure> {
         let left = self.steps.get().checked_sub(steps).ok_or_else(|| {
             ToolFailure::Failed(

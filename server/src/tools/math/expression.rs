@@ -95,6 +95,7 @@ impl<'t> Reader<'t> {
             if self.take("-") {
                 negative = !negative;
             } else if !self.take("+") {
+                // A sign binds weaker than a power, so `-2^2` is -4, as in mathematics.
                 let value = self.power()?;
                 return Ok(if negative { -value } else { value });
             }
@@ -105,6 +106,7 @@ impl<'t> Reader<'t> {
     fn power(&mut self) -> Result<f64, ToolFailure> {
         let base = self.atom()?;
         if self.take("**") || self.take("^") {
+            // The exponent is parsed by `signed`, which makes powers right-associative and allows `2^-1`.
             self.deeper()?;
             let exponent = self.signed()?;
             self.depth -= 1;
@@ -139,6 +141,7 @@ impl<'t> Reader<'t> {
         if rest.get(end) == Some(&b'.') {
             end = digits(end + 1);
         }
+        // Without digits after it, the `e` does not belong to the number.
         if matches!(rest.get(end), Some(b'e' | b'E')) {
             let sign = usize::from(matches!(rest.get(end + 1), Some(b'+' | b'-')));
             let exponent_end = digits((end + 1 + sign).min(rest.len()));
@@ -164,6 +167,7 @@ impl<'t> Reader<'t> {
             let arguments = self.arguments()?;
             return apply(name, &arguments).map_err(|reason| invalid(self.column(start), &reason));
         }
+        // Variables come before the constants, so that a caller may define its own `e`.
         if let Some(value) = self.variables.get(name) {
             return Ok(*value);
         }

@@ -46,6 +46,7 @@ pub(super) fn apply(name: &str, arguments: &[f64]) -> Result<f64, String> {
         "factorial" => one(factorial),
         "pow" => two(f64::powf),
         "atan2" => two(f64::atan2),
+        // With the sign of the divisor, as in mathematics; `%` has the sign of the dividend.
         "mod" => two(|x, y| x - y * (x / y).floor()),
         "gcd" => two(gcd),
         "lcm" => two(|x, y| if x == 0.0 || y == 0.0 { 0.0 } else { (x / gcd(x, y) * y).abs() }),

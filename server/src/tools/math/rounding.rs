@@ -72,6 +72,7 @@ fn signed(text: &str, negative: bool) -> f64 {
 
 /// Returns whether the kept digits are incremented.
 fn goes_up(stay: &[u8], dropped: &[u8], tiny: bool, negative: bool, mode: Mode) -> bool {
+    // The number is already rounded, in every mode.
     if dropped.iter().all(|digit| *digit == 0) {
         return false;
     }

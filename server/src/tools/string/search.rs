@@ -101,6 +101,7 @@ fn find_matches(input: Match) -> Result<Vec<Found>, ToolFailure> {
     let deadline = Deadline::start();
     let mut budget = Budget::result();
     let mut found = Vec::new();
+    // UTF-16 units are counted from one match to the next, so that all matches together count the text once.
     let (mut counted_to, mut index) = (0, 0);
     for captures in regex.captures_iter(&input.text).take(input.limit) {
         let Some(whole) = captures.get(0) else {
@@ -231,6 +232,7 @@ fn push_replacement(
         }
         let (name, behind) = match after.strip_prefix('{').and_then(|name| name.split_once('}')) {
             Some(braced) => braced,
+            // Without braces, only numbers are groups: `$1st` is group 1 and `st`.
             None => {
                 let digits = after.bytes().take_while(u8::is_ascii_digit).count();
                 after.split_at(digits)
@@ -240,6 +242,7 @@ fn push_replacement(
             Ok(number) => captures.get(number),
             Err(_) => captures.name(name),
         };
+        // A `$` that begins no reference is ordinary text, and an unknown group is empty.
         if name.is_empty() {
             out.push("$")?;
         } else if let Some(group) = group {

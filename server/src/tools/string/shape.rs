@@ -130,6 +130,7 @@ fn slugify(input: Slugify) -> Result<String, ToolFailure> {
         let glue = if slug.is_empty() { "" } else { input.separator.as_str() };
         let length = slug.len() + glue.len() + word.len();
         if length > limit {
+            // The first word alone is too long: it is cut, which is safe because it is ASCII.
             if slug.is_empty() {
                 slug.push_str(&word[..limit]);
             }

@@ -85,6 +85,7 @@ impl<'v> Evaluation<'v> {
             }
             _ => Ok(false),
         };
+        // `<=` is `<` or `==`, so it also holds for equal values that have no order (RFC 9535, section 2.3.5.2.2).
         match comparison {
             Comparison::Eq(..) => equal(),
             Comparison::Ne(..) => Ok(!equal()?),
@@ -246,6 +247,7 @@ impl<'v> Evaluation<'v> {
             return Ok(false);
         };
         self.spend(1 + expression.len() / 32)?;
+        // `match` and `search` compile the same expression differently, so the cache distinguishes them by a prefix.
         let key = if whole { format!("^{expression}") } else { format!("~{expression}") };
         let mut patterns = self.patterns.borrow_mut();
         if !patterns.contains_key(&key) {
@@ -256,6 +258,7 @@ impl<'v> Evaluation<'v> {
         let Some(Some(pattern)) = patterns.get(&key) else {
             return Ok(false);
         };
+        // A step is several times more expensive than a position of the pattern on one byte.
         self.spend(pattern.work(text.len()) / 8)?;
         Ok(pattern.for_text(text.len())?.is_match(text))
     }
