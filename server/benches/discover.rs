@@ -1,5 +1,5 @@
-//! Measures the search for tools, with catalogs of different sizes: the registry in this process on the private Postgres
-//! of a gateway, and the gateway's answer to `pml_discover` over HTTP.
+//! Measures the search for tools, with catalogs of different sizes: the registry in this process on the private
+//! Postgres of a gateway, and the gateway's answer to `pml_discover` over HTTP.
 
 #[path = "http/bulk.rs"]
 mod bulk;

@@ -29,7 +29,8 @@ pub(crate) enum Database {
 }
 
 impl Database {
-    /// Opens the configured database: the operator's own, else the private one, which is started unless it already runs.
+    /// Opens the configured database: the operator's own, else the private one, which is started unless it already
+    /// runs.
     ///
     /// Call it on a thread that lives as long as the database is needed.
     ///

@@ -1,8 +1,8 @@
 //! The only place where the gateway creates HTTP clients.
 //!
-//! Proxies from the environment are not used, in any spelling (`HTTP_PROXY`, `https_proxy`, `ALL_PROXY`): a proxy would
-//! see secrets that are sent over `http` on this machine, and could replace an issuer's keys with its own. Redirects are
-//! not followed, because they could lead to a host that was not configured.
+//! Proxies from the environment are not used, in any spelling (`HTTP_PROXY`, `https_proxy`, `ALL_PROXY`): a proxy
+//! would see secrets that are sent over `http` on this machine, and could replace an issuer's keys with its own.
+//! Redirects are not followed, because they could lead to a host that was not configured.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The gateway's native tools: pure functions over JSON, one file per namespace.
 //!
-//! They run in the multi-tenant gateway, on untrusted arguments. So each one is limited in time, memory and stack, does
-//! no input or output, and never panics. The schemas are generated from the types that the arguments are parsed into, so
-//! that schema and code cannot diverge.
+//! They run in the multi-tenant gateway, on untrusted arguments. So each one is limited in time, memory and stack,
+//! does no input or output, and never panics. The schemas are generated from the types that the arguments are parsed
+//! into, so that schema and code cannot diverge.
 
 pub(crate) mod catalog;
 mod collections;
@@ -83,8 +83,8 @@ impl NativeTool {
 
     /// Runs the tool and returns its bare value.
     ///
-    /// In the worst case, this takes a few hundred milliseconds of CPU time, so asynchronous callers run it on a blocking
-    /// thread.
+    /// In the worst case, this takes a few hundred milliseconds of CPU time, so asynchronous callers run it on a
+    /// blocking thread.
     pub(crate) fn call(&self, arguments: Value) -> Result<Value, ToolFailure> {
         // The depth is checked first, because measuring the size recurses.
         if limits::is_deeper_than(&arguments, MAX_DEPTH) {

@@ -98,8 +98,8 @@ insert into public_entries (org, project, namespace, kind, routing, description,
     write(gateway, &format!("the tools of the servers {from} to {to}"), &rows)
 }
 
-/// Adds servers `svc_N` with ten tools each. Their names and descriptions consist of everyday words, each of which occurs
-/// in thousands of tools, and of one unique word. Of ten servers, five are in the catalog, four belong to
+/// Adds servers `svc_N` with ten tools each. Their names and descriptions consist of everyday words, each of which
+/// occurs in thousands of tools, and of one unique word. Of ten servers, five are in the catalog, four belong to
 /// `local.default`, and one is a public one of another organisation.
 #[allow(dead_code, reason = "not every bench needs them")]
 pub(crate) fn add_worded_tools(

@@ -1,4 +1,5 @@
-//! Measures the gateway's overhead on HTTP requests: the built program as a black box, compared with a bare axum handler.
+//! Measures the gateway's overhead on HTTP requests: the built program as a black box, compared with a bare axum
+//! handler.
 
 mod bare;
 mod client;

@@ -24,8 +24,8 @@ use crate::error::ApiError;
 const SLICES: u64 = 100_000;
 /// How long an unused slice is cached.
 const IDLE: Duration = Duration::from_secs(60);
-/// The time limit of a draw for a request. It is a part of the two seconds within which an unresponsive database must be
-/// reported.
+/// The time limit of a draw for a request. It is a part of the two seconds within which an unresponsive database must
+/// be reported.
 const DRAW_LIMIT: Duration = Duration::from_millis(300);
 /// The time limit of a draw for a tool call. It is longer, because a call that cannot be counted is refused.
 const QUOTA_DRAW_LIMIT: Duration = Duration::from_millis(600);

@@ -85,8 +85,8 @@ impl ByteBudget {
         Self { size, free: Arc::new(Semaphore::new(bytes / KIB)) }
     }
 
-    /// Waits until memory is available, and reserves it. A request for more than the whole budget reserves all of it, so
-    /// that it can succeed.
+    /// Waits until memory is available, and reserves it. A request for more than the whole budget reserves all of it,
+    /// so that it can succeed.
     async fn reserve(&self, bytes: usize) -> OwnedSemaphorePermit {
         let wanted = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX).min(self.size);
         let free = Arc::clone(&self.free);
@@ -168,8 +168,8 @@ impl Memory {
     /// Reserves the memory for parsing a message.
     ///
     /// # Errors
-    /// Returns `BUSY` if the memory does not become available in time, and `INVALID_REQUEST` for an MCP message with too
-    /// many values.
+    /// Returns `BUSY` if the memory does not become available in time, and `INVALID_REQUEST` for an MCP message with
+    /// too many values.
     pub(crate) async fn parsed(
         &self,
         scope: &Scope,

@@ -1,5 +1,5 @@
-//! The queue of programs. Every tenant has its own slots, so that a tenant with thousands of programs does not delay the
-//! others, and gets `BUSY` early.
+//! The queue of programs. Every tenant has its own slots, so that a tenant with thousands of programs does not delay
+//! the others, and gets `BUSY` early.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -104,8 +104,8 @@ impl ConnectionState {
         }
     }
 
-    /// Notes that the head of a request has arrived. Returns `false` if the connection is being closed: then the request
-    /// must not be processed.
+    /// Notes that the head of a request has arrived. Returns `false` if the connection is being closed: then the
+    /// request must not be processed.
     pub(super) fn on_request(&self, is_multiplexed: bool, has_body: bool) -> bool {
         let mut inner = self.lock();
         if inner.is_closing {

@@ -143,8 +143,8 @@ impl Table {
         let _ = tokio::time::timeout(CLOSING_WAIT, waited).await;
     }
 
-    /// Closes some of the connections for which `matches` holds, in the order of [`Rank`] and those with the oldest state
-    /// first; returns whether it closed any.
+    /// Closes some of the connections for which `matches` holds, in the order of [`Rank`] and those with the oldest
+    /// state first; returns whether it closed any.
     fn drop_some(
         &self,
         entries: &mut Entries,

@@ -62,8 +62,8 @@ pub(crate) async fn reach(
     let mut reached = Reach::new();
     let mut found: Vec<(Scope, Arc<ResolvedTool>)> =
         resolved.tools.iter().map(|tool| (base.clone(), Arc::clone(tool))).collect();
-    // Level by level, so that each level costs one query per scope. Ids that were reached before are not resolved again,
-    // so recursion ends here, too.
+    // Level by level, so that each level costs one query per scope. Ids that were reached before are not resolved
+    // again, so recursion ends here, too.
     while !found.is_empty() {
         let mut next = BTreeSet::new();
         for (base, tool) in found {

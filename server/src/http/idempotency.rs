@@ -74,7 +74,8 @@ pub(crate) async fn once(
         Claim::New => {
             let mut request = Request::from_parts(parts, Body::from(sent));
             request.extensions_mut().insert(body::Read);
-            // In a separate task: if the client disconnects, this future is dropped, but the claim must still be settled.
+            // In a separate task: if the client disconnects, this future is dropped, but the claim must still be
+            // settled.
             let task = tokio::spawn(async move {
                 let response = next.run(request).await;
                 settle(&gateway, &tenant, key, response).await

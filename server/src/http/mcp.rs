@@ -229,7 +229,8 @@ impl ServerHandler for McpHandler {
         let run = context.meta.get(meta_tools::RUN_META).cloned();
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let cancel = running.cancel.clone();
-        // With a token, a missing right is reported by the status, so that the client can request it (MCP authorization).
+        // With a token, a missing right is reported by the status, so that the client can request it (MCP
+        // authorization).
         let needed = needed_right(&request.name);
         let head = parts.extensions.get::<Arc<AnswerHead>>();
         if let Some(head) = head

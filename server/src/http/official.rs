@@ -287,8 +287,8 @@ fn official_error(error: RegistryError) -> ApiError {
     }
 }
 
-/// Creates the answer for a server that is unknown or foreign, and for an unknown link. It has the `error` member of the
-/// official API in addition to ours.
+/// Creates the answer for a server that is unknown or foreign, and for an unknown link. It has the `error` member of
+/// the official API in addition to ours.
 fn no_such_server() -> ApiError {
     ApiError::not_found().with_member("error", "Server not found")
 }

@@ -37,7 +37,8 @@ pub(crate) async fn pass_message(
     incoming: Incoming,
     request: Request,
 ) -> Result<Response, ApiError> {
-    // Evaluated first because `exchange` consumes the headers; refused only after the caller and the server are checked.
+    // Evaluated first because `exchange` consumes the headers; refused only after the caller and the server are
+    // checked.
     let is_json = body::is_json(&incoming.headers);
     let exchange = incoming.exchange(&gateway).await?;
     if !is_json {

@@ -76,8 +76,8 @@ impl Credentials {
 
 /// Returns the credential of a request.
 ///
-/// Only headers are read: a credential in a query string would end up in logs. Several different credentials are treated
-/// as none, because an intermediary may have used a different one.
+/// Only headers are read: a credential in a query string would end up in logs. Several different credentials are
+/// treated as none, because an intermediary may have used a different one.
 fn presented_key(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get_all(header::AUTHORIZATION).iter().map(|value| {
         let (scheme, token) = value.to_str().ok()?.split_once(' ')?;

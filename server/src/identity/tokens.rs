@@ -77,7 +77,8 @@ pub(crate) struct Tokens {
 /// A token whose signature was verified.
 #[derive(Clone)]
 struct Verified {
-    /// The key that verified it. A refresh of the issuer's keys creates new objects, so that the token is verified again.
+    /// The key that verified it. A refresh of the issuer's keys creates new objects, so that the token is verified
+    /// again.
     key: Arc<DecodingKey>,
     claims: Arc<Map<String, Value>>,
 }

@@ -1,8 +1,8 @@
 //! A JSON-RPC message, parsed strictly before its exact bytes are forwarded.
 //!
-//! The message that the server executes must be the one that was checked. Parsers differ in how they treat members that
-//! are duplicated or have a different case, so a message with such a member is refused: the server reads the same method,
-//! tool and version that were checked here.
+//! The message that the server executes must be the one that was checked. Parsers differ in how they treat members
+//! that are duplicated or have a different case, so a message with such a member is refused: the server reads the
+//! same method, tool and version that were checked here.
 
 use std::fmt;
 

@@ -92,8 +92,8 @@ impl Relay {
     /// Returns an answer as it arrives, without the secret that was sent to the server.
     ///
     /// The stream ends with the server's stream, after the time limit, and as soon as the caller's credential or the
-    /// stored secret is no longer valid. If the client disconnects, the stream is dropped, and with it the connection to
-    /// the server.
+    /// stored secret is no longer valid. If the client disconnects, the stream is dropped, and with it the connection
+    /// to the server.
     pub(super) fn stream(
         self,
         answer: reqwest::Response,

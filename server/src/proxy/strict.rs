@@ -31,7 +31,8 @@ pub(super) fn shown(name: &str) -> String {
     protocol::escape_text(&name.chars().take(64).collect::<String>()).to_string()
 }
 
-/// Refuses a name that differs from one of `exact_names` only in case: a parser that ignores case takes it for that one.
+/// Refuses a name that differs from one of `exact_names` only in case: a parser that ignores case takes it for that
+/// one.
 pub(super) fn refuse_variant<E: serde::de::Error>(
     name: &str,
     exact_names: &[&str],

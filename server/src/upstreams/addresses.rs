@@ -2,8 +2,8 @@
 //!
 //! An entry of the registry contains a URL, and its publisher may have chosen the address of a machine in the
 //! operator's network. So connections go only to public addresses; an operator lists the hosts that are private on
-//! purpose. A name is resolved once per connection, by [`GuardedResolver`], and the connection uses one of the addresses
-//! that were checked, so a second look-up cannot return a different one (DNS rebinding).
+//! purpose. A name is resolved once per connection, by [`GuardedResolver`], and the connection uses one of the
+//! addresses that were checked, so a second look-up cannot return a different one (DNS rebinding).
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -150,8 +150,8 @@ async fn stored(
     }
 }
 
-/// Returns the error for a secret that may not be sent to the host, with both ways to allow it. The message contains the
-/// host, so that the user can decide.
+/// Returns the error for a secret that may not be sent to the host, with both ways to allow it. The message contains
+/// the host, so that the user can decide.
 fn not_for_host(need: Need<'_>, host: &KeyHost, how: &str) -> ErrorBody {
     let variable = need.variable;
     let message = format!(

@@ -335,8 +335,8 @@ impl Cluster {
         }
     }
 
-    /// Waits until the processes of a killed owner, which the kernel has signalled to stop, have exited, and removes the
-    /// files that they left. The caller holds the lock.
+    /// Waits until the processes of a killed owner, which the kernel has signalled to stop, have exited, and removes
+    /// the files that they left. The caller holds the lock.
     pub(super) fn await_orphans(&self, limit: Duration) -> Result<(), Error> {
         // SIGINT is Postgres's fast shutdown, SIGQUIT the immediate one.
         for signal in [Signal::INT, Signal::QUIT] {
@@ -378,8 +378,8 @@ impl Cluster {
 
     /// Removes the lock file of a server that has exited.
     ///
-    /// Postgres removes it itself at a start, unless the process id now belongs to another process of the same user. The
-    /// caller has checked that no process of Postgres works in the folder.
+    /// Postgres removes it itself at a start, unless the process id now belongs to another process of the same user.
+    /// The caller has checked that no process of Postgres works in the folder.
     fn remove_stale_pid_file(&self) -> Result<(), Error> {
         let path = self.data_dir().join("postmaster.pid");
         match fs::remove_file(&path) {

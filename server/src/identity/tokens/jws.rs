@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 /// The longest token, in bytes.
 const TOKEN_LIMIT: usize = 8 * 1024;
 
-/// Parses one of the accepted algorithms. All are asymmetric: with a symmetric one, the public key could be used to sign.
+/// Parses one of the accepted algorithms. All are asymmetric: with a symmetric one, the public key could be used to
+/// sign.
 fn algorithm<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Algorithm, D::Error> {
     let name = String::deserialize(deserializer)?;
     match name.as_str() {
