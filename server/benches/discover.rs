@@ -1,10 +1,10 @@
-//! What it takes to find tools: the registry in this process, on the private Postgres of a gateway, among few and many
-//! tools; and the gateway's whole answer to `pml_discover`.
+//! Measures the search for tools, with catalogs of different sizes: the registry in this process on the private
+//! Postgres of a gateway, and the gateway's answer to `pml_discover` over HTTP.
 
 #[path = "http/bulk.rs"]
 mod bulk;
 #[path = "http/client.rs"]
-#[allow(dead_code, reason = "only what an answer says counts here")]
+#[allow(dead_code, reason = "this bench reads only the bodies of answers")]
 mod client;
 #[path = "../../tests/benches/support/figures.rs"]
 mod figures;
@@ -22,19 +22,19 @@ use registry::{DiscoverQuery, NewCapability, Registry, Tenant};
 use serde_json::{Value, json};
 use server::bench::postgres_url;
 
-/// So many servers of ten tools are there, beside those that ship, one size after the other.
+/// The numbers of servers with ten tools each, in addition to those that ship with PML.
 const SERVERS: [u32; 3] = [100, 1_000, 10_000];
 const ROUNDS: u32 = 200;
-/// The first ones prepare the statements of each connection.
+/// Unmeasured rounds, which prepare the statements of each connection.
 const WARM: u32 = 20;
-/// Fewer, since each reads everything.
+/// Fewer rounds, because each reads all tools.
 const FIRST_ROUNDS: u32 = 5;
-/// How long the listener for changes may take to connect.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// So many tools are asked for: as many as are told by default.
+/// The time limit for connecting the listener for changes.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// The number of requested tools, which is the default of `pml_discover`.
 const LIMIT: u32 = 10;
 
-/// How long what is told of a change may take to be heard.
+/// The time within which a notification of a change arrives.
 const SETTLED: Duration = Duration::from_millis(20);
 const EVERYDAY: &str = "create an invoice for a customer";
 
@@ -44,36 +44,36 @@ const FIRST: &str = "the first search of a gateway, which reads all tools";
 const CHANGED: &str = "everyday words, after some entry was changed";
 const HTTP: &str = "everyday words, over HTTP";
 
-enum Asked {
+enum Search {
     Words(&'static str),
     Pattern(&'static str),
     Name(&'static str),
 }
 
-/// What is looked for, and how many tools are found at least.
-const CASES: [(&str, Asked, usize); 9] = [
-    ("a word of one tool", Asked::Words("wordd3d9446802a44259755d38e6d163e820"), 1),
-    ("everyday words", Asked::Words(EVERYDAY), 10),
-    ("one word that thousands have", Asked::Words("read"), 10),
+/// The searches, each with the minimum number of tools that it must find.
+const CASES: [(&str, Search, usize); 9] = [
+    ("a word of one tool", Search::Words("wordd3d9446802a44259755d38e6d163e820"), 1),
+    ("everyday words", Search::Words(EVERYDAY), 10),
+    ("one word that thousands have", Search::Words("read"), 10),
     (
         "a long intent",
-        Asked::Words(
+        Search::Words(
             "find the message of a customer about a payment, then send a report by mail and update the calendar event",
         ),
         10,
     ),
-    ("misspelt words", Asked::Words("craete invioce"), 10),
-    ("words that nothing has", Asked::Words("xyzzy frobnicate"), 0),
-    ("a pattern, `*:create_*`", Asked::Pattern("*:create_*"), 10),
-    ("a pattern, `svc_77:*`", Asked::Pattern("svc_77:*"), 10),
-    ("a namespace, `svc_77`", Asked::Name("svc_77"), 10),
+    ("misspelt words", Search::Words("craete invioce"), 10),
+    ("words that nothing has", Search::Words("xyzzy frobnicate"), 0),
+    ("a pattern, `*:create_*`", Search::Pattern("*:create_*"), 10),
+    ("a pattern, `svc_77:*`", Search::Pattern("svc_77:*"), 10),
+    ("a namespace, `svc_77`", Search::Name("svc_77"), 10),
 ];
 
-fn query(asked: &Asked) -> DiscoverQuery {
-    match asked {
-        Asked::Words(text) => DiscoverQuery::Text((*text).to_owned()),
-        Asked::Pattern(text) => DiscoverQuery::Pattern((*text).to_owned()),
-        Asked::Name(text) => DiscoverQuery::Name((*text).to_owned()),
+fn query(search: &Search) -> DiscoverQuery {
+    match search {
+        Search::Words(text) => DiscoverQuery::Text((*text).to_owned()),
+        Search::Pattern(text) => DiscoverQuery::Pattern((*text).to_owned()),
+        Search::Name(text) => DiscoverQuery::Name((*text).to_owned()),
     }
 }
 
@@ -92,10 +92,10 @@ fn program(round: u32) -> Result<NewCapability, Box<dyn Error>> {
 }
 
 async fn listening(registry: &Registry) -> Result<(), Box<dyn Error>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + CONNECT_LIMIT;
     while !registry.remembers_entries() {
         if Instant::now() > deadline {
-            return Err("the registry does not hear of changes, so nothing is remembered".into());
+            return Err("the registry receives no notifications, so it caches nothing".into());
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -111,8 +111,8 @@ async fn measure(
     let mut rounds = Rounds::default();
     let mut first = Rounds::default();
     let publisher = Tenant::member("local.default".parse()?, "bench".parse()?);
-    let everyday = query(&Asked::Words(EVERYDAY));
-    let found = registry.discover(&tenant, &query(&Asked::Name("svc_2")), 1).await?;
+    let everyday = query(&Search::Words(EVERYDAY));
+    let found = registry.discover(&tenant, &query(&Search::Name("svc_2")), 1).await?;
     let id = found.first().ok_or("the tools are not there")?.id.clone();
     let body = json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call",
@@ -126,7 +126,7 @@ async fn measure(
         ("accept", "application/json, text/event-stream"),
         ("mcp-protocol-version", "2025-06-18"),
     ];
-    let asked = request("POST", "/mcp", gateway.address, &headers, &body.to_string());
+    let message = request("POST", "/mcp", gateway.address, &headers, &body.to_string());
     for round in 0..WARM + ROUNDS {
         let mut note = |name, started: Instant| {
             if round >= WARM {
@@ -142,8 +142,8 @@ async fn measure(
         if known.tools.len() != 1 {
             return Err(format!("{known:?}").into());
         }
-        for (name, asked, least) in &CASES {
-            let query = query(asked);
+        for (name, search, least) in &CASES {
+            let query = query(search);
             let started = Instant::now();
             let tools = registry.discover(&tenant, &query, LIMIT).await?;
             note(name, started);
@@ -152,7 +152,7 @@ async fn measure(
             }
         }
         let started = Instant::now();
-        let reply = client.send(&asked).await.map_err(|error| error.to_string())?;
+        let reply = client.send(&message).await.map_err(|error| error.to_string())?;
         note(HTTP, started);
         let answer: Value = serde_json::from_slice(&reply.body)
             .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&reply.body)))?;
@@ -165,7 +165,7 @@ async fn measure(
         let started = Instant::now();
         registry.discover(&tenant, &everyday, LIMIT).await?;
         note(CHANGED, started);
-        // What is told of the change counts for this case, not for the next round's.
+        // Wait for the notification and update the cache, so that neither is measured in the next round.
         tokio::time::sleep(SETTLED).await;
         registry.discover(&tenant, &everyday, LIMIT).await?;
     }
@@ -209,7 +209,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns what a process has in memory, in MiB.
+/// Returns the resident memory of a process, in MiB.
 fn resident(pid: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

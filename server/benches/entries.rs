@@ -1,5 +1,5 @@
-//! `GET /mcp/{fqdn}`, 200 and 304, with more and more entries in the registry: the built program as a black box,
-//! beside a bare axum handler.
+//! Measures `GET /mcp/{fqdn}`, 200 and 304, with registries of different sizes: the built program as a black box,
+//! compared with a bare axum handler.
 
 #[path = "http/bare.rs"]
 mod bare;
@@ -25,20 +25,19 @@ use client::{Client, header, request};
 use figures::Rounds;
 use gateway::Gateway;
 
-/// So many entries are in the registry, one after the other.
+/// The numbers of entries in the registry.
 const SIZES: [u32; 3] = [1_000, 100_000, 1_000_000];
-/// So many different entries are asked for in turn, spread over all.
-const ASKED: u32 = 64;
+/// The number of different entries that are requested in turn, spread over all entries.
+const REQUESTED: u32 = 64;
 const ROUNDS: u32 = 500;
-/// So many of a kind are asked for in a row, one after the other, before it is another's turn: a gateway serves
-/// requests one after the other, not one between two of everything else.
+/// The number of requests of one kind in a row, before those of the next kind. Alternating after each request would
+/// evict the caches of the processor more than in a gateway that only serves.
 const ROW: usize = 8;
-/// The first ones warm what is warm in a gateway that serves.
-const WARM: u32 = 2 * ASKED;
-/// So many entries are asked for once, when nothing remembers them.
-const UNKNOWN: u32 = 300;
-/// So many requests are under way at a time where several are, each connection asks so often a round, and so many
-/// rounds there are.
+/// Unmeasured rounds, which fill the gateway's caches.
+const WARM: u32 = 2 * REQUESTED;
+/// The number of entries that are requested once, while they are not cached.
+const UNCACHED: u32 = 300;
+/// Of the concurrent measurement: the number of connections, the requests of each connection per round, and the rounds.
 const IN_FLIGHT: usize = 16;
 const EACH: usize = 40;
 const BLOCKS: u32 = 30;
@@ -50,16 +49,16 @@ const OPEN: &str = "without a key, 200";
 const BARE_GET: &str = "bare axum, GET";
 const BARE_SAME: &str = "bare axum, 304";
 
-/// A request and what its answer must be.
-struct Asked {
+/// A kind of request, and the expected status of its answers.
+struct Case {
     name: &'static str,
     clients: Vec<Client>,
-    /// One for each entry that is asked for.
+    /// One request for each requested entry.
     requests: Vec<Vec<u8>>,
     status: u16,
 }
 
-impl Asked {
+impl Case {
     fn new(
         runtime: &Runtime,
         name: &'static str,
@@ -72,8 +71,8 @@ impl Asked {
         Ok(Self { name, clients, requests, status })
     }
 
-    /// Sends a request of its own on each of the first connections `each` times; returns the time an answer.
-    fn ask(
+    /// Sends `each` requests on each of the first `in_flight` connections; returns the time per answer.
+    fn measure(
         &mut self,
         runtime: &Runtime,
         number: u32,
@@ -98,33 +97,33 @@ impl Asked {
     }
 }
 
-/// Asks all of them, in turn, so many rounds.
+/// Measures all cases in turn, in each round.
 fn in_turn(
     runtime: &Runtime,
-    all: &mut [Asked],
+    all: &mut [Case],
     warm: u32,
     rounds: u32,
     (in_flight, each): (usize, usize),
 ) -> Result<Rounds, Box<dyn Error>> {
     let mut figures = Rounds::default();
     for round in 0..warm + rounds {
-        for asked in &mut *all {
-            let took = asked.ask(runtime, round, in_flight, each)?;
+        for case in &mut *all {
+            let took = case.measure(runtime, round, in_flight, each)?;
             if round >= warm {
-                figures.add(asked.name, took);
+                figures.add(case.name, took);
             }
         }
     }
     Ok(figures)
 }
 
-/// Holds all threads of some processes on some processors, `0-1` for the first two.
-fn hold(pids: &[u32], processors: &str) -> Result<(), Box<dyn Error>> {
+/// Restricts all threads of some processes to some processors, `0-1` for the first two.
+fn pin(pids: &[u32], processors: &str) -> Result<(), Box<dyn Error>> {
     for pid in pids {
         let pid = pid.to_string();
-        let told = Command::new("taskset").args(["-a", "-c", "-p", processors, &pid]).output()?;
-        if !told.status.success() {
-            return Err(format!("taskset: {}", String::from_utf8_lossy(&told.stderr)).into());
+        let output = Command::new("taskset").args(["-a", "-c", "-p", processors, &pid]).output()?;
+        if !output.status.success() {
+            return Err(format!("taskset: {}", String::from_utf8_lossy(&output.stderr)).into());
         }
     }
     Ok(())
@@ -134,10 +133,10 @@ fn hold(pids: &[u32], processors: &str) -> Result<(), Box<dyn Error>> {
 fn processors() -> Result<String, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    Ok(line.ok_or("the kernel does not tell our processors")?.trim().to_owned())
+    Ok(line.ok_or("the kernel does not report the allowed processors")?.trim().to_owned())
 }
 
-/// Returns the names of so many entries, spread over all.
+/// Returns the paths of `count` entries, spread over all.
 fn spread(count: u32, size: u32) -> impl Iterator<Item = String> {
     (0..count).map(move |index| {
         let number = 1 + u64::from(index) * u64::from(size - 1) / u64::from(count);
@@ -155,63 +154,63 @@ fn measure(runtime: &Runtime, gateway: &Gateway, size: u32) -> Result<(), Box<dy
     };
     let mut client =
         runtime.block_on(Client::connect(address)).map_err(|error| error.to_string())?;
-    let mut ask =
+    let mut send =
         |bytes: &[u8]| runtime.block_on(client.send(bytes)).map_err(|error| error.to_string());
-    // Of an entry that is asked for at no other time.
+    // An entry that is not requested otherwise.
     let last = request("GET", &format!("/mcp/local.default.bulk_{size}"), address, &[key], "");
-    let handler = Bare::start(&[], &ask(&last)?.body)?;
+    let handler = Bare::start(&[], &send(&last)?.body)?;
     let bare = handler.address;
     let of_bare = |path: &str| vec![request("GET", path, bare, &[key], "")];
-    let asked =
-        |name, address, requests, status| Asked::new(runtime, name, address, requests, status);
+    let case =
+        |name, address, requests, status| Case::new(runtime, name, address, requests, status);
 
     println!("{size} entries:\n");
-    let first = gets(UNKNOWN, &[key]);
+    let first = gets(UNCACHED, &[key]);
     let mut all =
-        [asked(BARE_GET, bare, of_bare("/entry"), 200)?, asked(FIRST, address, first, 200)?];
-    let first = in_turn(runtime, &mut all, 0, UNKNOWN, (1, 1))?;
+        [case(BARE_GET, bare, of_bare("/entry"), 200)?, case(FIRST, address, first, 200)?];
+    let first = in_turn(runtime, &mut all, 0, UNCACHED, (1, 1))?;
     println!("{}", first.table(&[(FIRST, &[BARE_GET])]));
     let mut same = Vec::new();
-    for (path, found) in spread(ASKED, size).zip(gets(ASKED, &[key])) {
-        let reply = ask(&found)?;
+    for (path, found) in spread(REQUESTED, size).zip(gets(REQUESTED, &[key])) {
+        let reply = send(&found)?;
         let tag = header(&reply.head, "etag").ok_or_else(|| format!("{path}: {}", reply.status))?;
         same.push(request("GET", &path, address, &[key, ("if-none-match", tag)], ""));
     }
     let mut all = [
-        asked(BARE_GET, bare, of_bare("/entry"), 200)?,
-        asked(FOUND, address, gets(ASKED, &[key]), 200)?,
-        asked(OPEN, address, gets(ASKED, &[]), 200)?,
-        asked(BARE_SAME, bare, of_bare("/same"), 304)?,
-        asked(SAME, address, same, 304)?,
+        case(BARE_GET, bare, of_bare("/entry"), 200)?,
+        case(FOUND, address, gets(REQUESTED, &[key]), 200)?,
+        case(OPEN, address, gets(REQUESTED, &[]), 200)?,
+        case(BARE_SAME, bare, of_bare("/same"), 304)?,
+        case(SAME, address, same, 304)?,
     ];
     let against: &[(&str, &[&str])] =
         &[(FOUND, &[BARE_GET]), (OPEN, &[BARE_GET]), (SAME, &[BARE_SAME])];
-    // On one processor nobody wakes another one up. Else it is chance whether whoever answers sleeps there or beside
-    // the one who asks, for a whole run, and that is most of the time.
+    // All on one processor, so that no processor has to be woken up for an answer. Otherwise most of the time is spent
+    // on that, or not, depending on where the scheduler happens to place the processes for a whole run.
     let (pids, every) = ([std::process::id(), gateway.pid(), handler.pid()], processors()?);
-    hold(&pids, every.split([',', '-']).next().unwrap_or("0"))?;
+    pin(&pids, every.split([',', '-']).next().unwrap_or("0"))?;
     println!("One at a time, all on one processor:\n");
     println!("{}", in_turn(runtime, &mut all, WARM, ROUNDS, (1, ROW))?.table(against));
-    hold(&pids, &every)?;
-    println!("{IN_FLIGHT} at a time, the time an answer:\n");
+    pin(&pids, &every)?;
+    println!("{IN_FLIGHT} at a time, the time per answer:\n");
     println!("{}", in_turn(runtime, &mut all, 2, BLOCKS, (IN_FLIGHT, EACH))?.table(against));
     Ok(())
 }
 
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 fn main() -> Result<(), Box<dyn Error>> {
-    bare::serve_if_asked()?;
+    bare::serve_if_started_as_handler()?;
     let gateway = Gateway::start()?;
-    let asking = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    println!("### One entry of many, beside a bare axum handler\n");
+    let client_runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    println!("### One entry of many, compared with a bare axum handler\n");
     println!(
-        "Kept connections, {ASKED} entries in turn, each answered with as many bytes as the bare handler's.\n"
+        "Kept connections, {REQUESTED} entries in turn, each answer as large as that of the bare handler.\n"
     );
     let mut filled = 0;
     for size in SIZES {
         bulk::add_servers(&gateway, filled + 1, size)?;
         filled = size;
-        measure(&asking, &gateway, size)?;
+        measure(&client_runtime, &gateway, size)?;
     }
     Ok(())
 }

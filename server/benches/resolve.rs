@@ -1,5 +1,5 @@
-//! What it takes to look up the tools of a program: the registry in this process, on the private Postgres of a
-//! gateway, with a small and with a large catalog.
+//! Measures the look-up of a program's tools: the registry in this process on the private Postgres of a gateway, with a
+//! small and with a large catalog.
 
 #[path = "http/bulk.rs"]
 mod bulk;
@@ -18,16 +18,16 @@ use server::bench::postgres_url;
 use figures::Rounds;
 use gateway::Gateway;
 
-/// So many servers of ten tools are in the catalog, beside those that ship, one size after the other.
+/// The numbers of servers with ten tools each in the catalog, in addition to those that ship with PML.
 const SERVERS: [u32; 2] = [100, 10_000];
-/// So many tools has the program.
+/// The number of tools of the program.
 const TOOLS: u32 = 20;
 const ROUNDS: u32 = 400;
-/// The first ones prepare the statements of each connection.
+/// Unmeasured rounds, which prepare the statements of each connection.
 const WARM: u32 = 40;
-/// How long the listener for changes may take to connect.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Fewer, since it looks at all names.
+/// The time limit for connecting the listener for changes.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// Fewer rounds, because each reads all names.
 const UNKNOWN_ROUNDS: u32 = 20;
 
 const TOGETHER: &str = "20 tools of a program, together";
@@ -38,8 +38,8 @@ const TRIP: &str = "one statement without a table, by the same pool";
 const UNKNOWN: &str = "20 tools, one of them unknown: with suggestions";
 
 fn check(resolved: &Resolved, found: usize, missing: usize) -> Result<(), String> {
-    let told = (resolved.tools.len(), resolved.missing.len());
-    if told == (found, missing) { Ok(()) } else { Err(format!("{told:?}: {resolved:?}")) }
+    let counts = (resolved.tools.len(), resolved.missing.len());
+    if counts == (found, missing) { Ok(()) } else { Err(format!("{counts:?}: {resolved:?}")) }
 }
 
 async fn measure(registry: &Registry, servers: u32) -> Result<[Rounds; 2], Box<dyn Error>> {
@@ -47,7 +47,7 @@ async fn measure(registry: &Registry, servers: u32) -> Result<[Rounds; 2], Box<d
     let mut rounds = Rounds::default();
     let mut unknown_rounds = Rounds::default();
     for round in 0..WARM + ROUNDS {
-        // Other tools each round, of other servers, spread over all.
+        // Different tools in each round, spread over all servers.
         let ids: Vec<ToolId> = (0..TOOLS)
             .map(|k| {
                 let server = 1 + (round * 37 + k * (servers / TOOLS)) % servers;
@@ -101,10 +101,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let url = postgres_url(&gateway.folder.join("data"))?;
     let registry = runtime.block_on(Registry::connect_with(&url, 2))?;
     println!("### The look-up of a program's tools\n");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + CONNECT_LIMIT;
     while !registry.remembers_entries() {
         if Instant::now() > deadline {
-            return Err("the registry does not hear of changes, so nothing is remembered".into());
+            return Err("the registry receives no notifications, so it caches nothing".into());
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -1,8 +1,8 @@
-//! What a caller may use of the gateway, and how much at a time.
+//! Limits on the use of the gateway: requests, memory, programs, proxied messages.
 //!
-//! Every limit belongs to a tenant, a key or an address, so that one of them cannot take everything from the others.
+//! Every limit applies per tenant, key or address, so that one of them cannot use up the capacity of all others.
 
 pub(crate) mod exchanges;
 pub(crate) mod limits;
 pub(crate) mod memory;
-pub(crate) mod turns;
+pub(crate) mod queue;

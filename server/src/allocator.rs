@@ -1,8 +1,8 @@
 //! The memory allocator of the gateway.
 //!
-//! A request allocates a hundred times on one thread and frees on another, which the C library's allocator does under
-//! a lock; with `mimalloc` the gateway serves 1.5 times as many requests. Sandbox children keep the C library's
-//! allocator, for which their limits and system call filter were chosen.
+//! A request allocates about a hundred times on one thread and frees on another. The C library's allocator takes a lock
+//! for that; with `mimalloc`, the gateway serves 1.5 times as many requests. Sandbox children keep the C library's
+//! allocator, because their limits and their system call filter are made for it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{CStr, c_char, c_int};
@@ -13,7 +13,8 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: ByRole = ByRole;
 
-/// Whether this process is the gateway. It is decided once, before the first allocation.
+/// Whether this process is the gateway. Set once, before the first allocation, and never changed: memory must be freed
+/// by the allocator that allocated it.
 static IS_GATEWAY: AtomicBool = AtomicBool::new(false);
 
 /// Runs before `main`, and before the standard library allocates anything.
@@ -24,7 +25,7 @@ static IS_GATEWAY: AtomicBool = AtomicBool::new(false);
 static DECIDE: extern "C" fn(c_int, *const *const c_char) = decide;
 
 extern "C" fn decide(count: c_int, arguments: *const *const c_char) {
-    #[expect(unsafe_code, reason = "the arguments come as C has them")]
+    #[expect(unsafe_code, reason = "the arguments are a C array of C strings")]
     let is_child = count > 1 && {
         // SAFETY: there are `count` arguments, and each is a string that lives as long as the process.
         let first = unsafe { CStr::from_ptr(*arguments.add(1)) };
@@ -42,7 +43,7 @@ impl ByRole {
     }
 }
 
-#[expect(unsafe_code, reason = "an allocator is declared so")]
+#[expect(unsafe_code, reason = "the trait of allocators is unsafe")]
 // SAFETY: every call goes to one of two allocators as it came, and to the same one for as long as the process lives.
 unsafe impl GlobalAlloc for ByRole {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -1,4 +1,4 @@
-//! The analysis, run where it can be killed.
+//! Runs the analysis in child processes, which can be killed.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use moka::future::Cache;
 use protocol::{ErrorBody, ErrorCode, Integrity};
 use sandbox::{JobFailure, JobLimits, JobPool, SandboxError};
 
-/// The sealed job that every child of this program can run.
+/// The analysis as a sealed job, which a child process of this program can run.
 pub(crate) const ANALYSE: sandbox::Job = sandbox::Job { name: "analyse", run: analysis::job };
 
-/// The number of cached analyses.
+/// The maximum number of cached analyses.
 const CACHED_PROGRAMS: u64 = 4_096;
 
-/// Analyses programs in killable children and remembers what it found.
+/// Analyses programs in killable children, and caches the results.
 pub(crate) struct Analyser {
     jobs: JobPool,
     cache: Cache<[u8; 32], Arc<Analysis>>,
 }
 
 impl Analyser {
-    /// Starts the children.
+    /// Starts the child processes.
     ///
     /// # Errors
     /// Returns an error when no sealed child can be started on this machine.
@@ -31,14 +31,16 @@ impl Analyser {
         })
     }
 
-    /// Analyses a program.
+    /// Analyses a program. An invalid program is not an error: the analysis contains its diagnostics.
     ///
     /// # Errors
     /// Returns `TOO_COMPLEX` when the child had to be killed, and `SANDBOX_UNAVAILABLE` when no child can be started.
     pub(crate) async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
+        // A source over the limit is refused here, without sending it to a child.
         if let Some(refused) = analysis::refuse_too_large(source, &Limits::default()) {
             return Ok(Arc::new(refused));
         }
+        // The analysis depends only on the source, so it is shared by all tenants.
         let key = Integrity::of(source.as_bytes()).into_bytes();
         if let Some(found) = self.cache.get(&key).await {
             return Ok(found);

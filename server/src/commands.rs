@@ -29,16 +29,16 @@ pub(crate) fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
     let settings = &cli.settings;
     if cli.sandbox_selftest {
         let seen = runtime.block_on(sandbox::self_test())?;
-        say(&seen.to_string())?;
+        print(&seen.to_string())?;
         return Ok(if seen.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     match cli.command {
-        None => bail!("no command was given, and `serve` was not assumed"),
+        None => bail!("no command was given"),
         Some(Command::Serve(serve)) => serve::serve(settings, &serve, runtime)?,
         Some(Command::Migrate) => {
             let database = Database::open(settings)?;
             runtime.block_on(async { anyhow::Ok(database.operator().await?.migrate().await?) })?;
-            say("The schema is up to date.\n")?;
+            print("The schema is up to date.\n")?;
         }
         Some(Command::Seed) => {
             let database = Database::open(settings)?;
@@ -46,45 +46,45 @@ pub(crate) fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
         }
         Some(Command::Scope(ScopeCommand::Create { scope })) => {
             let database = Database::open(settings)?;
-            say(&runtime.block_on(create_scope(&database, &scope))?)?;
+            print(&runtime.block_on(create_scope(&database, &scope))?)?;
         }
         Some(Command::Orgs(command)) => {
             let database = Database::open(settings)?;
-            say(&runtime.block_on(tenancy::orgs(&database, &command))?)?;
+            print(&runtime.block_on(tenancy::orgs(&database, &command))?)?;
         }
         Some(Command::Projects(command)) => {
             let database = Database::open(settings)?;
-            say(&runtime.block_on(tenancy::projects(&database, &command))?)?;
+            print(&runtime.block_on(tenancy::projects(&database, &command))?)?;
         }
         Some(Command::Members(command)) => {
             let database = Database::open(settings)?;
-            say(&runtime.block_on(tenancy::members(&database, &command))?)?;
+            print(&runtime.block_on(tenancy::members(&database, &command))?)?;
         }
         Some(Command::Keys(command)) => {
             let database = Database::open(settings)?;
-            say(&runtime.block_on(keys::run(&database, &command))?)?;
+            print(&runtime.block_on(keys::run(&database, &command))?)?;
         }
         Some(Command::Routing(command)) => {
             let database = Database::open(settings)?;
-            say(&runtime.block_on(routing::run(&database, &command))?)?;
+            print(&runtime.block_on(routing::run(&database, &command))?)?;
         }
         Some(Command::Quotas(command)) => {
             let database = Database::open(settings)?;
-            say(&runtime.block_on(quotas::run(&database, command))?)?;
+            print(&runtime.block_on(quotas::run(&database, command))?)?;
         }
         Some(Command::Tools(command)) => {
             let database = Database::open(settings)?;
-            say(&runtime.block_on(tools::run(&database, &command))?)?;
+            print(&runtime.block_on(tools::run(&database, &command))?)?;
         }
         Some(Command::Catalog(command)) => {
             let database = Database::open(settings)?;
-            say(&runtime.block_on(catalog::run(&database, &command))?)?;
+            print(&runtime.block_on(catalog::run(&database, &command))?)?;
         }
         Some(Command::Secrets(command)) => {
             let database = Database::open(settings)?;
-            say(&runtime.block_on(secrets::run(&database, settings, &command))?)?;
+            print(&runtime.block_on(secrets::run(&database, settings, &command))?)?;
         }
-        Some(Command::Routes { json }) => say(&routes(json)?)?,
+        Some(Command::Routes { json }) => print(&routes(json)?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -96,7 +96,7 @@ async fn seed(database: &Database) -> anyhow::Result<()> {
         .seed(&crate::tools::catalog::all())
         .await
         .context("could not write the catalog")?;
-    say(&format!(
+    print(&format!(
         "{} servers and {} tools are in the catalog; {} changed.\n",
         seeded.servers, seeded.tools, seeded.changed
     ))
@@ -126,13 +126,13 @@ fn routes(json: bool) -> anyhow::Result<String> {
 }
 
 /// Writes to stdout; a closed pipe is an error, never a panic.
-fn say(text: &str) -> anyhow::Result<()> {
+fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("could not write to stdout")
 }
 
 /// Writes an error and its causes to stderr.
-pub(crate) fn say_error(error: &anyhow::Error) {
+pub(crate) fn print_error(error: &anyhow::Error) {
     // There is nowhere left to report a failure of stderr.
     let text = format!("error: {error:#}");
     let _ = writeln!(std::io::stderr(), "{}", keys_in_use().text(&text));

@@ -67,7 +67,7 @@ impl Cli {
         Self::read(&arguments).unwrap_or_else(|error| error.exit())
     }
 
-    /// Parses a command line. Without a command it is that of `serve`, whose flags may then come without its name.
+    /// Parses a command line. The command defaults to `serve`, whose flags are then accepted without its name.
     fn read(arguments: &[OsString]) -> Result<Self, clap::Error> {
         let parsed = Self::try_parse_from(arguments);
         let may_be_serve = match &parsed {
@@ -88,7 +88,7 @@ impl Cli {
     }
 }
 
-/// The settings that every command reads.
+/// Settings of every command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Settings {
     /// The folder of the gateway's private Postgres and its first API key.
@@ -97,7 +97,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "PML_DATA_DIR", global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// Your own Postgres, with the role `pml_app`, instead of a private one.
+    /// The URL of your own Postgres, with the role `pml_app`, instead of a private one.
     #[arg(
         long,
         env = "PML_DATABASE_URL",
@@ -118,7 +118,7 @@ pub(crate) struct Settings {
     )]
     pub database_connections: u32,
 
-    /// The same database, with the owner's role, for migrations.
+    /// The URL of the same database, with the owner's role, for migrations.
     #[arg(
         long,
         env = "PML_MIGRATE_URL",
@@ -146,7 +146,7 @@ pub(crate) struct Settings {
 pub(crate) enum Command {
     /// Run the gateway (the default).
     Serve(Box<Serve>),
-    /// Migrate the database's schema to the present version.
+    /// Migrate the database's schema to this version.
     Migrate,
     /// Write the entries that ship with PML to the catalog; repeatable.
     Seed,
@@ -197,7 +197,7 @@ pub(crate) struct Serve {
 
     /// Additional host names under which clients reach the gateway.
     ///
-    /// Loopback names are always accepted. All others are refused, as a protection against DNS rebinding.
+    /// Loopback names are always accepted. All other names are refused, as a protection against DNS rebinding.
     #[arg(long, env = "PML_ALLOWED_HOSTS", value_delimiter = ',', value_name = "HOST[:PORT]")]
     pub allowed_hosts: Vec<String>,
 
@@ -268,10 +268,11 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }
-    let of_all = text.trim_start_matches([':', '*']);
-    Err(match of_all.parse::<u16>() {
+    // `:3001`, `*:3001` and `3001` are common spellings of "port 3001 on every address".
+    let port_only = text.trim_start_matches([':', '*']);
+    Err(match port_only.parse::<u16>() {
         Ok(port) => format!(
-            "write ADDRESS:PORT: `127.0.0.1:{port}` for this machine alone, `0.0.0.0:{port}` for every network"
+            "write ADDRESS:PORT: `127.0.0.1:{port}` for this machine only, `0.0.0.0:{port}` for all networks"
         ),
         Err(_) => "write ADDRESS:PORT with an IP address of this machine, for example `127.0.0.1:3001`; `localhost` is the only accepted name".to_owned(),
     })
@@ -362,30 +363,30 @@ mod tests {
     }
 
     #[test]
-    fn an_address_to_listen_on_is_told_as_it_is_written() {
+    fn an_invalid_listen_address_is_refused_with_the_expected_form() {
         assert_eq!(listen_address("localhost:3001").unwrap().to_string(), "127.0.0.1:3001");
         assert_eq!(listen_address("[::1]:0").unwrap().to_string(), "[::1]:0");
-        for (text, told) in [
+        for (text, message) in [
             (
                 "3001",
-                "write ADDRESS:PORT: `127.0.0.1:3001` for this machine alone, `0.0.0.0:3001` for every network",
+                "write ADDRESS:PORT: `127.0.0.1:3001` for this machine only, `0.0.0.0:3001` for all networks",
             ),
             (
                 ":3001",
-                "write ADDRESS:PORT: `127.0.0.1:3001` for this machine alone, `0.0.0.0:3001` for every network",
+                "write ADDRESS:PORT: `127.0.0.1:3001` for this machine only, `0.0.0.0:3001` for all networks",
             ),
             (
                 "gw.acme.example:3001",
                 "write ADDRESS:PORT with an IP address of this machine, for example `127.0.0.1:3001`; `localhost` is the only accepted name",
             ),
         ] {
-            assert_eq!(listen_address(text).unwrap_err(), told, "{text}");
+            assert_eq!(listen_address(text).unwrap_err(), message, "{text}");
         }
     }
 
     /// `pml-server --listen …` is what people try first.
     #[test]
-    fn flags_of_serve_need_not_name_it() {
+    fn accepts_flags_of_serve_without_its_name() {
         let read = |arguments: &[&str]| {
             let all = std::iter::once("pml-server").chain(arguments.iter().copied());
             Cli::read(&all.map(OsString::from).collect::<Vec<_>>())
@@ -400,10 +401,10 @@ mod tests {
         assert_eq!(port(&[]), 3001);
         assert!(matches!(read(&["migrate"]).unwrap().command, Some(Command::Migrate)));
         assert!(read(&["--sandbox-selftest"]).unwrap().command.is_none());
-        let told = |arguments: &[&str]| read(arguments).unwrap_err().to_string();
-        assert!(told(&["--listen", "7"]).contains("write ADDRESS:PORT"));
-        assert!(told(&["migrate", "--listen", "127.0.0.1:7"]).contains("--listen"));
-        assert!(told(&["--listn", "127.0.0.1:7"]).contains("--listn"));
+        let message = |arguments: &[&str]| read(arguments).unwrap_err().to_string();
+        assert!(message(&["--listen", "7"]).contains("write ADDRESS:PORT"));
+        assert!(message(&["migrate", "--listen", "127.0.0.1:7"]).contains("--listen"));
+        assert!(message(&["--listn", "127.0.0.1:7"]).contains("--listn"));
     }
 
     /// SE-17: a database URL never shows in debug output.

@@ -1,12 +1,13 @@
-//! Accepts connections and serves them; one that sends nothing, or too slowly, is closed.
+//! Accepts and serves connections, and closes those that send nothing or too slowly.
 //!
-//! A connection costs a client nothing and the gateway a file descriptor, so there is a limit in total and one per
-//! address. At a limit a new connection is still accepted, and the connections that have waited longest without a
-//! complete request are closed for it: a client that sends a request is served, however many others only connect.
+//! A connection costs a client almost nothing, but it costs the gateway a file descriptor. So the number of connections
+//! is limited, in total and per address. At a limit, a new connection is still accepted, and the connections that have
+//! waited longest without a complete request are closed for it. So a client that sends requests is served, however many
+//! others only connect.
 
 mod descriptors;
-mod live;
-mod sent;
+mod request_body;
+mod state;
 mod stream;
 mod table;
 
@@ -32,32 +33,32 @@ use tower::ServiceExt as _;
 pub(crate) use descriptors::raise as raise_descriptors;
 pub(crate) use table::Limits;
 
-use live::Times;
-pub(crate) use sent::TooSlow;
-use sent::{Rest, SentBody};
-use stream::{Answer, Watched, Working};
-use table::{Seat, Table};
+pub(crate) use request_body::TooSlow;
+use request_body::{RequestBody, UnreadBody};
+use state::Timeouts;
+use stream::{Answer, ObservedStream, RequestGuard};
+use table::{Entry, Table};
 
 /// The interval of checks for overdue connections.
 const SWEEP: Duration = Duration::from_millis(500);
-/// How long accepting pauses after a failure that does not concern a single connection, such as `EMFILE`.
+/// The pause after a failure to accept that is not caused by the connection, such as `EMFILE`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// The interval of log lines for a repeated failure.
+/// The minimum interval of log lines for a repeated failure.
 const REMINDER: Duration = Duration::from_secs(60);
-/// Marks that the connection ends with this answer.
+/// The value of the header `Connection` that announces that the connection closes after the answer.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
-/// The largest buffer of a connection in HTTP/1, and so the largest head of a request.
+/// The largest read buffer of an HTTP/1 connection, and so the largest head of a request.
 const BUFFER: usize = 64 * 1024;
-/// The largest head of a request in HTTP/2.
+/// The largest head of an HTTP/2 request.
 const HEADER_LIST: u32 = 64 * 1024;
-/// Requests at the same time on one connection in HTTP/2. Floods of resets are ended by `h2` itself.
+/// The maximum number of concurrent requests on an HTTP/2 connection. `h2` itself stops floods of resets.
 const STREAMS: u32 = 128;
 /// The interval of pings on a silent HTTP/2 connection, and the time limit of the pong.
 const PING: Duration = Duration::from_secs(20);
 
-/// Serves connections until `shutdown` is cancelled, then until the last of them has ended.
+/// Serves connections until `shutdown` is cancelled, then waits until the last of them has ended.
 ///
-/// `exempt` returns whether a peer has no limit per address: proxies, which have many clients behind them.
+/// `exempt` returns whether a peer is exempt from the limit per address, as proxies with many clients are.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -73,17 +74,17 @@ pub(crate) async fn serve(
         let mut ticks = tokio::time::interval(SWEEP);
         loop {
             ticks.tick().await;
-            swept.drop_overdue(&Times::DEFAULT, Instant::now());
+            swept.drop_overdue(&Timeouts::DEFAULT, Instant::now());
         }
     });
-    let mut told: Option<Instant> = None;
+    let mut logged: Option<Instant> = None;
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
-            Err(error) if is_of_one_connection(&error) => continue,
+            Err(error) if concerns_one_connection(&error) => continue,
             Err(error) => {
-                if told.is_none_or(|told| told.elapsed() >= REMINDER) {
-                    told = Some(Instant::now());
+                if logged.is_none_or(|at| at.elapsed() >= REMINDER) {
+                    logged = Some(Instant::now());
                     tracing::error!(error = %error, "Could not accept connections");
                 }
                 // The descriptors may be held by idle connections.
@@ -93,13 +94,15 @@ pub(crate) async fn serve(
             }
         };
         let address = peer.ip().to_canonical();
+        // An IPv6 subscriber has a whole network of addresses, which counts as one.
         let counted = (!exempt(address)).then(|| crate::admission::limits::network(address));
-        if let Some(seat) = table.admit(counted) {
+        if let Some(entry) = table.admit(counted) {
             let builder = Arc::clone(&builder);
-            tasks.spawn(serve_one(stream, peer, seat, router.clone(), builder, shutdown.clone()));
+            tasks.spawn(serve_one(stream, peer, entry, router.clone(), builder, shutdown.clone()));
         }
-        table.closed_enough().await;
+        table.wait_for_closing().await;
     }
+    // From now on, new connections are refused by the kernel, and a restarted gateway can bind the port.
     drop(listener);
     tasks.close();
     tasks.wait().await;
@@ -108,7 +111,7 @@ pub(crate) async fn serve(
 
 fn builder() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    // All connection timeouts are implemented in one place: here.
+    // hyper's timeouts are off: `Timeouts` covers all of them.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(BUFFER);
     builder
         .http2()
@@ -120,47 +123,47 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-/// Serves one connection until it ends or has to go.
+/// Serves one connection until it ends or is closed.
 async fn serve_one(
     stream: TcpStream,
     peer: SocketAddr,
-    seat: Seat,
+    entry: Entry,
     router: Router,
     builder: Arc<Builder<TokioExecutor>>,
     shutdown: CancellationToken,
 ) {
-    // Small JSON answers must not wait for the next packet.
+    // With Nagle's algorithm, small JSON answers could be delayed.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(error = %error, "Could not set TCP_NODELAY");
     }
-    let live = Arc::clone(&seat.live);
+    let state = Arc::clone(&entry.state);
     let service = service_fn(|request: Request<Incoming>| {
-        let (live, router) = (Arc::clone(&live), router.clone());
+        let (state, router) = (Arc::clone(&state), router.clone());
         async move {
             let is_multiplexed = request.version() == Version::HTTP_2;
             let has_body = !hyper::body::Body::is_end_stream(request.body());
-            if !live.begins(is_multiplexed, has_body) {
-                // The connection is about to be dropped, and this with it.
+            if !state.on_request(is_multiplexed, has_body) {
+                // The connection is about to be dropped, and this future with it.
                 std::future::pending::<()>().await;
             }
-            let working = Working(Arc::clone(&live));
-            let waits_for_leave = request.headers().contains_key(header::EXPECT);
-            let rest = Rest::default();
+            let guard = RequestGuard(Arc::clone(&state));
+            let expects_continue = request.headers().contains_key(header::EXPECT);
+            let rest = UnreadBody::default();
             let mut request = request.map(|body| match has_body {
-                true => Body::new(SentBody::new(body, live, rest.clone())),
+                true => Body::new(RequestBody::new(body, state, rest.clone())),
                 false => Body::new(body),
             });
-            // The peer's address is attached to each request.
+            // Rate limits need the peer's address.
             request.extensions_mut().insert(ConnectInfo(peer));
             let Ok(mut response) = router.oneshot(request).await;
-            // In HTTP/2 a body has a stream of its own.
-            if has_body && !is_multiplexed && !rest.read(waits_for_leave).await {
+            // In HTTP/2, each body has a separate stream, so an unread one does not affect the next request.
+            if has_body && !is_multiplexed && !rest.read(expects_continue).await {
                 response.headers_mut().insert(header::CONNECTION, CLOSE);
             }
-            Ok::<_, Infallible>(response.map(|body| Answer { body, _working: working }))
+            Ok::<_, Infallible>(response.map(|body| Answer { body, _guard: guard }))
         }
     });
-    let io = TokioIo::new(Watched::new(stream, Arc::clone(&seat.live)));
+    let io = TokioIo::new(ObservedStream::new(stream, Arc::clone(&entry.state)));
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
     let ended = async {
         tokio::select! {
@@ -177,12 +180,12 @@ async fn serve_one(
                 tracing::trace!(error = %error, "A connection ended");
             }
         }
-        () = seat.live.doomed.notified() => {}
+        () = entry.state.close.notified() => {}
     }
 }
 
-/// Returns whether a failure to accept is of the connection that was to be accepted.
-fn is_of_one_connection(error: &io::Error) -> bool {
+/// Returns whether a failure to accept concerns only the connection that was to be accepted.
+fn concerns_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }

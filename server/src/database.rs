@@ -1,4 +1,4 @@
-//! The database of a command, and the connection to it.
+//! Opens the database of a command: the private Postgres or the operator's own.
 
 pub(crate) mod embedded_postgres;
 pub(crate) mod master_key;
@@ -12,30 +12,30 @@ use registry::{Operator, Registry, RegistryError};
 use self::embedded_postgres::{EmbeddedPostgres, EmbeddedPostgresError};
 use crate::config::Settings;
 
-/// The interval of checks that the private Postgres still runs.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// The interval of checks whether the private Postgres still runs.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The database that a command works on.
+/// The database of a command.
 pub(crate) enum Database {
-    /// The private Postgres in the data directory, started or joined.
+    /// The private Postgres in the data directory.
     Embedded(EmbeddedPostgres),
-    /// The operator's own.
+    /// The operator's own database.
     External {
-        /// As the role that serves.
+        /// Its URL with the serving role.
         app_url: String,
-        /// As the owner, where the operator gave it.
+        /// Its URL with the owner's role, if the operator has set it.
         owner_url: Option<String>,
     },
 }
 
 impl Database {
-    /// Opens the configured database: the operator's, else the private one,
-    /// which is started unless it already runs.
+    /// Opens the configured database: the operator's own, else the private one, which is started unless it already
+    /// runs.
     ///
     /// Call it on a thread that lives as long as the database is needed.
     ///
     /// # Errors
-    /// Returns an error that says what is missing and how to get it.
+    /// Returns an error if the private Postgres cannot be started.
     pub(crate) fn open(settings: &Settings) -> anyhow::Result<Self> {
         if let Some(url) = &settings.database_url {
             return Ok(Self::External {
@@ -51,10 +51,10 @@ impl Database {
         Ok(Self::Embedded(embedded))
     }
 
-    /// Connects as the owner, who migrates, seeds and makes tenants.
+    /// Connects as the owner, for migrations, the catalog and tenants.
     ///
     /// # Errors
-    /// Returns an error when there is no way to act as the owner.
+    /// Returns an error if the owner's URL is not set or does not work.
     pub(crate) async fn operator(&self) -> anyhow::Result<Operator> {
         let url = match self {
             Self::Embedded(embedded) => embedded.owner_url(),
@@ -65,10 +65,10 @@ impl Database {
         Operator::connect(&url).await.map_err(|error| self.explain(error, "PML_MIGRATE_URL"))
     }
 
-    /// Connects as the role that serves, with at most so many connections.
+    /// Connects as the serving role, with at most `connections` connections.
     ///
     /// # Errors
-    /// Returns an error when the database does not answer or its schema is old.
+    /// Returns an error when the database does not answer, or its schema is older than this program's.
     pub(crate) async fn connect(&self, connections: u32) -> anyhow::Result<Registry> {
         let url = match self {
             Self::Embedded(embedded) => embedded.app_url(),
@@ -84,6 +84,7 @@ impl Database {
             RegistryError::NoConnection { .. } if !self.is_embedded() => {
                 anyhow::anyhow!("{error}; start that Postgres, or correct {variable}")
             }
+            // The URL of a private Postgres is not the operator's, so an invalid one is an internal error.
             RegistryError::Invalid(reason) if !self.is_embedded() => {
                 let reason = reason.trim_start_matches("the database URL: ");
                 let reason = reason.trim_start_matches("error with configuration: ");
@@ -95,12 +96,12 @@ impl Database {
         }
     }
 
-    /// Returns when the private Postgres has exited; never for the operator's own.
+    /// Waits until the private Postgres has exited; forever for the operator's own database.
     pub(crate) async fn ended(&self) {
         match self {
             Self::Embedded(embedded) => {
                 while !embedded.has_exited() {
-                    tokio::time::sleep(LOOK_EVERY).await;
+                    tokio::time::sleep(CHECK_INTERVAL).await;
                 }
             }
             Self::External { .. } => std::future::pending().await,
@@ -113,12 +114,13 @@ impl Database {
     }
 }
 
-/// Joins the private Postgres that a running gateway started, or starts it.
+/// Attaches to the private Postgres if it already runs, or starts it.
 fn start_or_attach(
     data_dir: &Path,
     bin: Option<&Path>,
 ) -> Result<EmbeddedPostgres, EmbeddedPostgresError> {
     match EmbeddedPostgres::attach(data_dir)? {
+        // Attaching changes nothing in the data directory, so it is tried first.
         Some(running) => Ok(running),
         None => EmbeddedPostgres::start(data_dir, bin),
     }

@@ -1,4 +1,4 @@
-//! The one way an error becomes an HTTP response.
+//! The only place where an error becomes an HTTP response.
 
 mod request_id;
 
@@ -27,8 +27,9 @@ pub(crate) struct ApiError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MissingRight(pub Right);
 
-/// The message for an id or a name that does not exist or belongs to somebody else.
-pub(crate) const NOT_FOUND: &str = "nothing that your key can see has this name or id";
+/// The message for an id or a name that does not exist or belongs to another tenant.
+pub(crate) const NOT_FOUND: &str =
+    "no object with this name or id exists, or your key cannot see it";
 
 impl ApiError {
     /// Creates an error with the status that belongs to its code.
@@ -66,17 +67,17 @@ impl ApiError {
         Self::forbidden(right, format!("the key lacks the right `{}`", right.as_str()))
     }
 
-    /// Creates the answer to a caller that lacks a right.
+    /// Creates the answer to a caller that lacks a right, with another message.
     pub(crate) fn forbidden(right: Right, detail: impl Into<String>) -> Self {
         Self { lacks: Some(right), ..Self::new(ErrorCode::Forbidden, detail) }
     }
 
-    /// Creates the answer to an id that does not exist or belongs to somebody else.
+    /// Creates the answer to an id that does not exist or belongs to another tenant.
     pub(crate) fn not_found() -> Self {
         Self::new(ErrorCode::NotFound, NOT_FOUND)
     }
 
-    /// Answers with another status than the code's own.
+    /// Replaces the status of the code.
     #[must_use]
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
@@ -120,7 +121,7 @@ impl ApiError {
     }
 }
 
-/// The whole table of codes that can refuse a request, and their statuses.
+/// Returns the status of each code that can refuse a request.
 fn status_of(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
@@ -169,7 +170,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The longest library message that is passed on.
+/// The largest message of a library that is included in an answer, in bytes.
 const TEXT_LIMIT: usize = 4 * 1024;
 
 /// Converts refusals by the router or a library, in plain text or empty, to the common form.
@@ -195,14 +196,14 @@ pub(crate) async fn in_one_form(response: Response) -> Response {
         status if status.is_server_error() => ErrorCode::Internal,
         _ => ErrorCode::InvalidRequest,
     };
-    let mut told = ApiError::new(code, detail).with_status(status).into_response();
+    let mut problem = ApiError::new(code, detail).with_status(status).into_response();
     for (name, value) in &parts.headers {
         if ![header::CONTENT_TYPE, header::CONTENT_LENGTH].contains(name) {
-            told.headers_mut().insert(name, value.clone());
+            problem.headers_mut().insert(name, value.clone());
         }
     }
-    told.extensions_mut().extend(parts.extensions);
-    told
+    problem.extensions_mut().extend(parts.extensions);
+    problem
 }
 
 impl From<RegistryError> for ApiError {
@@ -223,7 +224,7 @@ impl From<RegistryError> for ApiError {
     }
 }
 
-/// Reports a registry failure without its internal text, which is logged here, once.
+/// Converts a registry failure without its internal text, which is logged here, once.
 pub(crate) fn registry_error(error: &RegistryError) -> protocol::ErrorBody {
     let (code, message) = match error {
         RegistryError::Unavailable(_) => {

@@ -1,4 +1,4 @@
-//! What is done with a program, and with one call of a tool.
+//! Executes programs and single tool calls.
 
 pub(crate) mod calls;
 pub(crate) mod capabilities;

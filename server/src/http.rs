@@ -51,33 +51,34 @@ use crate::state::SharedGateway;
 /// The largest request body, in bytes.
 pub(crate) const BODY_LIMIT: usize = 10 * 1024 * 1024;
 
-/// How long a request's body may pause.
+/// The maximum time between two pieces of a request's body.
 const BODY_SILENCE: Duration = Duration::from_secs(20);
 /// The time limit of an API request, including its body. Waits for a database or an upstream have shorter limits.
 const API_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The requests that a page of another origin may send to the official registry's API.
+/// The headers that a page of another origin may send to the official registry's API.
 const SHARED_HEADERS: [HeaderName; 4] = [
     header::ACCEPT,
     header::AUTHORIZATION,
     header::CONTENT_TYPE,
     HeaderName::from_static("x-api-key"),
 ];
-/// How long a browser caches that permission.
+/// How long a browser may cache that permission.
 const PREFLIGHT_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builds the gateway's routes.
 pub(crate) fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken) -> Router {
     // Shared, because a layer's state is cloned for each request.
     let mcp = Arc::new(mcp::service(gateway.clone(), serve, shutdown));
-    // The key is checked before the body is read, so that nobody without a key can make the gateway parse anything.
+    // The credential is checked before the body is read, so that only authenticated callers can make the gateway parse
+    // anything.
     let api = Router::from(api_routes())
         // Inside authentication: a stored answer belongs to the caller that received it.
         .route_layer(middleware::from_fn_with_state(gateway.clone(), idempotency::once));
     let timed = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, API_TIMEOUT);
     let checked = middleware::from_fn_with_state(gateway.clone(), authentication::require_caller);
     let keyed = api.merge(publishing()).layer((checked.clone(), timed));
-    // Runs and streams have limits of their own.
+    // Runs and streams have their own time limits.
     let keyed = keyed.merge(Router::from(mcp_routes()).layer((checked, Extension(mcp))));
     let open = Router::from(public_routes()).merge(official()).merge(login()).merge(open_routes());
     let router = keyed
@@ -94,30 +95,30 @@ pub(crate) fn router(gateway: SharedGateway, serve: &Serve, shutdown: Cancellati
     observe::observed(router, around_all)
 }
 
-/// Counts a request, and gives its answer the common form and headers. This is one layer, because each layer costs
-/// about as much as a handler.
+/// Counts and checks a request, and gives its answer the common form and headers. This is one layer, because each layer
+/// costs about as much as a handler.
 async fn around(State(gateway): State<SharedGateway>, request: Request, next: Next) -> Response {
     // An upstream's answer is forwarded unchanged.
-    let is_passed_on = request.uri().path().starts_with("/mcp/proxy/");
-    // Before the credential is checked, so that guesses count too.
+    let is_proxied = request.uri().path().starts_with("/mcp/proxy/");
+    // Before the credential is checked, so that guessed credentials are counted too.
     let counted = match limits::origin(&gateway.limits, &request) {
         Some(origin) => gateway.limits.count_address(&gateway.registry, origin).await,
         None => Ok(()),
     };
-    // Counted too, before anything of it is read, credential and preflight included.
-    let judged = counted.and_then(|()| singular::check(&request));
-    let mut response = match judged {
+    // After counting, and before anything else reads the request: its credential, or its preflight.
+    let checked = counted.and_then(|()| singular::check(&request));
+    let mut response = match checked {
         Ok(()) => oauth::challenge(&gateway, request, next).await,
         Err(refusal) => refusal.into_response(),
     };
-    if !is_passed_on {
+    if !is_proxied {
         response = error::in_one_form(response).await;
     }
     harden(response.headers_mut());
     response
 }
 
-/// The groups of routes, each with its requirements.
+/// The groups of routes, each with the credential that it needs.
 fn groups() -> [(Auth, OpenApiRouter<SharedGateway>); 8] {
     [
         (Auth::Key, mcp_routes()),
@@ -169,7 +170,7 @@ fn api_routes() -> OpenApiRouter<SharedGateway> {
         )
 }
 
-/// Routes that anybody may call for public entries.
+/// Routes that need no credential for public entries.
 fn public_routes() -> OpenApiRouter<SharedGateway> {
     OpenApiRouter::new()
         .routes(routes!(registry::list_entries))
@@ -184,7 +185,7 @@ fn official_routes() -> OpenApiRouter<SharedGateway> {
         .routes(routes!(official::get_version))
 }
 
-/// The same API under a project's link.
+/// The official registry's API under a project's link.
 fn linked_routes() -> OpenApiRouter<SharedGateway> {
     OpenApiRouter::new()
         .routes(routes!(official::list_linked_servers))
@@ -200,15 +201,15 @@ fn publishing_routes() -> OpenApiRouter<SharedGateway> {
     )
 }
 
-/// The same, with the path that `mcp-publisher` uses: it still calls `v0`.
+/// The same route, also under the path that `mcp-publisher` uses: it still calls `v0`.
 fn publishing() -> Router<SharedGateway> {
     let publish = post(official::publish::publish_server)
         .layer(DefaultBodyLimit::max(official::publish::BODY_LIMIT));
     Router::from(publishing_routes()).route("/v0/publish", publish)
 }
 
-/// The official registry's API in all spellings, for pages of any origin: clients differ in whether they end a path
-/// with a slash, and some still call `v0`.
+/// The official registry's API, for pages of any origin, also under other spellings of its paths: some clients append a
+/// slash, and some still call `v0`.
 fn official() -> Router<SharedGateway> {
     let mut router = Router::from(official_routes()).merge(linked_routes());
     for (base, list, versions, version) in [
@@ -220,11 +221,11 @@ fn official() -> Router<SharedGateway> {
             get(official::get_linked_version),
         ),
     ] {
-        let places =
+        let routes =
             [("", list), ("/{name}/versions", versions), ("/{name}/versions/{version}", version)];
-        for (place, answer) in places {
-            let path = format!("{base}/v0.1/servers{place}");
-            let old = format!("{base}/v0/servers{place}");
+        for (end, answer) in routes {
+            let path = format!("{base}/v0.1/servers{end}");
+            let old = format!("{base}/v0/servers{end}");
             router = router
                 .route(&format!("{path}/"), answer.clone())
                 .route(&format!("{old}/"), answer.clone())
@@ -237,7 +238,7 @@ fn official() -> Router<SharedGateway> {
         .method_not_allowed_fallback(async |method: Method| ApiError::no_such_method(&method))
         .layer(CompressionLayer::new())
         .layer(SetResponseHeaderLayer::overriding(shared, HeaderValue::from_static("cross-origin")))
-        // A browser's ambient credentials are not accepted here, so any page may call.
+        // Cookies and other credentials that a browser adds by itself are not accepted, so any page may call.
         .layer(
             CorsLayer::new()
                 .allow_origin(cors::Any)
@@ -257,7 +258,7 @@ fn login_routes() -> OpenApiRouter<SharedGateway> {
     )
 }
 
-/// The same, with the path that `mcp-publisher` uses.
+/// The same route, also under the path that `mcp-publisher` uses.
 fn login() -> Router<SharedGateway> {
     let exchange = post(official::login::exchange_key)
         .layer(DefaultBodyLimit::max(official::login::BODY_LIMIT));
@@ -280,7 +281,7 @@ fn cursor(given: Option<&String>) -> Option<&str> {
     given.map(String::as_str).filter(|cursor| !cursor.is_empty())
 }
 
-/// Adds the headers that prevent a browser from guessing a different content type.
+/// Adds the headers that prevent a browser from rendering or embedding an answer, or guessing its content type.
 fn harden(headers: &mut HeaderMap) {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(

@@ -1,8 +1,8 @@
-//! The one place where the gateway makes HTTP clients.
+//! The only place where the gateway creates HTTP clients.
 //!
-//! No proxy from the environment is used, in any spelling (`HTTP_PROXY`, `https_proxy`, `ALL_PROXY`): it would see
-//! keys that are sent over `http` on this machine, and could substitute its own keys for an issuer's. No redirect is
-//! followed: it leads to a host that nobody configured.
+//! Proxies from the environment are not used, in any spelling (`HTTP_PROXY`, `https_proxy`, `ALL_PROXY`): a proxy
+//! would see secrets that are sent over `http` on this machine, and could replace an issuer's keys with its own.
+//! Redirects are not followed, because they could lead to a host that was not configured.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use reqwest::redirect::Policy;
 /// The time limit for connecting to an upstream.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The number of idle sockets kept per upstream.
+/// The maximum number of idle sockets per upstream.
 const IDLE_SOCKETS: usize = 64;
 
-/// Creates a client builder for upstreams, whose resolver permits only allowed addresses.
+/// Creates a client builder for upstreams; `resolver` returns only permitted addresses.
 pub(crate) fn for_upstreams(resolver: impl Resolve + 'static) -> ClientBuilder {
     direct()
         .dns_resolver(Arc::new(resolver))
@@ -26,13 +26,13 @@ pub(crate) fn for_upstreams(resolver: impl Resolve + 'static) -> ClientBuilder {
         .tcp_nodelay(true)
 }
 
-/// Begins a client for addresses that the operator has named: an issuer's keys, another registry.
+/// Creates a client builder for addresses that the operator has configured: an issuer's keys, another registry.
 pub(crate) fn for_named(timeout: Duration) -> ClientBuilder {
     direct().timeout(timeout).user_agent(concat!("pml-server/", env!("CARGO_PKG_VERSION")))
 }
 
 fn direct() -> ClientBuilder {
-    #[expect(clippy::disallowed_methods, reason = "this is the place")]
+    #[expect(clippy::disallowed_methods, reason = "this is the only permitted place")]
     let builder = reqwest::Client::builder();
     builder.no_proxy().redirect(Policy::none()).referer(false)
 }

@@ -1,8 +1,8 @@
-//! Who calls: a credential becomes a principal, a scope and rights.
+//! Authentication: turns a credential into a principal, a scope and rights.
 
-pub(crate) mod caller_keys;
 pub(crate) mod credentials;
 pub(crate) mod progress;
 pub(crate) mod requester;
+pub(crate) mod sent_secrets;
 pub(crate) mod sessions;
 pub(crate) mod tokens;

@@ -2,7 +2,7 @@
 //!
 //! It authenticates a caller, analyses the submitted program before anything
 //! runs, resolves every tool in the caller's scope, and either runs the program
-//! in a sealed sandbox or hands it to the caller's machine. It is also the
+//! in a sealed sandbox or delegates it to the caller's machine. It is also the
 //! registry at `/mcp/<fqdn>`.
 //!
 //! It never runs a program that it did not parse, never calls a tool that the
@@ -11,10 +11,10 @@
 //!
 //! The modules form no circle. From the top: `commands` starts everything;
 //! `http` reads requests and writes answers; `proxy`, `publish` and `execution`
-//! do what is asked; `state` holds the handles that they share; `upstreams`,
-//! `identity`, `admission`, `analyser` and `tools` are beneath it and know only
-//! what they are given; `database`, `connections`, `config` and `error` serve
-//! whoever is above.
+//! do the work; `state` holds the handles that they share; `upstreams`,
+//! `identity`, `admission`, `analyser` and `tools` are the parts that `state`
+//! consists of, and do not know it; `database`, `connections`, `config` and
+//! `error` are used by all modules above.
 
 mod admission;
 mod analyser;
@@ -42,11 +42,11 @@ use crate::database::master_key;
 
 /// Runs `pml-server` with the arguments and the environment of this process.
 pub fn run() -> ExitCode {
-    // A sandbox child is this same program; it never gets past this line.
+    // Sandbox children are started from this program; they never get past this line.
     sandbox::child_main_if_requested(&[ANALYSE]);
     let cli = Cli::of_process();
-    // The values already parsed into `cli`, and those that only the environment has: others of the same user could
-    // read them there.
+    // Remove secrets from the environment, where other processes of the same user could read them. The URLs are already
+    // parsed into `cli`.
     for name in [c"PML_DATABASE_URL", c"PML_MIGRATE_URL"] {
         sandbox::take_variable(name);
     }
@@ -54,15 +54,16 @@ pub fn run() -> ExitCode {
     match start(cli) {
         Ok(code) => code,
         Err(error) => {
-            commands::say_error(&error);
+            commands::print_error(&error);
             ExitCode::FAILURE
         }
     }
 }
 
 fn start(cli: Cli) -> anyhow::Result<ExitCode> {
-    sandbox::keep_private()
-        .map_err(|error| anyhow::anyhow!("cannot protect this process from others: {error}"))?;
+    sandbox::keep_private().map_err(|error| {
+        anyhow::anyhow!("cannot protect this process from access by others: {error}")
+    })?;
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     use_small_pages();
     telemetry::start(&cli.settings.log)?;
@@ -75,15 +76,15 @@ fn start(cli: Cli) -> anyhow::Result<ExitCode> {
     commands::run(cli, &runtime)
 }
 
-/// Keeps this process, and those that it starts, to pages of the normal size. The kernel takes a huge page back only
-/// as a whole, so after a burst of large messages most of it would stay.
+/// Disables transparent huge pages for this process and its children. The kernel reclaims a huge page only as a whole,
+/// so after a burst of large messages most of the memory would stay allocated.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn use_small_pages() {
-    // A kernel that refuses has no huge pages.
+    // Fails only on a kernel without huge pages.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-/// What the benches need of this crate.
+/// Access for the benchmarks of this crate.
 #[doc(hidden)]
 pub mod bench {
     use std::error::Error;

@@ -1,4 +1,4 @@
-//! `pml-server`: its allocator, and the program.
+//! `pml-server`: selects the allocator and runs the program.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod allocator;

@@ -1,14 +1,14 @@
-//! One MCP server behind HTTP, passed through as it is: the story of one message.
+//! The MCP proxy: forwards messages to one MCP server over HTTP.
 //!
 //! A message is parsed strictly and checked; then its exact bytes are forwarded, with the secret that the server
-//! needs and without the caller's credential. The answer is returned as it arrives. Sessions belong to the server,
-//! but the caller only gets a handle that nobody else can use.
+//! needs and without the caller's credential. The answer is returned as it arrives. Sessions belong to the server; the
+//! caller gets an encrypted handle that only it can use.
 
 mod events;
 mod headers;
 mod message;
+mod refusal;
 mod relay;
-mod stop;
 mod strict;
 
 use std::time::{Duration, Instant};
@@ -24,19 +24,19 @@ use registry::{AuditEvent, AuditOutcome, Changes, McpServer, RegistryError};
 use reqwest::Url;
 use serde_json::json;
 
-use self::events::{Cleaner, Events, Texts};
+use self::events::{Events, JsonTexts, StreamRedactor};
 use self::message::{BadMessage, Kind, Message};
+use self::refusal::Refusal;
 use self::relay::Relay;
-use self::stop::Stop;
 use crate::error::{ApiError, registry_error};
 use crate::execution::calls::TOOL_TIMEOUT;
 use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
-use crate::upstreams::keys::{self, FoundKey, Need};
+use crate::upstreams::secrets::{self, FoundSecret, Need};
 
-/// The largest JSON answer, and the largest event of a stream whose events are looked at.
+/// The largest JSON answer, and the largest event from which a secret is removed.
 const ANSWER_LIMIT: usize = 8 * 1024 * 1024;
-/// The forwarded methods. An unknown method could have effects that nobody has reviewed.
+/// The forwarded methods. The effects of other methods have not been reviewed.
 const METHODS: [&str; 19] = [
     "initialize",
     "ping",
@@ -59,8 +59,8 @@ const METHODS: [&str; 19] = [
     "notifications/roots/list_changed",
 ];
 
-/// A caller and the server that it wants to reach.
-pub(crate) struct Passage {
+/// One exchange of a caller with a server: a request that is forwarded, and its answer.
+pub(crate) struct Exchange {
     gateway: SharedGateway,
     requester: Requester,
     headers: HeaderMap,
@@ -70,11 +70,12 @@ pub(crate) struct Passage {
     seen: Changes,
 }
 
-impl Passage {
-    /// Prepares for a server that the caller knows.
+impl Exchange {
+    /// Prepares an exchange with a server that the caller can see.
     ///
     /// # Errors
-    /// Returns a refusal when it is not an MCP server behind HTTP that runs on the gateway's side.
+    /// Returns a refusal for a server that is not of kind `http`, is routed to the user's machine, or has no permitted
+    /// address.
     pub(crate) fn new(
         gateway: SharedGateway,
         requester: Requester,
@@ -107,47 +108,49 @@ impl Passage {
         Ok(Self { gateway, requester, headers, server, url, seen })
     }
 
-    /// Returns whose message it is.
+    /// Returns the caller's scope.
     pub(crate) fn scope(&self) -> &Scope {
         self.requester.scope()
     }
 
-    /// Passes a message of the client on.
+    /// Forwards a message of the client.
     pub(crate) async fn post(&self, body: Bytes) -> Response {
-        let message = match Message::read(&body) {
+        let message = match Message::parse(&body) {
             Ok(message) => message,
             Err(BadMessage { code, message }) => {
                 let id = message::id_of(&body);
-                return Stop::Protocol(StatusCode::BAD_REQUEST, id, code, message)
-                    .told(None, false);
+                return Refusal::Protocol(StatusCode::BAD_REQUEST, id, code, message)
+                    .answer_to(None, false);
             }
         };
-        let answer = match self.judge(&message).await {
+        let answer = match self.check(&message).await {
             Ok(()) => self.send(Method::POST, Some((&message, body))).await,
-            Err(stop) => Err(stop),
+            Err(refusal) => Err(refusal),
         };
-        answer.unwrap_or_else(|stop| stop.told(Some(&message), self.is_stateless(&message)))
+        answer.unwrap_or_else(|refusal| {
+            refusal.answer_to(Some(&message), self.is_stateless(&message))
+        })
     }
 
     /// Opens the stream of server-initiated messages, or ends a session.
     pub(crate) async fn without_body(&self, method: Method) -> Response {
-        self.send(method, None).await.unwrap_or_else(|stop| stop.told(None, false))
+        self.send(method, None).await.unwrap_or_else(|refusal| refusal.answer_to(None, false))
     }
 
-    /// Decides whether a message may go on.
-    async fn judge(&self, message: &Message) -> Result<(), Stop> {
+    /// Checks whether a message may be forwarded.
+    async fn check(&self, message: &Message) -> Result<(), Refusal> {
         let id = || message.id().cloned().unwrap_or_default();
         if let Err(what) = headers::check(&self.headers, message) {
             let code = message::HEADER_MISMATCH;
-            return Err(Stop::Protocol(StatusCode::BAD_REQUEST, id(), code, what));
+            return Err(Refusal::Protocol(StatusCode::BAD_REQUEST, id(), code, what));
         }
         if message.kind == Kind::Response {
-            // Without a session the server could take it for somebody else's.
+            // Without a session, the server could take it for the response of another client.
             if !self.headers.contains_key(headers::SESSION) {
                 let what = "a response needs the `Mcp-Session-Id` of the session of the request"
                     .to_owned();
                 let code = message::INVALID_REQUEST;
-                return Err(Stop::Protocol(StatusCode::BAD_REQUEST, id(), code, what));
+                return Err(Refusal::Protocol(StatusCode::BAD_REQUEST, id(), code, what));
             }
             return Ok(());
         }
@@ -158,25 +161,26 @@ impl Passage {
                 false if message.id().is_none() => StatusCode::BAD_REQUEST,
                 false => StatusCode::OK,
             };
-            return Err(Stop::Protocol(status, id(), message::METHOD_NOT_FOUND, what));
+            return Err(Refusal::Protocol(status, id(), message::METHOD_NOT_FOUND, what));
         }
-        if message.method == "tools/call" { self.judge_call(message).await } else { Ok(()) }
+        if message.method == "tools/call" { self.check_call(message).await } else { Ok(()) }
     }
 
-    /// Decides whether a tool may be called, by its name only, whatever the server's hints are.
-    async fn judge_call(&self, message: &Message) -> Result<(), Stop> {
+    /// Checks whether a tool may be called: by its routing and quotas, never by the server's own hints.
+    async fn check_call(&self, message: &Message) -> Result<(), Refusal> {
         let namespace = self.server.fqdn.namespace();
         let name = message.name.as_deref().unwrap_or_default();
         let Ok(tool) = ToolId::new(namespace, name) else {
-            let what = format!("`{}` is not a tool name that a rule could contain", shown(name));
+            // No rule can contain such a name, so it would evade the rules.
+            let what = format!("`{}` is not a valid tool name", shown(name));
             let error = ErrorBody::new(ErrorCode::ToolNotFound, what);
-            return Err(Stop::Refused(StatusCode::NOT_FOUND, error));
+            return Err(Refusal::Refused(StatusCode::NOT_FOUND, error));
         };
         if self.gateway.registry.route_at(&self.server, &tool) == Routing::Server {
             let (limits, scope) = (&self.gateway.limits, self.requester.scope());
             let counted = limits.count_call(&self.gateway.registry, scope, &tool).await;
             return counted.map_err(|error| {
-                Stop::Refused(ApiError::new(error.error_code, "").status(), error)
+                Refusal::Refused(ApiError::new(error.error_code, "").status(), error)
             });
         }
         let error = ErrorBody::new(
@@ -188,22 +192,22 @@ impl Passage {
         if let Err(error) = self.gateway.registry.audit(&self.requester.tenant(), event).await {
             tracing::error!(error = %error, "Could not record a refused call");
         }
-        Err(Stop::Refused(StatusCode::FORBIDDEN, error))
+        Err(Refusal::Refused(StatusCode::FORBIDDEN, error))
     }
 
     fn is_stateless(&self, message: &Message) -> bool {
         headers::version(&self.headers, message).is_some_and(mcp_version::is_stateless)
     }
 
-    /// Sends a request to the server and returns its answer as far as it is there.
+    /// Sends a request to the server and returns its answer, or a stream of it.
     async fn send(
         &self,
         method: Method,
         message: Option<(&Message, Bytes)>,
-    ) -> Result<Response, Stop> {
+    ) -> Result<Response, Refusal> {
         let started = Instant::now();
-        let place = self.gateway.exchanges.enter(self.requester.scope())?;
-        // A session begins here; it does not continue another one.
+        let slot = self.gateway.exchanges.enter(self.requester.scope())?;
+        // `initialize` begins a new session, even if the client still sends the handle of an old one.
         let is_first = message.as_ref().is_some_and(|(message, _)| message.method == "initialize");
         let handle = self.headers.get(headers::SESSION).filter(|_| !is_first);
         let session = handle.map(|handle| self.open(handle)).transpose()?;
@@ -211,16 +215,16 @@ impl Passage {
             let name = message.name.as_deref().filter(|_| message.method == "tools/call")?;
             Some(format!("{}:{name}", self.server.fqdn.namespace()))
         });
-        let key = self.key(what.as_deref()).await?;
+        let found = self.secret(what.as_deref()).await?;
         let trace = relay::Trace {
-            place,
+            slot,
             server: self.server.fqdn.to_string(),
             tool: what,
             started,
             status: 0,
             bytes: 0,
         };
-        let secret = key.as_ref().map(|key| &key.value);
+        let secret = found.as_ref().map(|found| &found.value);
         let mut request = self
             .gateway
             .upstreams
@@ -230,7 +234,8 @@ impl Passage {
         if let Some((_, body)) = &message {
             request = request.body(body.clone());
         }
-        let redactor = secret.map(|key| Redactor::new(key.expose()));
+        let redactor = secret.map(|secret| Redactor::new(secret.expose()));
+        // The time until the head of the answer; its body has separate limits.
         let answer = tokio::time::timeout(TOOL_TIMEOUT, request.send()).await;
         let answer = match answer {
             Ok(Ok(answer)) => answer,
@@ -244,49 +249,50 @@ impl Passage {
         };
         let known = handle.zip(session.as_deref());
         let listens = message.is_some_and(|(message, _)| message.method == "subscriptions/listen");
-        self.answer(method, listens, answer, known, key, redactor, trace).await
+        self.answer(method, listens, answer, known, found, redactor, trace).await
     }
 
-    /// Opens a handle of the caller.
-    fn open(&self, handle: &HeaderValue) -> Result<String, Stop> {
+    /// Decrypts a session handle of the caller.
+    fn open(&self, handle: &HeaderValue) -> Result<String, Refusal> {
         let handle = handle.to_str().unwrap_or_default();
         let tenant = self.requester.tenant();
         let (server, url) = (&self.server.fqdn, self.url.as_str());
         let opened = self.gateway.registry.open_session(&tenant, server, url, handle);
-        opened.map_err(|error| Stop::Api(error.into()))
+        opened.map_err(|error| Refusal::Api(error.into()))
     }
 
-    /// Finds the key that the server needs.
-    async fn key(&self, tool: Option<&str>) -> Result<Option<FoundKey>, Stop> {
+    /// Finds the secret that the server needs.
+    async fn secret(&self, tool: Option<&str>) -> Result<Option<FoundSecret>, Refusal> {
         let Some(variable) = self.server.env_required.first() else { return Ok(None) };
         let what = tool.unwrap_or(self.server.fqdn.namespace());
         let need = Need { what, scope: self.server.fqdn.scope(), url: self.url.as_str(), variable };
-        let found = keys::find(&self.gateway.registry, &self.requester, need).await;
+        let found = secrets::find(&self.gateway.registry, &self.requester, need).await;
         found.map(Some).map_err(|error| {
             let status = match error.error_code {
                 ErrorCode::ApiKeyRequired => StatusCode::FORBIDDEN,
                 code => ApiError::new(code, "").status(),
             };
-            Stop::Refused(status, error)
+            Refusal::Refused(status, error)
         })
     }
 
-    /// Turns the server's answer into ours.
-    #[expect(clippy::too_many_arguments, reason = "each is one fact of the one exchange")]
+    /// Converts the server's answer to ours.
+    #[expect(clippy::too_many_arguments, reason = "they are the state of one exchange")]
     async fn answer(
         &self,
         method: Method,
         listens: bool,
         answer: reqwest::Response,
         known: Option<(&HeaderValue, &str)>,
-        key: Option<FoundKey>,
+        found: Option<FoundSecret>,
         redactor: Option<Redactor>,
         mut trace: relay::Trace,
-    ) -> Result<Response, Stop> {
+    ) -> Result<Response, Refusal> {
         let status = answer.status();
         trace.status = status.as_u16();
         match status {
-            // Its challenge is for the gateway: a client would take it for ours, and send a credential of its own.
+            // The challenge is addressed to the gateway. A client would take it for the gateway's own, and send a
+            // credential that is meant for another party.
             StatusCode::UNAUTHORIZED
             | StatusCode::FORBIDDEN
             | StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
@@ -318,18 +324,18 @@ impl Passage {
         let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
         let is_json = kind.eq_ignore_ascii_case("application/json");
         let is_events = kind.eq_ignore_ascii_case("text/event-stream");
-        // The answer to `subscriptions/listen` has no end, whatever the server calls it.
+        // The answer to `subscriptions/listen` is a stream, whatever media type the server declares.
         if status.is_success() && (is_events || (is_json && listens)) {
             let kind = if is_json { "application/json" } else { "text/event-stream" };
             out.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
             // Intermediaries must not buffer events.
             out.insert("x-accel-buffering", HeaderValue::from_static("no"));
-            let stored = key.and_then(|key| key.stored);
+            let stored = found.and_then(|found| found.stored);
             let relay =
                 Relay::new(&self.gateway, &self.requester, &self.headers, self.seen, stored, trace);
             let cleaner = redactor.map(|redactor| match is_json {
-                true => Cleaner::Texts(Texts::new(redactor, ANSWER_LIMIT)),
-                false => Cleaner::Events(Events::new(redactor, ANSWER_LIMIT)),
+                true => StreamRedactor::JsonTexts(JsonTexts::new(redactor, ANSWER_LIMIT)),
+                false => StreamRedactor::Events(Events::new(redactor, ANSWER_LIMIT)),
             });
             let stream = relay.stream(answer, cleaner);
             return Ok((status, out, Body::from_stream(stream)).into_response());
@@ -346,7 +352,7 @@ impl Passage {
                         self.server.fqdn
                     );
                     let error = ErrorBody::new(ErrorCode::ToolResultTooLarge, what);
-                    return Err(Stop::Refused(StatusCode::BAD_GATEWAY, error));
+                    return Err(Refusal::Refused(StatusCode::BAD_GATEWAY, error));
                 }
                 Ok(Err(NotKept::NoRoom(refusal))) => return Err(refusal.into()),
                 Ok(Err(NotKept::Cut(_))) => {
@@ -356,21 +362,21 @@ impl Passage {
             };
             trace.bytes = body.len();
             let body = match redactor {
-                Some(redactor) => cleaned(&redactor, body),
+                Some(redactor) => redacted(&redactor, body),
                 None => body,
             };
             out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             return Ok((status, out, body).into_response());
         }
         // Other responses: forward the status only.
-        let is_silent = matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
+        let has_no_body = matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
             || (method != Method::POST
                 && (status.is_success() || status == StatusCode::METHOD_NOT_ALLOWED));
-        if is_silent {
+        if has_no_body {
             return Ok((status, out).into_response());
         }
         if status.is_success() {
-            return Err(self.unavailable("answers with something that is not MCP"));
+            return Err(self.unavailable("sent an answer that is not MCP"));
         }
         let what =
             format!("server `{}` answered {status} without an MCP message", self.server.fqdn);
@@ -381,18 +387,19 @@ impl Passage {
         Ok(response)
     }
 
-    /// Returns the handle for the session that an answer names.
+    /// Returns the handle for the session id in an answer: the known one, or a new one for a new session.
     fn session(
         &self,
-        told: &HeaderMap,
+        answer: &HeaderMap,
         known: Option<(&HeaderValue, &str)>,
-    ) -> Result<Option<HeaderValue>, Stop> {
-        let Some(session) = told.get(headers::SESSION) else { return Ok(None) };
+    ) -> Result<Option<HeaderValue>, Refusal> {
+        let Some(session) = answer.get(headers::SESSION) else { return Ok(None) };
         let Ok(session) = session.to_str() else {
             return Err(self.unavailable(
                 "sent a session id with characters that are not allowed in a header",
             ));
         };
+        // Encrypting the same session again would result in another handle, which clients would take for a new session.
         if let Some((handle, _)) = known.filter(|(_, known)| *known == session) {
             return Ok(Some(handle.clone()));
         }
@@ -402,31 +409,31 @@ impl Passage {
         match sealed {
             Ok(handle) => Ok(HeaderValue::from_str(&handle).ok()),
             Err(RegistryError::NoMasterKey) => {
-                let what = "this gateway has no master key to encrypt the sessions of this server with; the operator must set PML_MASTER_KEY or PML_MASTER_KEY_FILE";
+                let what = "this gateway has no master key to encrypt sessions with; the operator must set PML_MASTER_KEY or PML_MASTER_KEY_FILE";
                 Err(ApiError::new(ErrorCode::SecretsUnavailable, what).into())
             }
             Err(RegistryError::Invalid(_)) => {
                 Err(self.unavailable("sent a session id that is too long"))
             }
             Err(other) => {
-                Err(Stop::Refused(StatusCode::INTERNAL_SERVER_ERROR, registry_error(&other)))
+                Err(Refusal::Refused(StatusCode::INTERNAL_SERVER_ERROR, registry_error(&other)))
             }
         }
     }
 
-    fn unavailable(&self, what: &str) -> Stop {
+    fn unavailable(&self, what: &str) -> Refusal {
         let what = format!("server `{}` {what}", self.server.fqdn);
-        Stop::Refused(StatusCode::BAD_GATEWAY, ErrorBody::new(ErrorCode::ToolUnavailable, what))
+        Refusal::Refused(StatusCode::BAD_GATEWAY, ErrorBody::new(ErrorCode::ToolUnavailable, what))
     }
 
-    fn timed_out(&self) -> Stop {
+    fn timed_out(&self) -> Refusal {
         let seconds = TOOL_TIMEOUT.as_secs();
         let what = format!("server `{}` did not answer within {seconds} s", self.server.fqdn);
-        Stop::Refused(StatusCode::GATEWAY_TIMEOUT, ErrorBody::new(ErrorCode::ToolTimeout, what))
+        Refusal::Refused(StatusCode::GATEWAY_TIMEOUT, ErrorBody::new(ErrorCode::ToolTimeout, what))
     }
 }
 
-/// Returns the number of seconds to wait, if the header contains one.
+/// Parses `Retry-After` in seconds; longer than a day is ignored.
 fn seconds(value: &HeaderValue) -> Option<u64> {
     value
         .to_str()
@@ -436,17 +443,17 @@ fn seconds(value: &HeaderValue) -> Option<u64> {
         .filter(|seconds| *seconds <= Duration::from_secs(86_400).as_secs())
 }
 
-/// Returns a JSON answer without the key.
-fn cleaned(redactor: &Redactor, body: Bytes) -> Bytes {
+/// Removes a secret from a JSON answer.
+fn redacted(redactor: &Redactor, body: Bytes) -> Bytes {
     let text = String::from_utf8_lossy(&body);
     match redactor.json(&text) {
-        // Nothing was found, and the text was valid as it was.
-        clean if clean.as_bytes() == body => body,
-        clean => Bytes::from(clean.into_owned()),
+        // Without the secret, the answer is forwarded byte by byte.
+        text if text.as_bytes() == body => body,
+        text => Bytes::from(text.into_owned()),
     }
 }
 
-/// Returns a client's text shortened and escaped for a message.
+/// Returns a client's text, shortened and escaped for a message.
 fn shown(word: &str) -> String {
     protocol::escape_text(&word.chars().take(128).collect::<String>()).to_string()
 }

@@ -1,4 +1,4 @@
-//! Publishing a program under a name, over HTTP or by a meta-tool.
+//! Publishing a program as a capability, over HTTP or by `pml_create`.
 
 pub(crate) mod create;
 pub(crate) mod official;
@@ -32,7 +32,7 @@ const SCHEMA_LIMIT: usize = 64 * 1024;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Publish {
-    /// The id that programs call it by: `namespace:action` or, as in code, `namespace.action`.
+    /// The id for calls: `namespace:action` or, as in code, `namespace.action`.
     pub name: String,
     /// The program.
     pub code: String,
@@ -51,14 +51,14 @@ pub(crate) struct Publish {
 /// The published entry.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Published)]
-pub(crate) struct Made {
+pub(crate) struct PublishedCapability {
     /// Its full name, pinned to its content.
     pub fqdn: String,
     /// Its version.
     pub version: String,
     /// The hash of its content.
     pub integrity: String,
-    /// Where it would run at present.
+    /// Where it currently runs.
     pub routing: &'static str,
     /// Its calls, sorted.
     pub calls: Vec<String>,
@@ -78,13 +78,13 @@ pub(crate) struct Made {
 /// Publishes a program in the caller's scope. The caller of this function checks the right to publish.
 ///
 /// # Errors
-/// Returns the problem of the name, the program or its description, `CONFLICT` for a version with different bytes,
-/// and why the registry does not answer.
+/// Returns the problem of the name, the program or its description, `CONFLICT` for a version with different bytes, and
+/// the error of an unavailable registry.
 pub(crate) async fn publish(
     gateway: &SharedGateway,
     caller: &Caller,
     body: Publish,
-) -> Result<Made, ErrorBody> {
+) -> Result<PublishedCapability, ErrorBody> {
     let id = parse_id(&body.name)?;
     let version = parse_version(body.version.as_deref())?;
     let given_schema = body.input_schema.map(parse_schema).transpose()?;
@@ -114,17 +114,19 @@ pub(crate) async fn publish(
     if !resolved.missing.is_empty() {
         let unknown: Vec<String> = resolved.missing.iter().map(why_missing).collect();
         return Err(invalid(format!(
-            "it calls tools that cannot be called: {}",
+            "the program uses tools that cannot be called: {}",
             unknown.join("; ")
         )));
     }
     let input_schema = given_schema.unwrap_or_else(|| {
-        let of_tool = |id: &ToolId| resolved.get(id).map(|tool| &tool.descriptor.input_schema);
-        let inferred = analysis.input_schema(of_tool);
-        // An inferred schema that cannot be stored is replaced by a general one; the program accepts the same arguments.
+        let schema_of = |id: &ToolId| resolved.get(id).map(|tool| &tool.descriptor.input_schema);
+        let inferred = analysis.input_schema(schema_of);
+        // A schema that is too large to store is replaced by the general one. It only describes the arguments; the
+        // program accepts the same ones.
         if is_storable(&inferred) { inferred } else { json!({ "type": "object" }) }
     });
     let mcp_deps = dependencies(gateway, &tenant, &resolved).await?;
+    // The routing at the time of publication. It is computed again for each program that calls the capability.
     let routing = RoutingRules::decide(false, resolved.tools.iter().map(|tool| tool.routing));
     let calls = analysis.tools.iter().map(ToolId::to_string).collect();
     let new = NewCapability {
@@ -141,9 +143,9 @@ pub(crate) async fn publish(
     let published = gateway.registry.publish(&tenant, new).await.map_err(refused)?;
     let mut warnings = Vec::new();
     if published.hides_public {
-        warnings.push(format!("in your scope it hides the public `{id}`"));
+        warnings.push(format!("in your scope, it hides the public `{id}`"));
     }
-    Ok(Made {
+    Ok(PublishedCapability {
         location: format!("/mcp/{}@{}", published.fqdn.unpinned(), published.version),
         fqdn: published.fqdn.to_string(),
         version: published.version.to_string(),
@@ -158,7 +160,7 @@ pub(crate) async fn publish(
 /// Deprecates a version, or all versions, or clears the deprecation.
 ///
 /// # Errors
-/// Returns `NOT_FOUND` for what the caller's scope does not have.
+/// Returns `NOT_FOUND` for a capability or a version that the caller's scope does not have.
 pub(crate) async fn deprecate(
     gateway: &SharedGateway,
     caller: &Caller,
@@ -169,7 +171,7 @@ pub(crate) async fn deprecate(
     remark_on(gateway, caller, name, version, reason(message)?).await
 }
 
-/// Parses a deprecation message; its absence clears the deprecation.
+/// Parses a deprecation message; without one, the deprecation is cleared.
 fn reason(message: Option<String>) -> Result<Remark, ErrorBody> {
     match message {
         None => Ok(Remark::NotDeprecated),
@@ -178,7 +180,7 @@ fn reason(message: Option<String>) -> Result<Remark, ErrorBody> {
                 || why.chars().count() > REASON_LIMIT
                 || why.contains('\0') =>
         {
-            Err(invalid(format!("`message` has 1 to {REASON_LIMIT} characters")))
+            Err(invalid(format!("`message` must have 1 to {REASON_LIMIT} characters")))
         }
         Some(why) => Ok(Remark::Deprecated(why)),
     }
@@ -218,14 +220,14 @@ async fn remark_on(
     version: Option<&str>,
     remark: Remark,
 ) -> Result<ToolId, ErrorBody> {
-    // An invalid name belongs to nobody.
+    // An invalid name is treated as an unknown one.
     let id = parse_id(name).map_err(|_| not_found())?;
     let version = parse_version(version)?;
     gateway.registry.remark(&caller.tenant(), &id, version, remark).await.map_err(refused)?;
     Ok(id)
 }
 
-/// Returns the servers of a program's own tools that run as child processes, as they are now.
+/// Returns the `stdio` servers whose tools the program itself calls, with their current version and content.
 async fn dependencies(
     gateway: &SharedGateway,
     tenant: &Tenant,
@@ -267,7 +269,7 @@ async fn dependencies(
 }
 
 fn parse_id(name: &str) -> Result<ToolId, ErrorBody> {
-    // The scope is that of the key, and the version has a field of its own.
+    // Only a plain id: the scope is that of the key, and the version is a separate field.
     let parsed = match name.split_once([':', '.']) {
         Some((namespace, action)) => ToolId::new(namespace, action),
         None => name.parse(),
@@ -326,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_written_as_an_id_or_as_in_code() {
+    fn accepts_names_as_ids_and_as_in_code() {
         assert_eq!(parse_id("db:query").unwrap(), parse_id("db.query").unwrap());
         for name in ["", "db", "db.", "db.a.b", "db:a:b", "a.b:c", "../x:y", "a:b@1.0.0", "o.p.a:b"]
         {

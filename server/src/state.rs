@@ -8,7 +8,7 @@ use sandbox::Pool;
 use crate::admission::exchanges::Exchanges;
 use crate::admission::limits::Limits;
 use crate::admission::memory::Memory;
-use crate::admission::turns::Turns;
+use crate::admission::queue::ProgramQueue;
 use crate::analyser::Analyser;
 use crate::identity::credentials::Credentials;
 use crate::upstreams::Upstreams;
@@ -17,24 +17,24 @@ use crate::upstreams::Upstreams;
 pub(crate) struct Gateway {
     /// Entries, tenants, keys and rules, in Postgres.
     pub registry: Registry,
-    /// The analysis in killable children.
+    /// Analyses programs in killable children.
     pub analyser: Analyser,
-    /// Warm sealed sandboxes.
+    /// Sealed sandboxes for programs.
     pub sandboxes: Pool,
-    /// Sealed sandboxes for the programs of capabilities. A run that waits for one of them keeps its own slot, so
-    /// they need a pool of their own.
+    /// Sealed sandboxes for the programs of capabilities. A run that waits for one keeps its own sandbox, so one shared
+    /// pool could deadlock.
     pub nested: Pool,
-    /// Whose program may run in them now.
-    pub turns: Turns,
-    /// MCP servers behind HTTP.
+    /// Decides when each tenant's programs may run.
+    pub queue: ProgramQueue,
+    /// Calls MCP servers over HTTP.
     pub upstreams: Upstreams,
-    /// The proxied messages in progress.
+    /// Counts the proxied messages in progress.
     pub exchanges: Exchanges,
-    /// The memory budget of messages.
+    /// The memory budgets of messages.
     pub memory: Memory,
     /// Whether public entries can be read without an API key.
     pub anonymous_read: bool,
-    /// Checks who calls.
+    /// Authenticates callers.
     pub credentials: Credentials,
     /// The rate limits.
     pub limits: Limits,

@@ -1,4 +1,4 @@
-//! Logging, set up once.
+//! Sets up logging.
 
 use std::io::{self, IsTerminal as _, Write};
 
@@ -19,16 +19,16 @@ pub(crate) fn start(filter: &str) -> anyhow::Result<()> {
     let lines = if std::io::stderr().is_terminal() {
         lines.with_target(false).boxed()
     } else {
-        // There is one span, the request; a list of spans would only repeat it.
+        // The only span is the request, so a list of spans would repeat it.
         lines.json().flatten_event(true).with_span_list(false).boxed()
     };
     registry().with(filter).with(limits()).with(lines).init();
-    // A panic message may contain a key as well, so it is logged through the same redactor.
+    // A panic message may contain a secret, so it is logged like other lines, through the redactor.
     std::panic::set_hook(Box::new(|panic| tracing::error!("A thread {panic}")));
     Ok(())
 }
 
-/// Standard error without the keys that are in use. Each event is written whole, in one go.
+/// Standard error, from which secrets in use are redacted. The library writes each event with a single call.
 struct Stderr;
 
 impl Write for Stderr {
@@ -43,11 +43,10 @@ impl Write for Stderr {
     }
 }
 
-/// The targets that may be logged at all, whatever the filter allows.
+/// Returns the maximum level of each target, whatever the filter of the operator allows.
 ///
-/// Libraries log whole messages at their lower levels, and those hold programs,
-/// arguments and results. Their warnings stay, but for those of the MCP
-/// library, some of which quote a message.
+/// At their lower levels, libraries log whole messages, which contain programs, arguments and results. So only their
+/// warnings and errors are logged; of the MCP library only errors, because some of its warnings quote a message.
 fn limits() -> Targets {
     let ours = ["server", "pml_server", "registry", "execution", "sandbox", "analysis"]
         .map(|name| (name, LevelFilter::TRACE));

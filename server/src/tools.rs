@@ -1,8 +1,8 @@
-//! The gateway's native tools: pure functions over JSON, one file a namespace.
+//! The gateway's native tools: pure functions over JSON, one file per namespace.
 //!
-//! They run inside the multi-tenant gateway on untrusted arguments. So each one is limited in time, memory and stack,
-//! does no input or output, and never panics. Their schemas are generated from the same types that their arguments
-//! are parsed into, so schema and code cannot diverge.
+//! They run in the multi-tenant gateway, on untrusted arguments. So each one is limited in time, memory and stack,
+//! does no input or output, and never panics. The schemas are generated from the types that the arguments are parsed
+//! into, so that schema and code cannot diverge.
 
 pub(crate) mod catalog;
 mod collections;
@@ -33,24 +33,24 @@ pub(crate) enum ToolFailure {
     /// The arguments do not match the tool's input schema.
     #[error("invalid arguments: {0}")]
     InvalidArguments(String),
-    /// The arguments fit, but the work could not be done.
+    /// The arguments match the schema, but the tool failed.
     #[error("{0}")]
     Failed(String),
-    /// The value would be larger than one tool result may be.
+    /// The value is larger than the limit of a tool's result.
     #[error("the result would be larger than {limit} bytes; request less at a time")]
     ResultTooLarge {
-        /// The most bytes a result may have as JSON.
+        /// The maximum size of a result as JSON, in bytes.
         limit: usize,
     },
 }
 
-/// One worked example of a tool, run by the tests.
+/// An example of a call, which the tests run.
 #[derive(Debug, Clone)]
 #[cfg_attr(not(test), expect(dead_code, reason = "only the tests read them"))]
 pub(crate) struct ToolExample {
     /// The arguments.
     pub arguments: Value,
-    /// What the tool answers; absent where the answer differs from call to call.
+    /// The tool's value; absent if it differs from call to call.
     pub value: Option<Value>,
 }
 
@@ -60,17 +60,17 @@ pub(crate) struct NativeTool {
     pub namespace: &'static str,
     /// The part of the id after the colon.
     pub action: &'static str,
-    /// What it does, for the person or the model that chooses it.
+    /// What the tool does, for the user or the model that selects it.
     pub description: &'static str,
     /// The JSON Schema of its arguments.
     pub input_schema: Value,
     /// The JSON Schema of its structured content, `{"value": …}`.
     pub output_schema: Value,
-    /// Whether it is read-only, which is true for every tool here.
+    /// Whether the tool is read-only, as all native tools are.
     pub read_only: bool,
     /// Whether equal arguments always yield an equal value.
     pub deterministic: bool,
-    /// Worked examples, at least one.
+    /// Examples, at least one.
     pub examples: Vec<ToolExample>,
     run: Box<dyn Fn(Value) -> Result<Value, ToolFailure> + Send + Sync>,
 }
@@ -83,10 +83,10 @@ impl NativeTool {
 
     /// Runs the tool and returns its bare value.
     ///
-    /// It computes for up to a few hundred milliseconds in the worst case, so an
-    /// asynchronous caller runs it on a blocking thread.
+    /// In the worst case, this takes a few hundred milliseconds of CPU time, so asynchronous callers run it on a
+    /// blocking thread.
     pub(crate) fn call(&self, arguments: Value) -> Result<Value, ToolFailure> {
-        // The depth comes first: measuring the size recurses.
+        // The depth is checked first, because measuring the size recurses.
         if limits::is_deeper_than(&arguments, MAX_DEPTH) {
             return Err(ToolFailure::InvalidArguments(format!(
                 "`{}` takes JSON of at most {MAX_DEPTH} levels; flatten the data",
@@ -99,7 +99,7 @@ impl NativeTool {
                 self.id()
             )));
         }
-        // No tool is known to panic. If a dependency does, one call fails and the gateway continues.
+        // No tool is known to panic. If a dependency does, only this call fails.
         let value =
             catch_unwind(AssertUnwindSafe(|| (self.run)(arguments))).unwrap_or_else(|_panic| {
                 Err(ToolFailure::Failed(format!(
@@ -113,7 +113,7 @@ impl NativeTool {
         Ok(value)
     }
 
-    /// Describes a typed function as a tool.
+    /// Creates a tool from a typed function.
     fn new<I, O>(
         namespace: &'static str,
         action: &'static str,
@@ -126,7 +126,7 @@ impl NativeTool {
     {
         let mut input_schema = schema_of::<I>();
         if let Some(root) = input_schema.as_object_mut() {
-            // The doc comment of the type says no more than the tool's own description.
+            // The doc comment of the type adds nothing to the tool's own description.
             root.remove("description");
         }
         let accepted = accepted_fields(&input_schema);
@@ -154,13 +154,13 @@ impl NativeTool {
         }
     }
 
-    /// Adds a worked example.
+    /// Adds an example with its value.
     fn example(mut self, arguments: Value, value: Value) -> Self {
         self.examples.push(ToolExample { arguments, value: Some(value) });
         self
     }
 
-    /// Says that the value differs from call to call, with arguments to try.
+    /// Declares that the value differs from call to call, and adds an example without a value.
     fn varies(mut self, arguments: Value) -> Self {
         self.deterministic = false;
         self.examples.push(ToolExample { arguments, value: None });
@@ -200,15 +200,15 @@ fn read_arguments<I: DeserializeOwned>(
     let arguments = if arguments.is_null() { json!({}) } else { arguments };
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let path = error.path().to_string();
-        let place = if path == "." { String::new() } else { format!("`{path}`: ") };
+        let field = if path == "." { String::new() } else { format!("`{path}`: ") };
         let reason = without_type_names(&error.inner().to_string());
         ToolFailure::InvalidArguments(format!(
-            "{place}{reason}; `{namespace}:{action}` takes {accepted}"
+            "{field}{reason}; `{namespace}:{action}` takes {accepted}"
         ))
     })
 }
 
-/// Says what a number has to be in words that are not Rust's.
+/// Replaces the name of a Rust number type in an error by a description.
 fn without_type_names(reason: &str) -> String {
     let Some((before, name)) = reason.rsplit_once(", expected ") else {
         return reason.to_owned();
@@ -223,7 +223,7 @@ fn without_type_names(reason: &str) -> String {
     format!("{before}, expected {expected}")
 }
 
-/// Generates the draft 2020-12 schema of a type, with everything in place.
+/// Generates the JSON Schema (draft 2020-12) of a type, without references.
 fn schema_of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -237,7 +237,7 @@ fn schema_of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Removes `format: "uint32"` and the like, which no draft knows and strict clients refuse.
+/// Removes formats such as `uint32`, which no draft of JSON Schema defines and strict clients refuse.
 fn drop_number_formats(schema: &mut Value) {
     match schema {
         Value::Object(object) => {

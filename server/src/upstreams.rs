@@ -1,7 +1,7 @@
-//! MCP servers behind Streamable HTTP that the gateway calls.
+//! Calls of MCP servers over Streamable HTTP.
 
 pub(crate) mod addresses;
-pub(crate) mod keys;
+pub(crate) mod secrets;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use serde_json::{Value, json};
 
 use self::addresses::{GuardedResolver, PrivateHosts};
-use crate::admission::memory::{Held, Memory, TenantMemory};
+use crate::admission::memory::{Memory, Reserved, TenantMemory};
 use crate::config::Secret;
 use crate::http_client;
 
@@ -33,18 +33,20 @@ const CALLS: usize = 1_024;
 /// How long an unused connection is cached.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// A connection belongs to one tenant, one server and one key.
 type Client = BudgetedClient<TenantMemory>;
+/// Identifies a connection: its tenant, the server's URL, and the hash of the secret that it sends. So no tenant ever
+/// uses a connection that sends another tenant's secret.
 type ConnectionKey = (Scope, String, Option<[u8; 32]>);
 type Connection = Arc<Connected>;
 
 /// The largest answer, in bytes: a tool's result, and its envelope.
 const ANSWER_LIMIT: usize = 8 * 1024 * 1024 + 64 * 1024;
 
-/// A connection, and the key that it sends: its tasks write to the log for as long as it lives.
+/// A connection, and the secret that it sends. As long as the [`Secret`] exists, it is redacted from the log, to which
+/// the connection's tasks write.
 struct Connected {
     service: RunningService<RoleClient, ()>,
-    _key: Option<Secret>,
+    _secret: Option<Secret>,
 }
 
 /// Connections to upstream MCP servers.
@@ -56,17 +58,17 @@ pub(crate) struct Upstreams {
 }
 
 impl Upstreams {
-    /// Prepares for upstreams at public addresses, and at the private ones that are allowed.
+    /// Prepares connections to public addresses, and to the private hosts that are allowed.
     ///
     /// # Errors
-    /// Returns an error when the system has no certificates to check theirs with.
+    /// Returns an error when the system has no root certificates.
     pub(crate) fn new(private: PrivateHosts, memory: Memory) -> Result<Self, reqwest::Error> {
         let client = http_client::for_upstreams(GuardedResolver::new(private.clone())).build()?;
         let connections = Cache::builder().max_capacity(CONNECTIONS).time_to_idle(IDLE).build();
         Ok(Self { client, memory, private, connections })
     }
 
-    /// Starts to evict connections that use a stored secret as soon as stored secrets change anywhere. A call in
+    /// Starts a task that evicts all connections with a secret when stored secrets change on any gateway. A call in
     /// progress keeps its connection until it ends.
     pub(crate) fn follow(&self, registry: &Registry) {
         let (connections, mut changes) = (self.connections.clone(), registry.changes());
@@ -79,13 +81,14 @@ impl Upstreams {
                     continue;
                 }
                 seen = now;
-                let keyed = connections.iter().filter(|(key, _)| key.2.is_some());
-                let keyed = keyed.collect::<Vec<_>>();
-                for (key, _) in &keyed {
+                let with_secret = connections.iter().filter(|(key, _)| key.2.is_some());
+                let with_secret = with_secret.collect::<Vec<_>>();
+                // All of them: the notification does not contain which secret changed.
+                for (key, _) in &with_secret {
                     connections.invalidate(key.as_ref()).await;
                 }
                 connections.run_pending_tasks().await;
-                let closed = keyed.len();
+                let closed = with_secret.len();
                 tracing::debug!(
                     closed,
                     "Stored secrets changed: closed {closed} connections that use one"
@@ -94,17 +97,17 @@ impl Upstreams {
         });
     }
 
-    /// Returns what sends requests to upstreams; it follows no redirect.
+    /// Returns the HTTP client for upstreams; it follows no redirects.
     pub(crate) fn http(&self) -> &reqwest::Client {
         &self.client
     }
 
-    /// Returns the same limits for MCP messages, whose answers are charged to the tenant's memory.
+    /// Returns an MCP client that charges answers to the tenant's memory.
     fn client(&self, scope: &Scope) -> Client {
         BudgetedClient::new(self.client.clone(), self.memory.of(scope))
     }
 
-    /// Checks the URL of an upstream; its name is looked up and checked when it is connected to.
+    /// Checks the URL of an upstream. Its host is resolved and checked again at each connection.
     ///
     /// # Errors
     /// Returns why the gateway does not connect to it.
@@ -112,25 +115,30 @@ impl Upstreams {
         self.private.check(url)
     }
 
-    /// Calls a tool of an `http` server and returns its raw MCP result, with the secret removed wherever it is
-    /// echoed. The tenant's memory for it is charged to `memory`.
+    /// Calls a tool of an `http` server and returns its raw MCP result, from which the secret is redacted if the server
+    /// echoes it. The tenant's memory for the result is reserved in `memory`.
     ///
     /// # Errors
-    /// Returns `TOOL_UNAVAILABLE` when the server cannot be reached, `TOOL_FAILED`
-    /// when it refuses the call.
+    /// Returns `TOOL_UNAVAILABLE` when the server cannot be reached, and `TOOL_FAILED` when it refuses the call.
     pub(crate) async fn call(
         &self,
         scope: &Scope,
         tool: &ResolvedTool,
         arguments: Value,
-        key: Option<&Secret>,
-        memory: &Slot<Held>,
+        secret: Option<&Secret>,
+        memory: &Slot<Reserved>,
     ) -> Result<Value, ErrorBody> {
-        let redactor = key.map(|key| Redactor::new(key.expose()));
-        // Boxed: it is large, and few calls are of this kind.
-        let answer =
-            Box::pin(self.call_as_it_is(scope, tool, arguments, key, redactor.as_ref(), memory))
-                .await;
+        let redactor = secret.map(|secret| Redactor::new(secret.expose()));
+        // Boxed, because the future is large and most calls do not need it.
+        let answer = Box::pin(self.call_unredacted(
+            scope,
+            tool,
+            arguments,
+            secret,
+            redactor.as_ref(),
+            memory,
+        ))
+        .await;
         let Some(redactor) = redactor else { return answer };
         match answer {
             Ok(mut result) => {
@@ -141,14 +149,14 @@ impl Upstreams {
         }
     }
 
-    async fn call_as_it_is(
+    async fn call_unredacted(
         &self,
         scope: &Scope,
         tool: &ResolvedTool,
         arguments: Value,
-        token: Option<&Secret>,
+        secret: Option<&Secret>,
         redactor: Option<&Redactor>,
-        memory: &Slot<Held>,
+        memory: &Slot<Reserved>,
     ) -> Result<Value, ErrorBody> {
         let unavailable = |what: String| {
             ErrorBody::new(ErrorCode::ToolUnavailable, format!("tool `{}`: {what}", tool.id))
@@ -158,11 +166,12 @@ impl Upstreams {
             .as_deref()
             .ok_or_else(|| unavailable("its registry entry has no upstream".into()))?;
         self.check(url).map_err(unavailable)?;
-        let token_hash = token.map(|token| Integrity::of(token.expose().as_bytes()).into_bytes());
-        let key = (scope.clone(), url.to_owned(), token_hash);
+        let hash = secret.map(|secret| Integrity::of(secret.expose().as_bytes()).into_bytes());
+        let key = (scope.clone(), url.to_owned(), hash);
+        // Concurrent calls share one attempt to connect.
         let connection = self
             .connections
-            .try_get_with(key.clone(), connect(self.client(scope), url, token, redactor))
+            .try_get_with(key.clone(), connect(self.client(scope), url, secret, redactor))
             .await
             .map_err(|error| unavailable(error.to_string()))?;
         let mut params = CallToolRequestParams::new(tool.id.action().to_owned());
@@ -172,8 +181,7 @@ impl Upstreams {
         let failed = |what: String| {
             Err(ErrorBody::new(ErrorCode::ToolFailed, format!("`{}`: {what}", tool.id)))
         };
-        // Only once: an `input_required` response is never treated as a result, and nobody here can answer its
-        // questions.
+        // The call is sent only once: a program cannot answer the questions of an `input_required` response.
         match mcp_client::call_tool_once(&connection.service, params, memory).await {
             Ok(CallToolResponse::Complete(result)) => {
                 Ok(serde_json::to_value(result).unwrap_or_else(|_| json!({})))
@@ -192,7 +200,7 @@ impl Upstreams {
             }
             Err(ServiceError::McpError(error)) => failed(error.message.into_owned()),
             Err(error) => {
-                // The call may have had its effect: it is never repeated here.
+                // The call may have taken effect, so it is not repeated.
                 self.connections.invalidate(&key).await;
                 let error = shown(&error, redactor);
                 tracing::warn!(tool.name = %tool.id, error, "An upstream connection failed");
@@ -202,7 +210,7 @@ impl Upstreams {
     }
 }
 
-/// Returns an error's text for the log.
+/// Returns an error's text for the log, without the secret.
 fn shown(error: &impl std::fmt::Display, redactor: Option<&Redactor>) -> String {
     let text = error.to_string();
     redactor.map(|redactor| redactor.text(&text).into_owned()).unwrap_or(text)
@@ -211,18 +219,18 @@ fn shown(error: &impl std::fmt::Display, redactor: Option<&Redactor>) -> String 
 async fn connect(
     client: Client,
     url: &str,
-    token: Option<&Secret>,
+    secret: Option<&Secret>,
     redactor: Option<&Redactor>,
 ) -> Result<Connection, String> {
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.to_owned());
     config.max_concurrent_requests = CALLS;
     config.max_sse_event_size = ANSWER_LIMIT;
-    if let Some(token) = token {
-        config = config.auth_header(token.expose());
+    if let Some(secret) = secret {
+        config = config.auth_header(secret.expose());
     }
     let transport = StreamableHttpClientTransport::with_client(client, config);
     let service = ().serve_with_lifecycle(transport, mcp_version::lifecycle()).await;
-    let connected = |service| Arc::new(Connected { service, _key: token.cloned() });
+    let connected = |service| Arc::new(Connected { service, _secret: secret.cloned() });
     service.map(connected).map_err(|error| {
         let error = shown(&error, redactor);
         tracing::warn!(upstream = url, error, "Could not connect to an upstream");

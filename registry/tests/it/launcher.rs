@@ -300,7 +300,7 @@ fn without_a_short_path_the_error_says_so() {
     fs::set_permissions(&long_temp, Permissions::from_mode(0o777)).unwrap();
     let output = OtherOwner::command(&data_dir).env("TMPDIR", &long_temp).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let expected = "cannot contain the database's socket: its path is longer than a socket's may be; \
+    let expected = "cannot contain the database's socket: its path is too long for a socket; \
                     use a data directory with a shorter path";
     assert!(said.contains("refused: ") && said.contains(expected), "{said}");
     assert_eq!(processes(&data_dir), NONE);

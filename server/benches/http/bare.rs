@@ -1,5 +1,5 @@
-//! The baseline: an axum handler that reads the body and answers prepared bytes, in a process of its own, as the
-//! gateway is. In the process that asks, nobody would have to be woken for an answer.
+//! The baseline: an axum handler that reads the body and answers prepared bytes. It runs in a separate process, as the
+//! gateway does: within the client's process, no other process would have to be woken up for an answer.
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -12,17 +12,17 @@ use axum::http::{StatusCode, header};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt as _;
 
-/// The word by which a bench becomes it.
+/// The argument with which a bench starts itself as the handler.
 const WORD: &str = "bare";
 
-/// The handler, which runs; it ends with this value.
+/// A running handler; dropping this stops it.
 pub(crate) struct Bare {
     child: Child,
     pub(crate) address: SocketAddr,
 }
 
 impl Bare {
-    /// Starts it: it serves `posted` on `POST /mcp`, `got` on `GET /entry` and an empty 304 on `GET /same`.
+    /// Starts the handler, which serves `posted` on `POST /mcp`, `got` on `GET /entry` and an empty 304 on `GET /same`.
     pub(crate) fn start(posted: &[u8], got: &[u8]) -> Result<Bare, Box<dyn Error>> {
         let mut child = Command::new(std::env::current_exe()?)
             .args([WORD, &posted.len().to_string()])
@@ -40,7 +40,7 @@ impl Bare {
 }
 
 impl Bare {
-    #[allow(dead_code, reason = "not every bench looks at the process")]
+    #[allow(dead_code, reason = "not every bench needs the process id")]
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -53,8 +53,8 @@ impl Drop for Bare {
     }
 }
 
-/// Serves for good if this process was started as the handler; a bench begins with it.
-pub(crate) fn serve_if_asked() -> Result<(), Box<dyn Error>> {
+/// If this process was started as the handler, serves until it is killed. Every bench calls this first.
+pub(crate) fn serve_if_started_as_handler() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().collect();
     let [_, word, length] = &words[..] else { return Ok(()) };
     if word != WORD {
@@ -64,11 +64,11 @@ pub(crate) fn serve_if_asked() -> Result<(), Box<dyn Error>> {
     std::io::stdin().read_exact(&mut posted)?;
     let mut got = Vec::new();
     std::io::stdin().read_to_end(&mut got)?;
-    // As many threads as the gateway has.
+    // With the default number of threads, as in the gateway.
     tokio::runtime::Runtime::new()?.block_on(serve(posted.into(), got.into()))
 }
 
-#[expect(clippy::print_stdout, reason = "whoever started it reads where it listens")]
+#[expect(clippy::print_stdout, reason = "the parent process reads the address from stdout")]
 async fn serve(posted: Bytes, got: Bytes) -> Result<(), Box<dyn Error>> {
     let json = |bytes: Bytes| ([(header::CONTENT_TYPE, "application/json")], bytes);
     let router = Router::new()
@@ -77,7 +77,7 @@ async fn serve(posted: Bytes, got: Bytes) -> Result<(), Box<dyn Error>> {
         .route("/same", get(async || StatusCode::NOT_MODIFIED));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
-    // As the gateway: an answer is not kept back until there is more of it.
+    // Without Nagle's algorithm, as in the gateway.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     Ok(axum::serve(listener, router).await?)
 }

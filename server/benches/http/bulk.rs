@@ -1,4 +1,4 @@
-//! Many entries, written into the gateway's database as fast as it takes them.
+//! Writes many entries directly into the gateway's database.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use crate::gateway::Gateway;
 
-/// What triggers and indexes do for each row takes an hour for a million of them. Triggers are off for this session,
-/// so the statements do what those would have done; the indexes that are no constraints are made again at the end.
+/// With triggers and indexes, a million rows would take an hour. So triggers are disabled for this session, and the
+/// statements do their work; indexes that are not constraints are dropped, and created again at the end.
 const BEFORE: &str = r"
 set session_replication_role = replica;
 set maintenance_work_mem = '512MB';
@@ -27,7 +27,7 @@ vacuum analyze public_entries;
 notify pml_entries;
 ";
 
-/// Runs a script of `psql` on the private Postgres of the gateway, statement by statement.
+/// Runs a `psql` script on the private Postgres of the gateway.
 fn run(gateway: &Gateway, script: &str) -> Result<(), Box<dyn Error>> {
     let postmaster = gateway.folder.join("data/postgres/data/postmaster.pid");
     let lines = std::fs::read_to_string(postmaster)?;
@@ -44,7 +44,7 @@ fn run(gateway: &Gateway, script: &str) -> Result<(), Box<dyn Error>> {
     if status.success() { Ok(()) } else { Err("psql failed".into()) }
 }
 
-#[expect(clippy::print_stderr, reason = "a bench says what it waits for")]
+#[expect(clippy::print_stderr, reason = "a bench reports its progress")]
 fn write(gateway: &Gateway, what: &str, rows: &str) -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     run(gateway, &format!("{BEFORE}{rows}{AFTER}"))?;
@@ -53,7 +53,7 @@ fn write(gateway: &Gateway, what: &str, rows: &str) -> Result<(), Box<dyn Error>
 }
 
 /// Adds public servers `local.default.bulk_N`, each with the right hash of its content.
-#[allow(dead_code, reason = "not every bench wants them")]
+#[allow(dead_code, reason = "not every bench needs them")]
 pub(crate) fn add_servers(gateway: &Gateway, from: u32, to: u32) -> Result<(), Box<dyn Error>> {
     let rows = format!(
         r#"
@@ -73,7 +73,7 @@ insert into public_entries (org, project, namespace, kind, description, tool_cou
 }
 
 /// Adds public servers `pml.mcp.many_N` with ten tools each, `ask_0` to `ask_9`.
-#[allow(dead_code, reason = "not every bench wants them")]
+#[allow(dead_code, reason = "not every bench needs them")]
 pub(crate) fn add_tools(gateway: &Gateway, from: u32, to: u32) -> Result<(), Box<dyn Error>> {
     let rows = format!(
         r#"
@@ -98,10 +98,10 @@ insert into public_entries (org, project, namespace, kind, routing, description,
     write(gateway, &format!("the tools of the servers {from} to {to}"), &rows)
 }
 
-/// Adds servers `svc_N` with ten tools each, named and described in everyday words of which each stands in thousands of
-/// them, and one word each that stands nowhere else. Of ten servers five are shipped, four of `local.default`, and one
-/// is public of a stranger.
-#[allow(dead_code, reason = "not every bench wants them")]
+/// Adds servers `svc_N` with ten tools each. Their names and descriptions consist of everyday words, each of which
+/// occurs in thousands of tools, and of one unique word. Of ten servers, five are in the catalog, four belong to
+/// `local.default`, and one is a public one of another organisation.
+#[allow(dead_code, reason = "not every bench needs them")]
 pub(crate) fn add_worded_tools(
     gateway: &Gateway,
     from: u32,

@@ -1,5 +1,5 @@
-//! A plain HTTP/1.1 client on one kept connection. It does as little as it can: it shares the machine with
-//! what it measures.
+//! A minimal HTTP/1.1 client on one kept connection. It does as little as possible, because it shares the machine with
+//! the server that it measures.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ impl Client {
         Ok(Client { stream, bytes: Vec::with_capacity(64 * 1024) })
     }
 
-    /// Sends a whole request and reads the whole answer.
+    /// Sends a request and reads the complete answer.
     pub(crate) async fn send(
         &mut self,
         request: &[u8],
@@ -58,13 +58,13 @@ impl Client {
 
     async fn more(&mut self) -> Result<(), Box<dyn Error + Send + Sync>> {
         match self.stream.read_buf(&mut self.bytes).await? {
-            0 => Err("the server has hung up".into()),
+            0 => Err("the server has closed the connection".into()),
             _ => Ok(()),
         }
     }
 }
 
-/// Returns a header's value.
+/// Returns the value of a header.
 pub(crate) fn header<'a>(head: &'a str, wanted: &str) -> Option<&'a str> {
     head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -72,7 +72,7 @@ pub(crate) fn header<'a>(head: &'a str, wanted: &str) -> Option<&'a str> {
     })
 }
 
-/// Writes a request as it goes over the wire.
+/// Returns the bytes of a request.
 pub(crate) fn request(
     method: &str,
     path: &str,

@@ -1,4 +1,4 @@
-//! The built gateway on its private Postgres, for the time of the bench.
+//! Runs the built gateway on its private Postgres during a bench.
 
 use std::error::Error;
 use std::fs;
@@ -8,20 +8,21 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// A gateway that runs; it ends with this value.
+/// A running gateway; dropping this stops it.
 pub(crate) struct Gateway {
     child: Child,
     pub(crate) folder: PathBuf,
-    #[allow(dead_code, reason = "not every bench speaks HTTP")]
+    #[allow(dead_code, reason = "not every bench uses HTTP")]
     pub(crate) address: SocketAddr,
-    #[allow(dead_code, reason = "not every bench speaks HTTP")]
+    #[allow(dead_code, reason = "not every bench uses HTTP")]
     pub(crate) key: String,
 }
 
 impl Gateway {
     /// Starts the program that was built with this bench, or the one in the folder `PML_TEST_BIN_DIR`.
     pub(crate) fn start() -> Result<Gateway, Box<dyn Error>> {
-        // Short, as the path of a unix socket must be, and open: as root, Postgres runs as another user.
+        // The path must be short enough for a unix socket, and accessible to other users: as root, Postgres runs as
+        // another one.
         let folder = std::env::temp_dir().join(format!("pml-bench-{}", std::process::id()));
         fs::create_dir(&folder)?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755))?;
@@ -34,7 +35,7 @@ impl Gateway {
             .env("PML_LISTEN", "127.0.0.1:0")
             .env("PML_DATA_DIR", &data)
             .env("PML_LOG", "warn")
-            // All is counted, and nothing refused.
+            // Requests are counted, but none is refused.
             .env("PML_RATE_PER_KEY", "1000000/s")
             .env("PML_RATE_PER_ORG", "1000000/s")
             .env("PML_RATE_PER_ADDRESS", "1000000/s")
@@ -54,12 +55,12 @@ impl Gateway {
         }
         // Keep reading, so that the gateway never waits for a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
-        let address = found.ok_or("the gateway ended before it was up; its log above says why")?;
+        let address = found.ok_or("the gateway exited during its start; see its log above")?;
         let key = fs::read_to_string(data.join("local.key"))?.trim().to_owned();
         Ok(Gateway { child, folder, address, key })
     }
 
-    #[allow(dead_code, reason = "not every bench looks at the process")]
+    #[allow(dead_code, reason = "not every bench needs the process id")]
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -67,7 +68,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // A polite stop lets it stop its Postgres.
+        // SIGTERM, so that the gateway stops its Postgres.
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);

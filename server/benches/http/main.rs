@@ -1,4 +1,5 @@
-//! What the gateway adds to an HTTP request: the built program as a black box, beside a bare axum handler.
+//! Measures the gateway's overhead on HTTP requests: the built program as a black box, compared with a bare axum
+//! handler.
 
 mod bare;
 mod client;
@@ -36,25 +37,25 @@ const BARE_POST: &str = "bare axum, POST";
 const BARE_GET: &str = "bare axum, GET";
 const BARE_SAME: &str = "bare axum, 304";
 
-/// For each of the kinds that are measured, in order: which one it is compared with.
+/// For each measured kind, in order: the kind that it is compared with.
 const BASELINES: [Option<usize>; 7] = [None, Some(0), Some(0), None, Some(3), None, Some(5)];
 
-/// One kind of request: where it goes, its bytes, what the answer must be.
+/// One kind of request: its address, its bytes and the expected answer.
 #[derive(Clone)]
 struct Kind {
     name: &'static str,
     address: SocketAddr,
     bytes: Arc<Vec<u8>>,
     status: u16,
-    /// Stands in every right answer.
+    /// A part of every correct answer.
     proof: &'static [u8],
 }
 
 impl Kind {
     fn check(&self, reply: &Reply) -> Result<(), String> {
-        let proven = self.proof.is_empty()
+        let has_proof = self.proof.is_empty()
             || reply.body.windows(self.proof.len()).any(|window| window == self.proof);
-        if reply.status == self.status && proven {
+        if reply.status == self.status && has_proof {
             return Ok(());
         }
         let body = String::from_utf8_lossy(&reply.body);
@@ -71,14 +72,14 @@ impl Kind {
 }
 
 /// The requests to the gateway.
-struct Asked {
+struct Requests {
     execute: Kind,
     call: Kind,
     found: Kind,
     same: Kind,
 }
 
-fn asked(gateway: &Gateway, runtime: &Runtime) -> Result<Asked, Box<dyn Error>> {
+fn requests(gateway: &Gateway, runtime: &Runtime) -> Result<Requests, Box<dyn Error>> {
     let bearer = format!("Bearer {}", gateway.key);
     let address = gateway.address;
     let post = |name, tool: &str, arguments: Value, proof| {
@@ -104,7 +105,7 @@ fn asked(gateway: &Gateway, runtime: &Runtime) -> Result<Asked, Box<dyn Error>> 
     let found = get(FOUND, None, 200);
     let head = found.reply(runtime)?.head;
     let tag = header(&head, "etag").ok_or("no ETag")?;
-    Ok(Asked {
+    Ok(Requests {
         execute: post(EXECUTE, "pml_execute", json!({ "code": PROGRAM }), br#""status":"success""#),
         call: post(CALL, "json:parse", json!({ "data": "[1]" }), br#""structuredContent""#),
         same: get(SAME, Some(tag), 304),
@@ -112,7 +113,7 @@ fn asked(gateway: &Gateway, runtime: &Runtime) -> Result<Asked, Box<dyn Error>> 
     })
 }
 
-/// One after another on one connection each, in turn.
+/// Measures all kinds in turn, each on its own connection, one request at a time.
 fn in_turn(runtime: &Runtime, kinds: &[Kind]) -> Result<Rounds, Box<dyn Error>> {
     let mut rounds = Rounds::default();
     let mut clients = Vec::new();
@@ -126,12 +127,12 @@ fn in_turn(runtime: &Runtime, kinds: &[Kind]) -> Result<Rounds, Box<dyn Error>> 
             let reply = runtime.block_on(client.send(&kind.bytes)).map_err(|e| e.to_string())?;
             let took = started.elapsed();
             kind.check(&reply)?;
-            // The first ones warm what is warm in a gateway that serves.
+            // The first rounds fill the gateway's caches, and are not measured.
             if round >= 20 {
                 rounds.add(kind.name, took);
             }
             if kind.name == EXECUTE {
-                // Its sandbox child is replaced in the meantime; the next one shall not pay for it.
+                // Meanwhile the sandbox child is replaced, so that this does not count for the next request.
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
@@ -139,14 +140,14 @@ fn in_turn(runtime: &Runtime, kinds: &[Kind]) -> Result<Rounds, Box<dyn Error>> 
     Ok(rounds)
 }
 
-/// How one kind of request does when several clients send it as fast as they can.
+/// The figures of one kind of request when several clients send it as fast as possible.
 #[derive(Default)]
 struct Flood {
     rate: Vec<f64>,
-    /// Seconds of the whole tree, and of the gateway's own process, for each answer.
+    /// The CPU seconds per answer of the gateway with all its children, and of its own process.
     cpu: Vec<f64>,
     own_cpu: Vec<f64>,
-    /// The same of the children that have ended: those of the sandbox.
+    /// The CPU seconds per answer of the children that have exited, which are those of the sandbox.
     reaped_cpu: Vec<f64>,
     took: Vec<f64>,
 }
@@ -183,7 +184,7 @@ impl Flood {
             took.extend(runtime.block_on(lane)?.map_err(|e| e.to_string())?);
         }
         let (count, length) = (took.len() as f64, started.elapsed());
-        // The last children are still being reaped and replaced; that is part of the price.
+        // Wait until the last children are reaped and replaced, which is a part of the cost.
         std::thread::sleep(Duration::from_millis(300));
         let cpu = spent::cpu_of_tree(pid).saturating_sub(before.0);
         let own = spent::cpu_of_process(pid).saturating_sub(before.1);
@@ -220,36 +221,36 @@ impl Flood {
 
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 fn main() -> Result<(), Box<dyn Error>> {
-    bare::serve_if_asked()?;
+    bare::serve_if_started_as_handler()?;
     let gateway = Gateway::start()?;
     let pid = gateway.pid();
-    let asking =
+    let client_runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let asked = asked(&gateway, &asking)?;
-    let posted = asked.execute.reply(&asking)?.body;
-    let got = asked.found.reply(&asking)?.body;
+    let requests = requests(&gateway, &client_runtime)?;
+    let posted = requests.execute.reply(&client_runtime)?.body;
+    let got = requests.found.reply(&client_runtime)?.body;
     let sizes = (posted.len(), got.len());
     let handler = Bare::start(&posted, &got)?;
     let bare = handler.address;
-    let elsewhere = |kind: &Kind, name, path: &str, method| {
+    let for_bare = |kind: &Kind, name, path: &str, method| {
         let text = String::from_utf8_lossy(&kind.bytes);
         let line = text.lines().next().unwrap_or_default();
         let bytes = text.replacen(line, &format!("{method} {path} HTTP/1.1"), 1).into_bytes();
         Kind { name, address: bare, bytes: Arc::new(bytes), proof: b"", ..kind.clone() }
     };
-    let bare_post = elsewhere(&asked.execute, BARE_POST, "/mcp", "POST");
-    let bare_get = elsewhere(&asked.found, BARE_GET, "/entry", "GET");
-    let bare_same = elsewhere(&asked.same, BARE_SAME, "/same", "GET");
+    let bare_post = for_bare(&requests.execute, BARE_POST, "/mcp", "POST");
+    let bare_get = for_bare(&requests.found, BARE_GET, "/entry", "GET");
+    let bare_same = for_bare(&requests.same, BARE_SAME, "/same", "GET");
 
-    println!("### The gateway over HTTP, beside a bare axum handler\n");
+    println!("### The gateway over HTTP, compared with a bare axum handler\n");
     println!(
         "Authenticated, kept connections, the database on the same machine. `pml_execute` answers {} bytes, \
-         `GET /mcp/{{fqdn}}` {} bytes; the bare handler answers as many.\n",
+         `GET /mcp/{{fqdn}}` {} bytes; the answers of the bare handler are as large.\n",
         sizes.0, sizes.1
     );
-    let Asked { execute, call, found, same } = asked;
+    let Requests { execute, call, found, same } = requests;
     let kinds = [bare_post, execute, call, bare_get, found, bare_same, same];
-    let table = in_turn(&asking, &kinds)?;
+    let table = in_turn(&client_runtime, &kinds)?;
     println!(
         "{}",
         table.table(&[
@@ -261,7 +262,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     println!(
-        "| request | clients | answers | median | p99 | CPU each, whole tree | of it the gateway | of it ended children | of the bare handler's rate |"
+        "| request | clients | answers | median | p99 | CPU per answer, all processes | gateway only | exited children only | rate compared with the bare handler |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
     let mut memory = String::new();
@@ -269,7 +270,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut floods: Vec<Flood> = kinds.iter().map(|_| Flood::default()).collect();
         for _ in 0..FLOOD_ROUNDS {
             for (kind, flood) in kinds.iter().zip(&mut floods) {
-                flood.add(&asking, kind, clients, pid)?;
+                flood.add(&client_runtime, kind, clients, pid)?;
             }
         }
         for (at, baseline) in BASELINES.iter().enumerate() {

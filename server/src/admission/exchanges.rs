@@ -1,4 +1,4 @@
-//! The number of proxied messages of a scope in progress, and its limit.
+//! Limits the number of concurrent proxied messages of a scope.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,19 +14,19 @@ const EXCHANGES_OF_A_SCOPE: usize = 512;
 #[derive(Default)]
 pub(crate) struct Exchanges(Arc<Mutex<HashMap<Scope, usize>>>);
 
-/// A place among them; it is free again when this ends.
-pub(crate) struct Place {
+/// A message in progress; dropping this ends it.
+pub(crate) struct ExchangeSlot {
     all: Arc<Mutex<HashMap<Scope, usize>>>,
-    /// Whose it is.
+    /// The caller's scope.
     pub scope: Scope,
 }
 
 impl Exchanges {
-    /// Takes a place.
+    /// Counts a message of a scope.
     ///
     /// # Errors
-    /// Returns `BUSY` when all of the scope are taken.
-    pub(crate) fn enter(&self, scope: &Scope) -> Result<Place, ApiError> {
+    /// Returns `BUSY` at the limit.
+    pub(crate) fn enter(&self, scope: &Scope) -> Result<ExchangeSlot, ApiError> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(scope.clone()).or_default();
         if *count >= EXCHANGES_OF_A_SCOPE {
@@ -36,15 +36,16 @@ impl Exchanges {
             return Err(ApiError::new(ErrorCode::Busy, what));
         }
         *count += 1;
-        Ok(Place { all: Arc::clone(&self.0), scope: scope.clone() })
+        Ok(ExchangeSlot { all: Arc::clone(&self.0), scope: scope.clone() })
     }
 }
 
-impl Drop for Place {
+impl Drop for ExchangeSlot {
     fn drop(&mut self) {
         let mut counts = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = counts.get_mut(&self.scope) {
             *count -= 1;
+            // Otherwise the map would grow with every scope that ever used the proxy.
             if *count == 0 {
                 counts.remove(&self.scope);
             }

@@ -1,7 +1,7 @@
-//! Rate limits: of a key, of an organisation, of an address.
+//! Rate limits per API key, organisation and address, and quotas of tools.
 //!
-//! The buckets are in the database, so that all gateways share them. A gateway draws a slice at a time and spends it
-//! locally, so a request rarely costs a query.
+//! The token buckets are in the database, so that all gateways share them. A gateway draws several tokens at a time, a
+//! slice, and spends them locally, so a request rarely costs a query.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,15 +24,14 @@ use crate::error::ApiError;
 const SLICES: u64 = 100_000;
 /// How long an unused slice is cached.
 const IDLE: Duration = Duration::from_secs(60);
-/// The time limit of the draw for a request. A dead database must be reported within two seconds; this is a part of
-/// them.
+/// The time limit of a draw for a request. It is a part of the two seconds within which an unresponsive database must
+/// be reported.
 const DRAW_LIMIT: Duration = Duration::from_millis(300);
-/// The time limit of the draw for a call. A call that cannot be counted is refused, so a busy database gets more
-/// time.
+/// The time limit of a draw for a tool call. It is longer, because a call that cannot be counted is refused.
 const QUOTA_DRAW_LIMIT: Duration = Duration::from_millis(600);
-/// How long an unresponsive database is not queried again.
-const UNKNOWN: Duration = Duration::from_secs(1);
-/// The largest slice.
+/// How long a bucket is not drawn from again after the database did not answer.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The maximum number of tokens in a slice.
 const LARGEST_SLICE: f64 = 1_000.0;
 /// Routes for monitoring, which are not counted.
 const UNCOUNTED: [&str; 3] = ["/health", "/ready", "/version"];
@@ -45,11 +44,11 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Bucket {
     Key(Uuid),
-    /// Whoever a token names; each token is new.
+    /// The subject of access tokens, because a client gets a new token again and again.
     Subject(Scope, Principal),
     Organisation(String),
     Address(IpAddr),
-    /// A quota of the operator, and the scope where each has one of its own.
+    /// A quota of the operator; `scope` contains the caller's scope if each scope is counted separately.
     Quota {
         scope: String,
         pattern: String,
@@ -57,7 +56,7 @@ enum Bucket {
 }
 
 impl Bucket {
-    /// Returns its name in the database.
+    /// Returns the bucket's name in the database.
     fn name(&self) -> String {
         match self {
             Self::Key(id) => format!("key {id}"),
@@ -68,7 +67,7 @@ impl Bucket {
         }
     }
 
-    /// Returns the word for it in headers and messages.
+    /// Returns the kind of limit, for headers and messages.
     fn kind(&self) -> &'static str {
         match self {
             Self::Key(_) | Self::Subject(..) => "key",
@@ -79,7 +78,7 @@ impl Bucket {
     }
 }
 
-/// A slice that this gateway has drawn from a bucket.
+/// The tokens that this gateway has drawn from a bucket.
 #[derive(Default)]
 struct Slice {
     left: u32,
@@ -92,28 +91,28 @@ struct Slice {
 /// The result of counting a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counted {
-    /// It may come.
+    /// Within the limit.
     Yes,
-    /// So long from now there is one more.
+    /// Over the limit; the next token is available after this time.
     Refused(Duration),
     /// Unknown, because the database did not answer.
     Unknown,
 }
 
-/// The limits in force.
+/// The rate limits, and this gateway's slices of their buckets.
 pub(crate) struct Limits {
     settings: RateSettings,
     slices: Cache<Bucket, Arc<Mutex<Slice>>>,
 }
 
 impl Limits {
-    /// Prepares the limits.
+    /// Creates the limits, without any slice yet.
     pub(crate) fn new(settings: RateSettings) -> Self {
         let slices = Cache::builder().max_capacity(SLICES).time_to_idle(IDLE).build();
         Self { settings, slices }
     }
 
-    /// Counts a request of a caller, whose key and whose organisation are limited.
+    /// Counts a request against the limits of the caller's key and organisation.
     ///
     /// # Errors
     /// Returns `RATE_LIMITED` if the limit is exceeded.
@@ -138,10 +137,10 @@ impl Limits {
         Ok(())
     }
 
-    /// Counts a request for where it comes from.
+    /// Counts a request against the limit of its address.
     ///
     /// # Errors
-    /// Returns `RATE_LIMITED` when too many come from there.
+    /// Returns `RATE_LIMITED` if the limit is exceeded.
     pub(crate) async fn count_address(
         &self,
         registry: &Registry,
@@ -151,11 +150,11 @@ impl Limits {
         self.count(registry, Bucket::Address(origin), rate).await
     }
 
-    /// Counts a call of a tool on the gateway, in all quotas that the operator has for it.
+    /// Counts a tool call against all quotas that match it.
     ///
     /// # Errors
-    /// Returns `RATE_LIMITED` if the quota is exceeded, and `DATABASE_UNAVAILABLE` if that is unknown: a running
-    /// program needs no database for its calls, so nothing else would stop it.
+    /// Returns `RATE_LIMITED` if a quota is exceeded. Returns `DATABASE_UNAVAILABLE` if that is unknown: the calls of a
+    /// running program do not otherwise need the database, so nothing else would stop them.
     pub(crate) async fn count_call(
         &self,
         registry: &Registry,
@@ -173,7 +172,7 @@ impl Limits {
                 other => other.to_string(),
             };
             let bucket = Bucket::Quota { scope: whose, pattern: quota.pattern.to_string() };
-            let wait = match self.draw_one(registry, &bucket, rate, QUOTA_DRAW_LIMIT).await {
+            let wait = match self.take_one(registry, &bucket, rate, QUOTA_DRAW_LIMIT).await {
                 Counted::Yes => continue,
                 Counted::Refused(wait) => wait,
                 Counted::Unknown => {
@@ -194,15 +193,15 @@ impl Limits {
     }
 
     async fn count(&self, registry: &Registry, bucket: Bucket, rate: Rate) -> Result<(), ApiError> {
-        match self.draw_one(registry, &bucket, rate, DRAW_LIMIT).await {
+        match self.take_one(registry, &bucket, rate, DRAW_LIMIT).await {
             Counted::Refused(wait) => Err(too_many(&bucket, rate, wait)),
-            // The request itself needs the database too, and will report the error.
+            // The request itself needs the database too, and will report the failure.
             Counted::Yes | Counted::Unknown => Ok(()),
         }
     }
 
-    /// Takes one from a bucket.
-    async fn draw_one(
+    /// Takes one token from a bucket.
+    async fn take_one(
         &self,
         registry: &Registry,
         bucket: &Bucket,
@@ -216,11 +215,12 @@ impl Limits {
             if let Some(until) = slice.empty_until.filter(|until| *until > now) {
                 return Counted::Refused(until - now);
             }
-            // Not queried again by each request: they would wait for it one after the other.
+            // The lock serializes requests, so if each one tried the database, they would time out one after the other.
             if slice.unknown_until.is_some_and(|until| until > now) {
                 return Counted::Unknown;
             }
             match draw(registry, bucket, rate, limit).await {
+                // Remembered, so that refused requests cost no queries.
                 Some(drawn) if drawn.granted == 0 => {
                     slice.empty_until = Some(now + drawn.wait);
                     tracing::info!(limit = bucket.kind(), "Refused a request over its limit");
@@ -228,7 +228,7 @@ impl Limits {
                 }
                 Some(drawn) => slice.left = drawn.granted,
                 None => {
-                    slice.unknown_until = Some(Instant::now() + UNKNOWN);
+                    slice.unknown_until = Some(Instant::now() + RETRY_PAUSE);
                     return Counted::Unknown;
                 }
             }
@@ -238,7 +238,7 @@ impl Limits {
     }
 }
 
-/// Draws a slice; `None` when the database does not answer soon.
+/// Draws a slice; `None` if the database does not answer within `limit`.
 async fn draw(
     registry: &Registry,
     bucket: &Bucket,
@@ -246,8 +246,8 @@ async fn draw(
     limit: Duration,
 ) -> Option<TokenGrant> {
     let name = bucket.name();
-    // The registry completes what is abandoned here: a statement dropped half-way would cost its connection.
-    match tokio::time::timeout(limit, registry.take_tokens(&name, wanted(rate), rate)).await {
+    // After a timeout, the registry still completes the statement: dropping it half-way would cost its connection.
+    match tokio::time::timeout(limit, registry.take_tokens(&name, slice_size(rate), rate)).await {
         Ok(Ok(drawn)) => return Some(drawn),
         Ok(Err(error)) => tracing::warn!(error = %error, "Could not count requests"),
         Err(_) => tracing::warn!("Could not count requests in time"),
@@ -255,7 +255,7 @@ async fn draw(
     None
 }
 
-/// Returns where a request comes from, if that is counted.
+/// Returns the address that a request is counted for; `None` if it is not counted.
 pub(crate) fn origin(limits: &Limits, request: &Request) -> Option<IpAddr> {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>()?.0.ip();
     let proxies = &limits.settings.trusted_proxies;
@@ -263,16 +263,17 @@ pub(crate) fn origin(limits: &Limits, request: &Request) -> Option<IpAddr> {
         .then(|| network(client_address(peer, request.headers(), proxies)))
 }
 
-/// Returns the sender of a request: the peer, or the client that our own proxies report.
+/// Returns the client of a request: the peer, or the client that trusted proxies report.
 ///
-/// Each proxy appends the address that it was called from, so the list is read from its end, and only as far as the
-/// proxies are trusted: anybody can send the beginning.
+/// Each proxy appends the address of its caller to `X-Forwarded-For`. So the list is read from its end, and only as far
+/// as its addresses are trusted proxies: the beginning may have been sent by the client itself.
 fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &[IpNet]) -> IpAddr {
     let is_ours = |address: IpAddr| proxies.iter().any(|net| net.contains(&address));
     let mut client = peer.to_canonical();
     let hops = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
     let hops: Vec<&str> = hops.flat_map(|value| value.split(',')).map(str::trim).collect();
     for hop in hops.iter().rev() {
+        // `client` is not one of our proxies, so it could have invented the rest of the list.
         if !is_ours(client) {
             break;
         }
@@ -282,7 +283,7 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &[IpNet]) -> IpAdd
     client
 }
 
-/// Returns the network of one subscriber: an IPv4 address, or the first half of an IPv6 one.
+/// Returns the network that one subscriber usually has: an IPv4 address, or an IPv6 /64.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -292,18 +293,18 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns how many requests to draw: about one second's worth, and never a large part of a bucket.
-fn wanted(rate: Rate) -> u32 {
-    // Between 1 and 1,000, so that nothing is lost.
+/// Returns the number of tokens to draw: about those of one second, and at most a tenth of the bucket.
+fn slice_size(rate: Rate) -> u32 {
+    // The result is between 1 and 1,000, so the cast is exact.
     rate.per_second.ceil().min(rate.capacity / 10.0).clamp(1.0, LARGEST_SLICE) as u32
 }
 
-/// Returns a time in whole seconds, rounded up: who comes back earlier is refused again.
+/// Returns a time in whole seconds, rounded up: an earlier retry would be refused again.
 fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// Creates the refusal, with the headers of the IETF draft.
+/// Creates the refusal, with the headers of the IETF draft (draft-ietf-httpapi-ratelimit-headers).
 fn too_many(bucket: &Bucket, rate: Rate, wait: Duration) -> ApiError {
     let kind = bucket.kind();
     let seconds = seconds(wait);
@@ -335,9 +336,9 @@ mod tests {
         client_address(peer.parse().unwrap(), &headers, &proxies).to_string()
     }
 
-    /// GW-27: who is not a proxy of ours says nothing of where it comes from.
+    /// GW-27: `X-Forwarded-For` is used only as far as it comes from trusted proxies.
     #[test]
-    fn only_our_proxies_are_believed() {
+    fn only_trusted_proxies_report_addresses() {
         let proxies = ["10.0.0.0/8", "fd00::/8"];
         assert_eq!(client("192.0.2.1", &["203.0.113.9"], &proxies), "192.0.2.1");
         assert_eq!(client("192.0.2.1", &["203.0.113.9"], &[]), "192.0.2.1");
@@ -355,15 +356,15 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_is_one() {
+    fn an_ipv6_subscriber_is_a_64_bit_network() {
         let of = |text: &str| network(text.parse().unwrap()).to_string();
         assert_eq!(of("192.0.2.1"), "192.0.2.1");
         assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
     }
 
     #[test]
-    fn a_slice_is_a_small_part() {
-        let slice = |per_second, capacity| wanted(Rate { per_second, capacity });
+    fn a_slice_is_a_small_part_of_its_bucket() {
+        let slice = |per_second, capacity| slice_size(Rate { per_second, capacity });
         assert_eq!(slice(0.01, 5.0), 1);
         assert_eq!(slice(2_000.0, 120_000.0), 1_000);
         assert_eq!(slice(100.0, 6_000.0), 100);

@@ -1,8 +1,8 @@
-//! The memory limits of tenants' messages and of the answers to them.
+//! The memory limits of messages and of the answers of upstreams, per tenant and in total.
 //!
-//! A parsed message is many times as large as its bytes, by a factor that depends on its shape. So its cost is
-//! estimated before it is parsed, and it waits until there is memory: for its tenant, and in total. Small messages
-//! have a budget of their own, so that they do not wait for large ones.
+//! A parsed message is many times larger than its bytes, by a factor that depends on its shape. So its cost is
+//! estimated before it is parsed, and it waits until that much memory is available, for its tenant and in total. Small
+//! messages have a separate budget, so that they do not wait for large ones.
 
 mod threads;
 
@@ -23,36 +23,35 @@ use crate::error::ApiError;
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// The cost of a byte of a message: it is held as received, copied for the parser, and contained in the parsed
-/// strings.
-const BYTE: usize = 3;
+/// The cost of each byte of a message: it exists as received, in a copy for the parser, and in the parsed strings.
+const BYTE_COST: usize = 3;
 /// The maximum number of values and names in an MCP message.
 const TOKENS: usize = 200_000;
-/// The largest cost of a small message.
+/// The largest cost of a small message, in bytes.
 const SMALL: usize = 512 * KIB;
 /// How long a message waits for memory.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// How long after a large message its remains are freed: its bytes, its answer, the buffers of its connection.
+/// The delay of a second trim after a large message. By then, its answer and its connection's buffers are freed too.
 const TRIM_DELAY: Duration = Duration::from_secs(1);
 
-/// Whether that is already scheduled.
-static TRIM_IS_DUE: AtomicBool = AtomicBool::new(false);
+/// Whether a delayed trim is already scheduled.
+static TRIM_IS_SCHEDULED: AtomicBool = AtomicBool::new(false);
 
-/// The result of parsing a message.
+/// What a message is parsed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// The types of rmcp, which reads it into trees twice.
+    /// The types of rmcp, which parses the message into two trees on the way.
     Message,
-    /// One tree, or a type of ours.
+    /// One tree, or one of our types.
     Tree,
-    /// Nothing but the names of its members.
+    /// Only the names of its members.
     Names,
 }
 
 impl Parsed {
-    /// Returns what a value or a name costs, in bytes, measured with the worst shapes.
-    const fn token(self) -> usize {
+    /// Returns the cost of each value and name, in bytes, measured with the worst shapes.
+    const fn token_cost(self) -> usize {
         match self {
             Self::Message => 600,
             Self::Tree => 250,
@@ -61,37 +60,47 @@ impl Parsed {
     }
 }
 
-/// Room for messages, in KiB.
+/// The memory budgets of one tenant, or of all tenants together.
 #[derive(Debug)]
-struct Room {
-    arriving: Lane,
-    small: Lane,
-    large: Lane,
+struct Budgets {
+    /// For bytes as they arrive.
+    arriving: ByteBudget,
+    /// For parsing small messages.
+    small: ByteBudget,
+    /// For parsing large messages.
+    large: ByteBudget,
 }
 
+/// An amount of memory, in KiB.
+
 #[derive(Debug)]
-struct Lane {
+struct ByteBudget {
     size: u32,
     free: Arc<Semaphore>,
 }
 
-impl Lane {
+impl ByteBudget {
     fn new(bytes: usize) -> Self {
         let size = u32::try_from(bytes / KIB).unwrap_or(u32::MAX);
         Self { size, free: Arc::new(Semaphore::new(bytes / KIB)) }
     }
 
-    /// Waits for room. What is larger than the lane takes all of it.
-    async fn take(&self, bytes: usize) -> OwnedSemaphorePermit {
+    /// Waits until memory is available, and reserves it. A request for more than the whole budget reserves all of it,
+    /// so that it can succeed.
+    async fn reserve(&self, bytes: usize) -> OwnedSemaphorePermit {
         let wanted = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX).min(self.size);
         let free = Arc::clone(&self.free);
         free.acquire_many_owned(wanted).await.expect("the semaphore is never closed")
     }
 }
 
-impl Room {
+impl Budgets {
     fn new(arriving: usize, small: usize, large: usize) -> Self {
-        Self { arriving: Lane::new(arriving), small: Lane::new(small), large: Lane::new(large) }
+        Self {
+            arriving: ByteBudget::new(arriving),
+            small: ByteBudget::new(small),
+            large: ByteBudget::new(large),
+        }
     }
 
     fn of_tenant() -> Self {
@@ -99,101 +108,104 @@ impl Room {
     }
 }
 
-/// The room of all tenants.
+/// The memory budgets of the gateway.
 #[derive(Debug, Clone)]
-pub(crate) struct Memory(Arc<Rooms>);
+pub(crate) struct Memory(Arc<Shared>);
 
 #[derive(Debug)]
-struct Rooms {
-    total: Room,
-    tenants: Mutex<HashMap<Scope, Weak<Room>>>,
-    patience: Duration,
+struct Shared {
+    total: Budgets,
+    tenants: Mutex<HashMap<Scope, Weak<Budgets>>>,
+    max_wait: Duration,
     threads: Threads,
 }
 
-/// The budget of one tenant, and the shared ones.
+/// The budgets that apply to one tenant: its own, and the total.
 #[derive(Debug, Clone)]
 pub(crate) struct TenantMemory {
     all: Memory,
     scope: Scope,
 }
 
-/// Room that is taken until this is dropped.
+/// Memory that is reserved until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
-    /// They go with the memory.
+pub(crate) struct Reserved {
+    /// The permits of the tenant and of the total. They are returned only after the memory has been freed.
     permits: Option<[OwnedSemaphorePermit; 2]>,
-    tenant: Arc<Room>,
+    tenant: Arc<Budgets>,
     is_large: bool,
 }
 
 impl Memory {
-    /// Starts with all room free.
+    /// Creates the budgets, and starts the threads for large messages.
     ///
     /// # Errors
-    /// Returns an error when the threads for large messages do not start.
+    /// Returns an error when the threads cannot be started.
     pub(crate) fn start() -> io::Result<Self> {
-        Self::with_patience(PATIENCE)
+        Self::with_max_wait(MAX_WAIT)
     }
 
-    fn with_patience(patience: Duration) -> io::Result<Self> {
-        let total = Room::new(256 * MIB, 256 * MIB, 256 * MIB);
+    fn with_max_wait(max_wait: Duration) -> io::Result<Self> {
+        let total = Budgets::new(256 * MIB, 256 * MIB, 256 * MIB);
         let threads = Threads::start()?;
-        Ok(Self(Arc::new(Rooms { total, tenants: Mutex::default(), patience, threads })))
+        Ok(Self(Arc::new(Shared { total, tenants: Mutex::default(), max_wait, threads })))
     }
 
-    /// Works on a message that has its room: on a large one where nobody else has to wait for it.
-    pub(crate) async fn work<F>(&self, room: &Held, work: F) -> F::Output
+    /// Runs work on a message whose memory is reserved: on separate threads for a large message, so that it does not
+    /// delay other requests.
+    pub(crate) async fn work<F>(&self, reserved: &Reserved, work: F) -> F::Output
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        if room.is_large { self.0.threads.run(work).await } else { work.await }
+        if reserved.is_large { self.0.threads.run(work).await } else { work.await }
     }
 
-    /// Returns the room of a tenant.
+    /// Returns the budgets of a tenant.
     pub(crate) fn of(&self, scope: &Scope) -> TenantMemory {
         TenantMemory { all: self.clone(), scope: scope.clone() }
     }
 
-    /// Takes room for what a message is parsed to.
+    /// Reserves the memory for parsing a message.
     ///
     /// # Errors
-    /// Returns `BUSY` if no memory becomes free in time, and refuses an MCP message with too many values.
+    /// Returns `BUSY` if the memory does not become available in time, and `INVALID_REQUEST` for an MCP message with
+    /// too many values.
     pub(crate) async fn parsed(
         &self,
         scope: &Scope,
         message: &[u8],
         parsed: Parsed,
-    ) -> Result<Held, ApiError> {
+    ) -> Result<Reserved, ApiError> {
+        // Counted without parsing: the number of values and names determines the size of the parsed message.
         let tokens = protocol::json::values(message);
         if tokens > TOKENS && parsed == Parsed::Message {
-            let what = format!("a message has at most {TOKENS} values and names");
+            let what = format!("the message has more than {TOKENS} values and names, the limit");
             return Err(ApiError::new(ErrorCode::InvalidRequest, what)
                 .with_status(StatusCode::PAYLOAD_TOO_LARGE));
         }
-        let cost = message.len() * BYTE + tokens * parsed.token();
+        let cost = message.len() * BYTE_COST + tokens * parsed.token_cost();
         if cost <= SMALL {
-            return self.take(scope, cost, |room| &room.small).await;
+            return self.reserve(scope, cost, |budgets| &budgets.small).await;
         }
-        let mut held = self.take(scope, cost, |room| &room.large).await?;
-        held.is_large = true;
-        Ok(held)
+        let mut reserved = self.reserve(scope, cost, |budgets| &budgets.large).await?;
+        reserved.is_large = true;
+        Ok(reserved)
     }
 
-    async fn take(
+    async fn reserve(
         &self,
         scope: &Scope,
         bytes: usize,
-        lane: impl Fn(&Room) -> &Lane,
-    ) -> Result<Held, ApiError> {
+        budget: impl Fn(&Budgets) -> &ByteBudget,
+    ) -> Result<Reserved, ApiError> {
         let tenant = self.tenant(scope);
-        // First the tenant's own budget, so that a tenant that waits for itself does not block others.
+        // The tenant's own budget comes first: a message that waits for it must not hold memory of the total.
         let both = async {
-            let own = lane(&tenant).take(bytes).await;
-            [own, lane(&self.0.total).take(bytes).await]
+            let own = budget(&tenant).reserve(bytes).await;
+            [own, budget(&self.0.total).reserve(bytes).await]
         };
-        match tokio::time::timeout(self.0.patience, both).await {
-            Ok(permits) => Ok(Held { permits: Some(permits), tenant, is_large: false }),
+        match tokio::time::timeout(self.0.max_wait, both).await {
+            Ok(permits) => Ok(Reserved { permits: Some(permits), tenant, is_large: false }),
             Err(_) => {
                 let what = "too many large messages at once; retry";
                 let retry = HeaderValue::from_static("1");
@@ -202,64 +214,65 @@ impl Memory {
         }
     }
 
-    fn tenant(&self, scope: &Scope) -> Arc<Room> {
+    fn tenant(&self, scope: &Scope) -> Arc<Budgets> {
         let mut tenants = self.0.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = tenants.get(scope).and_then(Weak::upgrade) {
             return known;
         }
-        // Tenants without messages are removed here, so that the map stays small.
+        // Remove tenants without messages, so that the map stays small.
         tenants.retain(|_, tenant| tenant.strong_count() > 0);
-        let tenant = Arc::new(Room::of_tenant());
+        let tenant = Arc::new(Budgets::of_tenant());
         tenants.insert(scope.clone(), Arc::downgrade(&tenant));
         tenant
     }
 }
 
 impl Budget for TenantMemory {
-    type Held = Held;
+    type Held = Reserved;
     type Error = ApiError;
 
-    async fn arriving(&self, bytes: usize) -> Result<Held, ApiError> {
-        let mut held = self.all.take(&self.scope, bytes, |room| &room.arriving).await?;
-        held.is_large = bytes > SMALL;
-        Ok(held)
+    async fn arriving(&self, bytes: usize) -> Result<Reserved, ApiError> {
+        let mut reserved =
+            self.all.reserve(&self.scope, bytes, |budgets| &budgets.arriving).await?;
+        reserved.is_large = bytes > SMALL;
+        Ok(reserved)
     }
 
-    async fn parsed(&self, message: &[u8]) -> Result<Held, ApiError> {
+    async fn parsed(&self, message: &[u8]) -> Result<Reserved, ApiError> {
         self.all.parsed(&self.scope, message, Parsed::Message).await
     }
 
-    fn shrink(held: &mut Held, bytes: usize) {
+    fn shrink(reserved: &mut Reserved, bytes: usize) {
         let needed = bytes.div_ceil(KIB);
-        for permit in held.permits.iter_mut().flatten() {
-            let spare = permit.num_permits().saturating_sub(needed);
-            drop(permit.split(spare));
+        for permit in reserved.permits.iter_mut().flatten() {
+            let unused = permit.num_permits().saturating_sub(needed);
+            drop(permit.split(unused));
         }
     }
 }
 
-impl Drop for Held {
+impl Drop for Reserved {
     fn drop(&mut self) {
         let (true, Ok(runtime)) = (self.is_large, tokio::runtime::Handle::try_current()) else {
             return;
         };
-        let held = (self.permits.take(), Arc::clone(&self.tenant));
-        // The next one gets the room when the memory is really free.
+        let reserved = (self.permits.take(), Arc::clone(&self.tenant));
+        // The permits are returned after the trim, when the memory is really available for the next message.
         runtime.spawn_blocking(move || {
             trim();
-            drop(held);
+            drop(reserved);
         });
-        if !TRIM_IS_DUE.swap(true, Ordering::AcqRel) {
+        if !TRIM_IS_SCHEDULED.swap(true, Ordering::AcqRel) {
             runtime.spawn(async {
                 tokio::time::sleep(TRIM_DELAY).await;
-                TRIM_IS_DUE.store(false, Ordering::Release);
+                TRIM_IS_SCHEDULED.store(false, Ordering::Release);
                 let _ = tokio::task::spawn_blocking(trim).await;
             });
         }
     }
 }
 
-/// Returns free memory to the system, which the allocator would otherwise keep for a while.
+/// Returns free memory to the system; otherwise the allocator keeps it for a while.
 #[expect(unsafe_code, reason = "there is no safe way to call `mi_collect`")]
 fn trim() {
     // SAFETY: it may be called at any time, by any thread; it touches only memory that is free.
@@ -275,24 +288,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_messages_of_a_tenant_wait_for_each_other_and_for_nobody_else() {
+    async fn large_messages_wait_only_for_those_of_the_same_tenant() {
         let memory = Memory::start().expect("threads");
         let large = format!("[{}0]", "0,".repeat(190_000));
         let (one, two) = (scope("a.one"), scope("b.two"));
-        let first =
-            memory.parsed(&one, large.as_bytes(), Parsed::Message).await.expect("there is room");
+        let first = memory.parsed(&one, large.as_bytes(), Parsed::Message).await.expect("memory");
         let mut second = Box::pin(memory.parsed(&one, large.as_bytes(), Parsed::Message));
         assert!(futures::poll!(&mut second).is_pending());
         let small = memory
             .parsed(&one, b"{}", Parsed::Message)
             .await
-            .expect("small ones have room of their own");
+            .expect("small messages have a separate budget");
         let other = memory
             .parsed(&two, large.as_bytes(), Parsed::Message)
             .await
-            .expect("another has its own");
+            .expect("another tenant has its own budget");
         drop(first);
-        let second = second.await.expect("there is room again");
+        let second = second.await.expect("the memory is available again");
         drop((small, other, second));
         let many = "0,".repeat(TOKENS + 1);
         let refused = memory
@@ -303,17 +315,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_too_long_is_told_to_try_again() {
-        let memory = Memory::with_patience(Duration::from_millis(10)).expect("threads");
+    async fn a_message_that_waits_too_long_gets_busy() {
+        let memory = Memory::with_max_wait(Duration::from_millis(10)).expect("threads");
         let large = "0,".repeat(190_000);
         let _first = memory
             .parsed(&scope("a.one"), large.as_bytes(), Parsed::Message)
             .await
-            .expect("there is room");
+            .expect("memory");
         let refused = memory
             .parsed(&scope("a.one"), large.as_bytes(), Parsed::Message)
             .await
-            .expect_err("no room");
+            .expect_err("the budget is used up");
         assert_eq!(refused.body()["code"], ErrorCode::Busy.name());
     }
 }

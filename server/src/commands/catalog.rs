@@ -15,8 +15,8 @@ use crate::config::CatalogCommand;
 use crate::database::Database;
 use crate::publish::servers::check_tools;
 
-/// The number of refusals that are printed individually.
-const TOLD: usize = 20;
+/// The maximum number of refusals that are printed individually.
+const PRINTED_REFUSALS: usize = 20;
 
 /// Runs the command and returns its output.
 pub(super) async fn run(database: &Database, command: &CatalogCommand) -> anyhow::Result<String> {
@@ -43,6 +43,7 @@ pub(super) async fn run(database: &Database, command: &CatalogCommand) -> anyhow
             let count = tools.len();
             let approved = operator.approve(judged, namespace, tools).await;
             let approved = approved.map_err(|error| explain(error, "could not approve it"))?;
+            // Names and versions come from another registry: they are escaped before they reach the terminal.
             let mut out = format!(
                 "`{}` is now in the catalog: version {}, {}, {count} tools.\n",
                 approved.fqdn,
@@ -64,7 +65,7 @@ pub(super) async fn run(database: &Database, command: &CatalogCommand) -> anyhow
     }
 }
 
-/// Reads the tools of a server: a list, or an object with one.
+/// Reads the tools of a server: a list, or an object whose `tools` is one.
 fn read_tools(file: &Path, namespace: &str) -> anyhow::Result<Vec<CatalogTool>> {
     let text = std::fs::read_to_string(file)?;
     let mut value: Value = serde_json::from_str(&text)?;
@@ -83,10 +84,10 @@ async fn ingest(operator: &Operator, source: &str) -> anyhow::Result<String> {
         "Read {} servers and versions from {} pages: {} new, {} of them with changed content.\n",
         report.read, read.pages, report.new, report.changed
     );
-    for why in read.refused.iter().take(TOLD) {
+    for why in read.refused.iter().take(PRINTED_REFUSALS) {
         writeln!(out, "refused: {}", escape_text(why))?;
     }
-    if read.refused.len() > TOLD {
+    if read.refused.len() > PRINTED_REFUSALS {
         writeln!(out, "… {} refused in total", read.refused.len())?;
     }
     out.push_str("Next: pml-server catalog list --quarantined\n");
@@ -116,6 +117,7 @@ fn list(servers: &[QuarantinedServer]) -> anyhow::Result<String> {
     Ok(out)
 }
 
+/// Parses `DOMAIN/SERVER[@VERSION]`.
 fn judged(name: &str, integrity: Option<&str>) -> Judged {
     let (name, version) = match name.split_once('@') {
         Some((name, version)) => (name, Some(version.to_owned())),
@@ -134,13 +136,13 @@ fn explain(error: RegistryError, what: &'static str) -> anyhow::Error {
     }
 }
 
-/// Distinguishes a URL from a file.
+/// Returns whether a source is a URL; otherwise it is the path of a file.
 fn is_url(source: &str) -> anyhow::Result<bool> {
     if source.starts_with("http://") || source.starts_with("https://") {
         return Ok(true);
     }
     if source.contains("://") {
-        bail!("`{}` is neither an http address nor a file", escape_text(source));
+        bail!("`{}` is neither an http URL nor a file", escape_text(source));
     }
     Ok(false)
 }

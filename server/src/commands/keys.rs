@@ -16,7 +16,7 @@ use crate::database::Database;
 pub(super) async fn run(database: &Database, command: &KeysCommand) -> anyhow::Result<String> {
     let registry = database.connect(1).await?;
     match command {
-        KeysCommand::Create(create) => make(&registry, create).await,
+        KeysCommand::Create(create) => create_key(&registry, create).await,
         KeysCommand::List { scope, json } => {
             let keys = all(&registry, &Tenant::of(scope.clone())).await?;
             if *json {
@@ -34,29 +34,29 @@ pub(super) async fn run(database: &Database, command: &KeysCommand) -> anyhow::R
             let rotated = registry.rotate_key(&Tenant::of(scope.clone()), *id, grace).await;
             let (key, record) =
                 rotated.map_err(|error| explain(error, "could not rotate the key"))?;
-            shown(&key, &record, *json)
+            render(&key, &record, *json)
         }
     }
 }
 
-async fn make(registry: &Registry, create: &CreateKey) -> anyhow::Result<String> {
+async fn create_key(registry: &Registry, create: &CreateKey) -> anyhow::Result<String> {
     let scope = &create.scope;
     let new = NewKey {
         principal: create.principal.clone(),
         name: create.name.clone(),
         rights: create.can.iter().copied().collect(),
         expires_at: create.expires_in_days.map(|days| Utc::now() + TimeDelta::days(days.into())),
-        // The role of its principal in the organisation limits it.
+        // The operator has every role. At each use, the role of the key's principal limits the key.
         org_role: Some(Role::Owner),
     };
-    let made = registry.create_key(&Tenant::of(scope.clone()), new).await;
-    let (key, record) = made.map_err(|error| match error {
+    let created = registry.create_key(&Tenant::of(scope.clone()), new).await;
+    let (key, record) = created.map_err(|error| match error {
         RegistryError::NotFound(_) => anyhow::anyhow!(
             "scope `{scope}` does not exist; create it with `pml-server scope create {scope}`"
         ),
         other => anyhow::Error::new(other).context("could not create the key"),
     })?;
-    shown(&key, &record, create.json)
+    render(&key, &record, create.json)
 }
 
 /// Returns every key of a scope, page by page.
@@ -79,7 +79,7 @@ fn list(scope: &Scope, keys: &[KeyRecord]) -> String {
         return format!("`{scope}` has no keys.\n");
     }
     let rows: Vec<[String; 7]> = keys.iter().map(row).collect();
-    table(["ID", "STATE", "MAY", "PRINCIPAL", "MADE", "BY", "NAME"], &rows)
+    table(["ID", "STATE", "RIGHTS", "PRINCIPAL", "CREATED", "BY", "NAME"], &rows)
 }
 
 fn row(key: &KeyRecord) -> [String; 7] {
@@ -89,13 +89,13 @@ fn row(key: &KeyRecord) -> [String; 7] {
         (None, Some(at)) => format!("until {}", when(at)),
         (None, None) => "valid".to_owned(),
     };
-    let (id, may) = (key.id.to_string(), key.rights.to_string());
-    let maker = key.made_by.clone().unwrap_or_else(|| "?".to_owned());
-    [id, state, may, key.principal.clone(), when(key.created_at), maker, key.name.clone()]
+    let (id, rights) = (key.id.to_string(), key.rights.to_string());
+    let creator = key.made_by.clone().unwrap_or_else(|| "?".to_owned());
+    [id, state, rights, key.principal.clone(), when(key.created_at), creator, key.name.clone()]
 }
 
-/// Prints a new key: alone, for a script that takes it, or with its record.
-fn shown(key: &ApiKey, record: &KeyRecord, as_json: bool) -> anyhow::Result<String> {
+/// Renders a new key: alone, for scripts, or as JSON with its record.
+fn render(key: &ApiKey, record: &KeyRecord, as_json: bool) -> anyhow::Result<String> {
     if !as_json {
         return Ok(format!("{}\n", key.expose()));
     }

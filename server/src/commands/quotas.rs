@@ -1,4 +1,4 @@
-//! `pml-server quotas`: how often tools may be called on the gateway.
+//! `pml-server quotas`: the limits on calls of tools on the gateway.
 
 use std::fmt::Write as _;
 
@@ -11,6 +11,7 @@ use crate::database::Database;
 /// Runs the command and returns its output.
 pub(super) async fn run(database: &Database, command: QuotasCommand) -> anyhow::Result<String> {
     let operator = database.operator().await?;
+    // The command may come from a newer program than the gateway that migrated the schema last.
     operator.migrate().await?;
     match command {
         QuotasCommand::List { json } => {
@@ -20,14 +21,14 @@ pub(super) async fn run(database: &Database, command: QuotasCommand) -> anyhow::
             }
             let mut out = String::new();
             for quota in quotas {
-                writeln!(out, "{}", told(&quota))?;
+                writeln!(out, "{}", render(&quota))?;
             }
             Ok(out)
         }
         QuotasCommand::Set { scope, pattern, calls: (calls, window) } => {
             let quota = Quota { scope, pattern, calls, window };
             operator.set_quota(&quota).await.context("could not set the quota")?;
-            Ok(format!("{}\n", told(&quota)))
+            Ok(format!("{}\n", render(&quota)))
         }
         QuotasCommand::Unset { scope, pattern } => {
             match operator.unset_quota(&scope, &pattern).await {
@@ -41,7 +42,7 @@ pub(super) async fn run(database: &Database, command: QuotasCommand) -> anyhow::
     }
 }
 
-fn told(quota: &Quota) -> String {
+fn render(quota: &Quota) -> String {
     let Quota { scope, pattern, calls, window } = quota;
     let window = match window {
         Window::Minute => "min",

@@ -9,7 +9,7 @@ use registry::{MasterKeyStatus, MasterKeys, Operator};
 use super::table::{count, table, when};
 use crate::config::{SecretsCommand, Settings};
 use crate::database::Database;
-use crate::database::master_key::{self, GivenKeys};
+use crate::database::master_key::{self, ConfiguredKeys};
 
 /// Runs the command and returns its output.
 pub(super) async fn run(
@@ -25,31 +25,32 @@ pub(super) async fn run(
             if *json {
                 return Ok(serde_json::to_string_pretty(&keys)? + "\n");
             }
-            Ok(shown(&keys))
+            Ok(render(&keys))
         }
         SecretsCommand::Rotate { batch } => rotate(&operator, database, settings, *batch).await,
     }
 }
 
-/// Wraps every data key with the new master key and forgets the old one.
+/// Wraps every data key with the new master key, then retires the old one.
 async fn rotate(
     operator: &Operator,
     database: &Database,
     settings: &Settings,
     batch: u32,
 ) -> anyhow::Result<String> {
-    let configured = GivenKeys::read(settings)?;
-    let has_own_file = configured.present.is_none() && database.is_embedded();
-    let given = configured.or_own(database, settings)?;
-    let to = match (&given.new, &given.present, &given.old) {
+    let configured = ConfiguredKeys::read(settings)?;
+    let has_own_file = configured.current.is_none() && database.is_embedded();
+    let configured = configured.or_own(database, settings)?;
+    let to = match (&configured.new, &configured.current, &configured.old) {
         (Some(new), _, _) => new.id().to_owned(),
-        (None, Some(present), Some(_)) => present.id().to_owned(),
+        // The operator has already made the new key the current one, but not all data keys are wrapped with it yet.
+        (None, Some(current), Some(_)) => current.id().to_owned(),
         _ => bail!(
-            "set PML_MASTER_KEY_NEW to the new master key (`openssl rand -base64 32` makes one), \
-             for this command and, before it, for every gateway"
+            "set PML_MASTER_KEY_NEW to the new master key (`openssl rand -base64 32` creates one): \
+             first for every gateway, then for this command"
         ),
     };
-    let keys = Arc::new(given.into_keys());
+    let keys = Arc::new(configured.into_keys());
     operator.begin_rotation(&keys, &to).await.map_err(master_key::explain)?;
     let (mut done, mut unreadable) = (0, Vec::new());
     let mut after = None;
@@ -62,6 +63,7 @@ async fn rotate(
             break;
         }
     }
+    // Only master keys that wrap no data key are retired, so that an interrupted rotation loses nothing.
     let retired = operator.retire_master_keys().await.context("could not retire the old keys")?;
     if !unreadable.is_empty() {
         let names: Vec<String> =
@@ -97,7 +99,7 @@ fn replace_own(settings: &Settings, keys: &MasterKeys, id: &str) -> anyhow::Resu
     master_key::replace_own(&master_key::own_file(settings), key)
 }
 
-fn shown(keys: &[MasterKeyStatus]) -> String {
+fn render(keys: &[MasterKeyStatus]) -> String {
     if keys.is_empty() {
         return "There is no master key yet: no gateway has been started with one.\n".to_owned();
     }

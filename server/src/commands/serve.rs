@@ -21,7 +21,7 @@ use crate::connections;
 use crate::database::{Database, master_key};
 use crate::state::SharedGateway;
 
-/// The tenant that a fresh private gateway serves.
+/// The tenant that a gateway with a new private Postgres creates.
 const FIRST_SCOPE: &str = "local.default";
 
 /// The file of a private gateway's first key.
@@ -30,13 +30,13 @@ const KEY_FILE: &str = "local.key";
 /// The time limit for closing the database connections.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long requests in progress may take after the gateway is told to stop.
+/// How long requests in progress may continue after a signal to stop.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// Runs the gateway until it is signalled to stop.
 pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> anyhow::Result<()> {
     let open_files = connections::raise_descriptors();
-    // The port comes first: a second start fails here and touches no database.
+    // The port is bound first, so that a second gateway fails before it touches the database.
     let listener = runtime.block_on(TcpListener::bind(serve.listen)).with_context(|| {
         format!("could not listen on {}; set PML_LISTEN to a free address", serve.listen)
     })?;
@@ -52,22 +52,22 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let (all, per_address) =
             (serve.connections.connections, serve.connections.connections_per_address);
         let limits = connections::Limits::new(open_files, all, per_address);
-        super::say(&welcome(address, &database, settings, first_key.as_ref()))?;
+        super::print(&welcome(address, &database, settings, first_key.as_ref()))?;
         tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "Gateway is up");
         let mut serving =
             std::pin::pin!(answer(gateway, serve, listener, limits, shutdown.clone()));
         let ended = tokio::select! {
             () = &mut serving => Ok(()),
             () = database.ended() => {
-                // It is not restarted here: the next start recovers it, and the gateway's supervisor restarts the
-                // gateway.
+                // Postgres is not restarted here: the supervisor restarts the gateway, and that start recovers the
+                // database.
                 tracing::error!("The private Postgres has exited; stopping");
                 shutdown.cancel();
                 serving.await;
                 Err(anyhow::anyhow!("the private Postgres has exited; restart the gateway to recover it"))
             }
         };
-        // Before the database stops, so that none of them fails because of it.
+        // Closed before the database stops, so that no connection breaks and logs an error.
         let _ = tokio::time::timeout(CLOSE_LIMIT, database_connections.close()).await;
         ended
     });
@@ -84,7 +84,7 @@ async fn answer(
     connections: connections::Limits,
     shutdown: CancellationToken,
 ) {
-    // Requests in flight get their grace before their work is cancelled.
+    // Cancels the work of requests that are still running after the grace time.
     let abandon = CancellationToken::new();
     let router = crate::http::router(gateway, serve, abandon.clone());
     let proxies = serve.rates.trusted_proxies.clone();
@@ -106,11 +106,11 @@ async fn answer(
 /// The key that a first start created, and its file.
 struct FirstKey {
     path: PathBuf,
-    /// Present only on the start that made it.
+    /// Set only at the start that created the key.
     shown: Option<String>,
 }
 
-/// Brings the schema, the catalog and the first tenant in place.
+/// Connects to the database. A private one is first migrated and seeded, and gets the first tenant and its key.
 async fn prepare(
     database: &Database,
     settings: &Settings,
@@ -123,18 +123,19 @@ async fn prepare(
     let operator = database.operator().await?;
     operator.migrate().await.context("could not run the migrations")?;
     operator.seed(&crate::tools::catalog::all()).await.context("could not write the catalog")?;
-    let is_open = match operator.create_scope(&scope).await {
-        // Somebody has deleted it, which is no reason not to serve the others.
+    let exists = match operator.create_scope(&scope).await {
+        // The scope was deleted, and its name is never reused. The gateway still serves the other scopes.
         Err(RegistryError::Conflict(_)) => false,
-        made => made.map(|_| true).context("could not create the first scope")?,
+        created => created.map(|_| true).context("could not create the first scope")?,
     };
     operator.close().await;
     let registry = database.connect(settings.database_connections).await?;
     let registry = master_key::prepare(registry, database, settings).await?;
-    if !is_open {
+    if !exists {
         return Ok((registry, None));
     }
     let path = settings.data_dir().join(KEY_FILE);
+    // A key that is no longer valid is replaced, for example after the restore of a dump from another machine.
     let shown = match fs::read_to_string(&path) {
         Ok(key) if registry.authenticate(key.trim()).await.is_ok() => None,
         _ => {
@@ -157,9 +158,10 @@ async fn prepare(
     Ok((registry, Some(FirstKey { path, shown })))
 }
 
-/// Writes a file that only its owner can read, whole or not at all.
+/// Writes a file atomically, readable only by its owner.
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let temporary = path.with_extension("new");
+    // A crash may have left it; `create_new` below never writes into an existing file.
     let _ = fs::remove_file(&temporary);
     let mut file =
         fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;

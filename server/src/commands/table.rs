@@ -1,9 +1,9 @@
-//! Lists for people: a line of names above the columns, and times as people read them.
+//! Tables for terminal output, and readable times and counts.
 
 use chrono::{DateTime, Utc};
 use protocol::escape_text;
 
-/// Returns a table; cell contents are escaped, because others than the operator may have written them.
+/// Returns a table with a header. Cells are escaped, because tenants may have written their contents.
 pub(super) fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
     let shown = rows.iter().map(|row| row.each_ref().map(|cell| escape_text(cell)));
     let lines: Vec<[String; N]> = std::iter::once(names.map(str::to_owned)).chain(shown).collect();
@@ -12,6 +12,7 @@ pub(super) fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> S
         .collect();
     let line = |cells: &[String; N]| {
         let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        // The last column needs no padding.
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
     lines.iter().map(line).collect()
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_have_names_and_nouns_their_number() {
+    fn escapes_cells_and_counts_nouns() {
         let rows = [["a".to_owned(), "x\ny".to_owned()]];
         let shown = format!("NAME  B\na     {}\n", escape_text("x\ny"));
         assert_eq!(table(["NAME", "B"], &rows), shown);

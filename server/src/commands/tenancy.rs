@@ -95,12 +95,13 @@ pub(super) async fn members(
             if *json {
                 return Ok(serde_json::to_string_pretty(&membership)? + "\n");
             }
-            Ok(format!("`{principal}` is `{role}` of `{}` now.\n", shown(place)))
+            Ok(format!("`{principal}` now has the role `{role}` in `{}`.\n", shown(place)))
         }
         MembersCommand::Remove { place, principal } => {
             let scope = place.scope()?;
             let removed = operator.remove_member(&place.org, scope.as_ref(), principal).await;
             removed.map_err(|error| match error {
+                // The registry names what it did not find: the principal, or the organisation or project.
                 RegistryError::NotFound(name) if name == principal.as_str() => {
                     anyhow::anyhow!("`{principal}` is not a member of `{}`", shown(place))
                 }

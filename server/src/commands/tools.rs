@@ -23,8 +23,8 @@ pub(super) async fn run(database: &Database, command: &ToolsCommand) -> anyhow::
             let mut out = String::new();
             for tool in classes {
                 let eager = if tool.eager { "  eager" } else { "" };
-                let counts = if tool.counts { "" } else { "  (changed since: review it)" };
-                writeln!(out, "{}  {}{eager}{counts}", tool.fqdn, tool.class.as_str())?;
+                let stale = if tool.counts { "" } else { "  (not applied: content changed)" };
+                writeln!(out, "{}  {}{eager}{stale}", tool.fqdn, tool.class.as_str())?;
             }
             Ok(out)
         }

@@ -43,7 +43,7 @@ pub(crate) enum ToolsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Mark a tool as read or write, for its present content. When the content changes, the mark no longer applies.
+    /// Mark a tool as read or write, for its current content. When the content changes, the mark no longer applies.
     ///
     /// An upstream's own hints (`readOnlyHint`) are never used.
     Set {
@@ -116,7 +116,7 @@ pub(crate) enum EffectsWord {
 pub(crate) enum CatalogCommand {
     /// Import a registry that implements the official API into quarantine: all of it, or nothing.
     ///
-    /// Nobody can see a quarantined server until it is approved. Repeatable; approved and rejected servers stay so.
+    /// A quarantined server is invisible until it is approved. Repeatable; earlier approvals and rejections are kept.
     Ingest {
         /// The registry's URL, for example `https://registry.modelcontextprotocol.io`, or a file with a page or a
         /// list of pages.
@@ -141,11 +141,11 @@ pub(crate) enum CatalogCommand {
         /// The namespace to assign. Default: the part of the name after the slash.
         #[arg(long = "as", value_name = "NAMESPACE")]
         namespace: Option<String>,
-        /// The hash of the content, if several contents of a version were imported.
+        /// The hash of the content; needed if a version was imported with different contents.
         #[arg(long, value_name = "sha256-…")]
         integrity: Option<String>,
         /// A file with its tools, in the form of the server's `tools/list` or of `pml publish --mcp … --dry-run`.
-        /// Without it, programs cannot call any.
+        /// Without it, programs cannot call any of its tools.
         #[arg(long, value_name = "FILE")]
         tools: Option<PathBuf>,
     },
@@ -153,7 +153,7 @@ pub(crate) enum CatalogCommand {
     Reject {
         /// Its name in the other registry, `DOMAIN/SERVER[@VERSION]`.
         name: String,
-        /// The hash of the content, if several contents of a version were imported.
+        /// The hash of the content; needed if a version was imported with different contents.
         #[arg(long, value_name = "sha256-…")]
         integrity: Option<String>,
     },

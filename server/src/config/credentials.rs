@@ -103,7 +103,7 @@ pub(crate) enum SecretsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Replace PML_MASTER_KEY with PML_MASTER_KEY_NEW; every gateway must have both meanwhile.
+    /// Replace PML_MASTER_KEY with PML_MASTER_KEY_NEW; until it completes, every gateway must have both.
     ///
     /// It can be interrupted at any point and run again.
     Rotate {

@@ -45,7 +45,7 @@ pub(crate) struct OauthSettings {
     pub oauth_keys_max_age: u32,
 }
 
-/// Checks a URL: content transferred over plain HTTP can be replaced in transit.
+/// Checks that a URL uses TLS or is on this machine: plain HTTP content can be replaced in transit.
 pub(crate) fn address(name: &str, text: &str) -> anyhow::Result<(String, reqwest::Url)> {
     let url: reqwest::Url = text.parse().with_context(|| format!("{name} is not a URL"))?;
     let host = url.host_str().unwrap_or_default();
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_over_tls_or_from_this_machine() {
+    fn requires_https_except_on_loopback() {
         for url in
             ["https://id.test/keys", "http://127.0.0.1:1/x", "http://[::1]/", "http://localhost/"]
         {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use super::identity::address;
 
-/// A base URL without a slash at its end.
+/// A base URL without a trailing slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PublicUrl {
     url: String,
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_public_url_is_a_base_that_keys_may_be_sent_to() {
+    fn accepts_only_https_and_loopback_base_urls() {
         for (text, url, host) in [
             ("https://gw.example", "https://gw.example", "gw.example"),
             ("https://GW.example:443/", "https://gw.example", "gw.example"),

@@ -1,4 +1,4 @@
-//! The settings of how many requests may come.
+//! The rate limit settings.
 
 use std::net::IpAddr;
 
@@ -55,7 +55,7 @@ pub(crate) struct RateSettings {
 pub(crate) enum RateLimit {
     /// Unlimited.
     Off,
-    /// So many.
+    /// Limited to this rate.
     At(Rate),
 }
 
@@ -73,6 +73,7 @@ fn parse_limit(text: &str) -> Result<RateLimit, String> {
     };
     match count.parse::<u32>() {
         Ok(count @ 1..) => {
+            // A bucket that holds the requests of one whole window: all of them may arrive at once.
             let capacity = f64::from(count);
             Ok(RateLimit::At(Rate { per_second: capacity / seconds, capacity }))
         }
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_numbers_in_a_window() {
+    fn parses_limits_and_networks() {
         let at = |per_second, capacity| Ok(RateLimit::At(Rate { per_second, capacity }));
         assert_eq!(parse_limit("off"), Ok(RateLimit::Off));
         assert_eq!(parse_limit("10/s"), at(10.0, 10.0));

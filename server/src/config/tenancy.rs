@@ -63,11 +63,11 @@ pub(crate) enum ProjectsCommand {
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
 A role limits the rights of its principal's API keys and tokens; `owner` and `admin` manage the organisation:
-  owner   everything that an admin may; creates owners, deletes projects
+  owner   like admin; also creates owners and deletes projects
   admin   manages API keys, members and projects
   member  runs programs, reads, publishes
   viewer  reads
-A principal that was never a member is limited only by its keys.
+A principal that was never a member is limited only by the rights of its keys.
 
 Examples:
   pml-server members add --org acme --role owner alice@acme.example
@@ -134,7 +134,7 @@ impl Place {
 }
 
 fn parse_org(text: &str) -> Result<String, String> {
-    // Any project will do to try the name of the organisation.
+    // The project name is a placeholder: only the name of the organisation is checked.
     Scope::new(text, "x").map(|scope| scope.org().to_owned()).map_err(|error| error.to_string())
 }
 

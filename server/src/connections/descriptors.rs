@@ -1,13 +1,13 @@
-//! The number of files that this process may open.
+//! The limit on open files of this process.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// As many as the gateway has a use for.
+/// The highest limit that is useful for the gateway.
 const USEFUL: u64 = 65_536;
-/// With fewer, the start warns.
-const FEW: u64 = 4_096;
+/// Below this limit, a warning is logged.
+const WARN_BELOW: u64 = 4_096;
 
-/// Raises the limit on open files as far as it may be and is of use, and returns it.
+/// Raises the soft limit on open files to the hard limit or to the highest useful one, and returns it.
 pub(crate) fn raise() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
@@ -22,7 +22,7 @@ pub(crate) fn raise() -> u64 {
             }
         }
     }
-    if open < FEW {
+    if open < WARN_BELOW {
         tracing::warn!(
             open_files = open,
             "Only {open} files may be open at once, which limits connections; raise `LimitNOFILE` or `ulimit -n`"

@@ -1,4 +1,4 @@
-//! A connection's input and output, observed: its bytes, and the ends of answers.
+//! Wrappers that report a connection's reads and writes, and the ends of its answers, to its state.
 
 use std::io;
 use std::pin::Pin;
@@ -9,26 +9,27 @@ use axum::body::{Body as AxumBody, Bytes};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::live::Live;
+use super::state::ConnectionState;
 
-/// A stream whose connection is notified of reads and writes.
-pub(super) struct Watched<S> {
+/// A stream that reports its reads and writes.
+pub(super) struct ObservedStream<S> {
     stream: S,
-    live: Arc<Live>,
+    state: Arc<ConnectionState>,
 }
 
-impl<S> Watched<S> {
-    pub(super) fn new(stream: S, live: Arc<Live>) -> Self {
-        Self { stream, live }
+impl<S> ObservedStream<S> {
+    pub(super) fn new(stream: S, state: Arc<ConnectionState>) -> Self {
+        Self { stream, state }
     }
 
     fn wrote<T>(&self, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        self.live.writes(poll.is_pending());
+        // `Pending` means that the send buffer is full: the client does not read.
+        self.state.on_write(poll.is_pending());
         poll
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -36,14 +37,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        // A read of no bytes is the end of the stream.
         if buffer.filled().len() > before {
-            self.live.reads();
+            self.state.on_read();
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -75,19 +77,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 }
 
-/// A request that is worked on until this is dropped.
-pub(super) struct Working(pub(super) Arc<Live>);
+/// A request that is being processed until this is dropped.
+pub(super) struct RequestGuard(pub(super) Arc<ConnectionState>);
 
-impl Drop for Working {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        self.0.ends();
+        self.0.on_answered();
     }
 }
 
-/// The body of an answer. Its request ends with it.
+/// The body of an answer. Its request is being processed until the body is dropped.
 pub(super) struct Answer {
     pub(super) body: AxumBody,
-    pub(super) _working: Working,
+    pub(super) _guard: RequestGuard,
 }
 
 impl Body for Answer {

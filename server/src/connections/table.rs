@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::REMINDER;
-use super::live::{Live, Rank, Times};
+use super::state::{ConnectionState, Rank, Timeouts};
 
-/// The largest useful number of connections, however many files may be open.
-const MOST: usize = 8_192;
-/// One part in so many of the open files is for everything else: the database, upstreams, children.
-const RESERVE: u64 = 3;
-/// At a limit, one part in so many is closed at once, so that the search for them is seldom.
-const BATCH: usize = 32;
-/// How many connections may be closing before the next one is accepted: until they are closed, they hold their
+/// The default limit on connections, if enough files may be open.
+const DEFAULT_TOTAL: usize = 8_192;
+/// The part of the open files that is reserved for the database, upstreams and children: a third.
+const RESERVED_PART: u64 = 3;
+/// The part of the connections that is closed at once at a limit: a 32nd, so that the search is rarely repeated.
+const BATCH_PART: usize = 32;
+/// The maximum number of closing connections while further ones are accepted: until they are closed, they hold their
 /// descriptors.
 const CLOSING: usize = 64;
-/// The time limit of that wait.
+/// How long accepting waits for them.
 const CLOSING_WAIT: Duration = Duration::from_millis(50);
 
 /// The connection limits.
@@ -33,10 +33,11 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Returns the limits where so many files may be open and the operator has set these.
+    /// Computes the limits from the limit on open files and the operator's settings.
     pub(crate) fn new(open_files: u64, total: Option<usize>, address: Option<usize>) -> Self {
-        let room = usize::try_from(open_files - open_files / RESERVE).unwrap_or(usize::MAX);
-        let total = total.unwrap_or(MOST).min(room).max(1);
+        let possible =
+            usize::try_from(open_files - open_files / RESERVED_PART).unwrap_or(usize::MAX);
+        let total = total.unwrap_or(DEFAULT_TOTAL).min(possible).max(1);
         Self { total, address: address.unwrap_or(total / 2).clamp(1, total) }
     }
 }
@@ -45,25 +46,30 @@ impl Limits {
 #[derive(Debug)]
 pub(super) struct Table {
     limits: Limits,
-    seats: Mutex<Seats>,
+    entries: Mutex<Entries>,
     closing: AtomicUsize,
     closed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Seats {
+struct Entries {
+    /// The number of the next connection.
     next: u64,
-    taken: HashMap<u64, (Option<IpAddr>, Arc<Live>)>,
+    /// The connections by number, each with the address that it counts for.
+    open: HashMap<u64, (Option<IpAddr>, Arc<ConnectionState>)>,
+    /// The number of connections of each address.
     addresses: HashMap<IpAddr, usize>,
-    told: Option<Instant>,
+    /// When closed connections were last logged.
+    logged: Option<Instant>,
+    /// The number of connections that were closed since then.
     dropped: usize,
 }
 
-/// The place of a connection in the table, which it has until this is dropped.
+/// A connection in the table, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct Entry {
     number: u64,
-    pub(super) live: Arc<Live>,
+    pub(super) state: Arc<ConnectionState>,
     table: Arc<Table>,
 }
 
@@ -71,125 +77,127 @@ impl Table {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
-            seats: Mutex::default(),
+            entries: Mutex::default(),
             closing: AtomicUsize::new(0),
             closed: Notify::new(),
         }
     }
 
-    fn seats(&self) -> MutexGuard<'_, Seats> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a new connection, closing others if there are too many. `None` if all of them are processing
-    /// requests.
-    pub(super) fn admit(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Seat> {
-        let mut seats = self.seats();
+    /// Registers a new connection, and closes others at a limit. Returns `None` at a limit if all connections are
+    /// processing requests.
+    pub(super) fn admit(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Entry> {
+        let mut entries = self.entries();
         if let Some(address) = address {
-            let from_there = seats.addresses.get(&address).copied().unwrap_or_default();
-            let is_there = |of: Option<IpAddr>| of == Some(address);
-            if from_there >= self.limits.address
-                && !self.drop_some(&mut seats, self.limits.address, is_there)
+            let count = entries.addresses.get(&address).copied().unwrap_or_default();
+            let is_same = |other: Option<IpAddr>| other == Some(address);
+            if count >= self.limits.address
+                && !self.drop_some(&mut entries, self.limits.address, is_same)
             {
                 return None;
             }
         }
-        let is_full = seats.taken.len() >= self.limits.total;
-        if is_full && !self.drop_some(&mut seats, self.limits.total, |_| true) {
+        let is_full = entries.open.len() >= self.limits.total;
+        if is_full && !self.drop_some(&mut entries, self.limits.total, |_| true) {
             return None;
         }
-        let live = Arc::new(Live::new(Instant::now()));
-        let number = seats.next;
-        seats.next += 1;
-        seats.taken.insert(number, (address, Arc::clone(&live)));
+        let state = Arc::new(ConnectionState::new(Instant::now()));
+        let number = entries.next;
+        entries.next += 1;
+        entries.open.insert(number, (address, Arc::clone(&state)));
         if let Some(address) = address {
-            *seats.addresses.entry(address).or_default() += 1;
+            *entries.addresses.entry(address).or_default() += 1;
         }
-        drop(seats);
-        Some(Seat { number, live, table: Arc::clone(self) })
+        drop(entries);
+        Some(Entry { number, state, table: Arc::clone(self) })
     }
 
-    /// Closes some connections, because there are no descriptors.
+    /// Closes some connections, because no descriptors are available.
     pub(super) fn make_room(&self) {
-        let mut seats = self.seats();
-        self.drop_some(&mut seats, self.limits.total, |_| true);
+        let mut entries = self.entries();
+        self.drop_some(&mut entries, self.limits.total, |_| true);
     }
 
-    /// Closes those that have been too long as they are.
-    pub(super) fn drop_overdue(&self, times: &Times, now: Instant) {
-        let mut seats = self.seats();
-        let overdue = seats.taken.iter().filter(|(_, (_, live))| live.doom_overdue(times, now));
+    /// Closes the connections that have exceeded a timeout.
+    pub(super) fn drop_overdue(&self, timeouts: &Timeouts, now: Instant) {
+        let mut entries = self.entries();
+        let overdue =
+            entries.open.iter().filter(|(_, (_, state))| state.close_overdue(timeouts, now));
         let overdue: Vec<u64> = overdue.map(|(number, _)| *number).collect();
         for number in overdue {
-            self.leaves(&mut seats, number);
+            self.move_to_closing(&mut entries, number);
         }
     }
 
-    /// Waits until most of the closing connections have ended.
-    pub(super) async fn closed_enough(&self) {
+    /// Waits until few connections are closing, or until the time limit.
+    pub(super) async fn wait_for_closing(&self) {
         let waited = async {
             while self.closing.load(Ordering::Acquire) > CLOSING {
                 self.closed.notified().await;
             }
         };
-        // Whatever delays them, others wait to be accepted.
+        // Continue after the timeout: other connections wait to be accepted.
         let _ = tokio::time::timeout(CLOSING_WAIT, waited).await;
     }
 
-    /// Closes a share of the connections that have waited longest, those without a request first; returns whether
-    /// there were any.
+    /// Closes some of the connections for which `matches` holds, in the order of [`Rank`] and those with the oldest
+    /// state first; returns whether it closed any.
     fn drop_some(
         &self,
-        seats: &mut Seats,
+        entries: &mut Entries,
         limit: usize,
-        is_one: impl Fn(Option<IpAddr>) -> bool,
+        matches: impl Fn(Option<IpAddr>) -> bool,
     ) -> bool {
-        let mut waiting: Vec<(Rank, Instant, u64)> = seats
-            .taken
+        let mut waiting: Vec<(Rank, Instant, u64)> = entries
+            .open
             .iter()
-            .filter(|(_, (address, _))| is_one(*address))
-            .filter_map(|(number, (_, live))| {
-                live.rank().map(|(rank, since)| (rank, since, *number))
+            .filter(|(_, (address, _))| matches(*address))
+            .filter_map(|(number, (_, state))| {
+                state.rank().map(|(rank, since)| (rank, since, *number))
             })
             .collect();
-        let count = (limit / BATCH).max(1).min(waiting.len());
+        let count = (limit / BATCH_PART).max(1).min(waiting.len());
         if count == 0 {
             return false;
         }
+        // Selecting the smallest `count` is linear; a complete sort is not needed.
         waiting.select_nth_unstable(count - 1);
         waiting.truncate(count);
         let mut dropped = 0;
         for (_, _, number) in waiting {
-            // It may have got a request in the meantime.
-            if seats.taken.get(&number).is_some_and(|(_, live)| live.doom()) {
-                self.leaves(seats, number);
+            // A request may have arrived since the ranks were read.
+            if entries.open.get(&number).is_some_and(|(_, state)| state.close_unless_busy()) {
+                self.move_to_closing(entries, number);
                 dropped += 1;
             }
         }
-        seats.dropped += dropped;
-        if dropped > 0 && seats.told.is_none_or(|told| told.elapsed() >= REMINDER) {
-            seats.told = Some(Instant::now());
+        entries.dropped += dropped;
+        if dropped > 0 && entries.logged.is_none_or(|at| at.elapsed() >= REMINDER) {
+            entries.logged = Some(Instant::now());
             tracing::warn!(
-                connections = seats.taken.len(),
-                dropped = seats.dropped,
+                connections = entries.open.len(),
+                dropped = entries.dropped,
                 "Too many connections; closing those that have waited longest without sending a request"
             );
-            seats.dropped = 0;
+            entries.dropped = 0;
         }
         dropped > 0
     }
 
-    /// Takes a connection out that is about to be closed.
-    fn leaves(&self, seats: &mut Seats, number: u64) {
-        if seats.remove(number) {
+    /// Removes a connection from the table that is about to be closed.
+    fn move_to_closing(&self, entries: &mut Entries, number: u64) {
+        if entries.remove(number) {
             self.closing.fetch_add(1, Ordering::AcqRel);
         }
     }
 }
 
-impl Seats {
+impl Entries {
     fn remove(&mut self, number: u64) -> bool {
-        let Some((address, _)) = self.taken.remove(&number) else { return false };
+        let Some((address, _)) = self.open.remove(&number) else { return false };
         if let Some(address) = address
             && let Some(count) = self.addresses.get_mut(&address)
         {
@@ -202,10 +210,11 @@ impl Seats {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Entry {
     fn drop(&mut self) {
-        let was_there = self.table.seats().remove(self.number);
-        if !was_there {
+        // A connection that was closed by the table has already been removed from it.
+        let was_open = self.table.entries().remove(self.number);
+        if !was_open {
             self.table.closing.fetch_sub(1, Ordering::AcqRel);
             self.table.closed.notify_one();
         }
@@ -224,12 +233,12 @@ mod tests {
         Some(IpAddr::from([127, 0, 0, last]))
     }
 
-    fn is_doomed(seat: &Seat) -> bool {
-        !seat.table.seats().taken.contains_key(&seat.number)
+    fn is_closing(entry: &Entry) -> bool {
+        !entry.table.entries().open.contains_key(&entry.number)
     }
 
     #[test]
-    fn the_limits_leave_descriptors_for_the_rest() {
+    fn a_third_of_the_descriptors_is_reserved() {
         assert_eq!(Limits::new(1_024, None, None), Limits { total: 683, address: 341 });
         assert_eq!(Limits::new(65_536, None, None), Limits { total: 8_192, address: 4_096 });
         assert_eq!(Limits::new(1_024, Some(5_000), Some(5_000)).total, 683);
@@ -238,59 +247,59 @@ mod tests {
     }
 
     #[test]
-    fn at_the_limit_the_longest_wait_without_a_request_ends() {
+    fn at_the_limit_the_oldest_connection_without_a_request_is_closed() {
         let table = table(3, 3);
         let silent = table.admit(address(1)).unwrap();
         let idle = table.admit(address(2)).unwrap();
-        assert!(idle.live.begins(false, false));
-        idle.live.ends();
+        assert!(idle.state.on_request(false, false));
+        idle.state.on_answered();
         let busy = table.admit(address(3)).unwrap();
-        assert!(busy.live.begins(false, false));
+        assert!(busy.state.on_request(false, false));
         let first = table.admit(address(4)).unwrap();
-        assert!(is_doomed(&silent) && !is_doomed(&idle));
-        assert!(first.live.begins(false, false));
+        assert!(is_closing(&silent) && !is_closing(&idle));
+        assert!(first.state.on_request(false, false));
         let second = table.admit(address(5)).unwrap();
-        assert!(is_doomed(&idle) && !is_doomed(&busy) && !is_doomed(&first));
-        assert!(second.live.begins(false, false));
-        assert!(table.admit(address(6)).is_none(), "all are worked on");
+        assert!(is_closing(&idle) && !is_closing(&busy) && !is_closing(&first));
+        assert!(second.state.on_request(false, false));
+        assert!(table.admit(address(6)).is_none(), "all are processing requests");
         drop(busy);
         assert!(table.admit(address(6)).is_some());
     }
 
     #[test]
-    fn a_request_that_waits_for_its_body_gives_way() {
+    fn at_the_limit_a_connection_that_waits_for_a_body_is_closed() {
         let table = table(1, 1);
         let slow = table.admit(address(1)).unwrap();
-        assert!(slow.live.begins(false, true));
+        assert!(slow.state.on_request(false, true));
         let next = table.admit(address(2)).unwrap();
-        assert!(is_doomed(&slow));
-        assert!(next.live.begins(false, true));
-        next.live.has_sent();
+        assert!(is_closing(&slow));
+        assert!(next.state.on_request(false, true));
+        next.state.on_body_end();
         assert!(table.admit(address(3)).is_none());
     }
 
     #[test]
-    fn an_address_has_a_limit_of_its_own() {
+    fn each_address_has_its_own_limit() {
         let table = table(10, 2);
         let other = table.admit(address(9)).unwrap();
-        let from_one: Vec<Seat> = (0..5).map(|_| table.admit(address(1)).unwrap()).collect();
-        assert_eq!(table.seats().addresses[&address(1).unwrap()], 2);
-        assert!(!is_doomed(&other));
-        // A proxy of ours has no limit.
-        let of_proxy: Vec<Seat> = (0..5).map(|_| table.admit(None).unwrap()).collect();
-        assert!(of_proxy.iter().all(|seat| !is_doomed(seat)));
+        let from_one: Vec<Entry> = (0..5).map(|_| table.admit(address(1)).unwrap()).collect();
+        assert_eq!(table.entries().addresses[&address(1).unwrap()], 2);
+        assert!(!is_closing(&other));
+        // Trusted proxies, which count for no address, have no limit.
+        let of_proxy: Vec<Entry> = (0..5).map(|_| table.admit(None).unwrap()).collect();
+        assert!(of_proxy.iter().all(|entry| !is_closing(entry)));
         drop((other, from_one, of_proxy));
-        assert!(table.seats().taken.is_empty() && table.seats().addresses.is_empty());
+        assert!(table.entries().open.is_empty() && table.entries().addresses.is_empty());
         assert_eq!(table.closing.load(Ordering::SeqCst), 0);
     }
 
     #[test]
-    fn what_is_overdue_goes() {
+    fn overdue_connections_are_closed() {
         let table = table(10, 10);
         let silent = table.admit(address(1)).unwrap();
         let busy = table.admit(address(1)).unwrap();
-        assert!(busy.live.begins(false, false));
-        table.drop_overdue(&Times::DEFAULT, Instant::now() + Duration::from_secs(11));
-        assert!(is_doomed(&silent) && !is_doomed(&busy));
+        assert!(busy.state.on_request(false, false));
+        table.drop_overdue(&Timeouts::DEFAULT, Instant::now() + Duration::from_secs(11));
+        assert!(is_closing(&silent) && !is_closing(&busy));
     }
 }

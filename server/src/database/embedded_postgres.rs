@@ -1,12 +1,12 @@
-//! A private Postgres for the default set-up: found, created, started, stopped.
+//! The private Postgres of the default set-up: finds its programs, and creates, starts and stops its cluster.
 //!
 //! The cluster is in `<data dir>/postgres`, listens on a unix socket in a directory that only its own account may
 //! access, and has no TCP port and no password. Everything here blocks, so call it before the async runtime starts or
-//! from `spawn_blocking`. The child is spawned from a thread of its own that lives as long as the database: with
+//! from `spawn_blocking`. The child is spawned from a dedicated thread that lives as long as the database: with
 //! PDEATHSIG, the kernel stops the database when that thread, and so this process, dies.
 //!
-//! One process owns a running cluster (a lock file names it); every other one on the same data directory attaches to
-//! it. The module needs only `rustix` and `thiserror`, so that the tests of `registry` can include it by path.
+//! One process owns a running cluster and holds its lock file; every other process on the same data directory attaches
+//! to it. The module needs only `rustix` and `thiserror`, so that the tests of `registry` can include it by path.
 
 use std::fs::File;
 use std::io;
@@ -52,7 +52,7 @@ pub(crate) enum EmbeddedPostgresError {
         /// The searched places, and why each was unsuitable.
         looked: String,
     },
-    /// The cluster was made by another major version.
+    /// The cluster was created by another major version.
     #[error(
         "the database in `{dir}` was created by Postgres {cluster}, but only {found} is installed; install Postgres {cluster} or set PML_PG_BIN to its `bin` folder"
     )]
@@ -64,7 +64,7 @@ pub(crate) enum EmbeddedPostgresError {
         /// The versions that were found.
         found: String,
     },
-    /// Postgres refuses to run as root, and no account is there to run it.
+    /// This process is root, but Postgres refuses to run as root, and there is no other suitable account.
     #[error(
         "Postgres cannot run as root; add a user `pml` (`useradd --system pml`), or do not run as root"
     )]
@@ -79,7 +79,7 @@ pub(crate) enum EmbeddedPostgresError {
         /// The folder.
         dir: PathBuf,
     },
-    /// The cluster belongs to somebody else.
+    /// The cluster belongs to another user.
     #[error(
         "the database in `{dir}` belongs to uid {owner}; run as that user, or use another data directory"
     )]
@@ -107,7 +107,7 @@ pub(crate) enum EmbeddedPostgresError {
         /// The end of its output.
         output: String,
     },
-    /// Something took longer than it may.
+    /// An operation exceeded its time limit.
     #[error("{step} took longer than {} s; see `{log}`", limit.as_secs())]
     Timeout {
         /// The failed operation.
@@ -117,12 +117,12 @@ pub(crate) enum EmbeddedPostgresError {
         /// The path of Postgres' log.
         log: PathBuf,
     },
-    /// The operating system refused something.
+    /// The operating system refused an operation.
     #[error("cannot {action} `{path}`")]
     Io {
         /// The failed operation.
         action: &'static str,
-        /// With which file or folder.
+        /// Its file or folder.
         path: PathBuf,
         /// The reason.
         source: io::Error,
@@ -136,12 +136,12 @@ impl EmbeddedPostgresError {
     }
 }
 
-/// The durability of a commit.
+/// What a committed transaction survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// A power cut, as far as the disk honours flushes.
+    /// A power failure, if the disk honours flushes.
     Durable,
-    /// The end of a process, but not of the machine; for tests.
+    /// The crash of a process, but not of the machine; for tests.
     Volatile,
 }
 
@@ -152,7 +152,7 @@ pub(crate) enum Durability {
 pub(crate) struct EmbeddedPostgres {
     socket_dir: PathBuf,
     owned: Option<Owned>,
-    /// The cluster that another process runs.
+    /// The cluster, if another process runs it.
     joined: Option<Cluster>,
 }
 
@@ -161,17 +161,16 @@ pub(crate) struct EmbeddedPostgres {
 struct Owned {
     postmaster: Postmaster,
     cluster: Cluster,
-    /// Held for as long as the database runs; others see by it that it has an owner.
+    /// Held as long as the database runs; it shows other processes that the database has an owner.
     _lock: File,
 }
 
 impl EmbeddedPostgres {
-    /// Starts the database of a data directory, creating both where they are
-    /// missing, or attaches to the one that runs there already.
+    /// Starts the database of a data directory, or attaches to it if it already runs. Creates the directory and the
+    /// database if they are missing.
     ///
-    /// `bin` is the folder of `postgres` and `initdb`; without it `PATH`,
-    /// `/usr/lib/postgresql/*/bin` (newest first) and a wheel unpacked to
-    /// `<data dir>/vendor/pg` are searched.
+    /// `bin` is the folder of `postgres` and `initdb`. Without it, these are searched: `PATH`,
+    /// `/usr/lib/postgresql/*/bin` (the newest first), and a wheel unpacked to `<data dir>/vendor/pg`.
     ///
     /// # Errors
     /// Returns [`EmbeddedPostgresError`] when there is no usable Postgres, or it does not start.
@@ -182,7 +181,7 @@ impl EmbeddedPostgres {
         Self::start_with(data_dir, bin, Durability::Durable)
     }
 
-    /// Does the same as [`EmbeddedPostgres::start`], with a choice of durability.
+    /// Like [`EmbeddedPostgres::start`], with a choice of durability.
     ///
     /// # Errors
     /// As [`EmbeddedPostgres::start`].
@@ -207,8 +206,8 @@ impl EmbeddedPostgres {
     /// Attaches to the database that another process runs on a data directory; `None` if there is no such process.
     ///
     /// # Errors
-    /// Returns [`EmbeddedPostgresError`] when the directory cannot be read, or
-    /// the other process does not finish its start.
+    /// Returns [`EmbeddedPostgresError`] when the directory cannot be read, or the other process does not complete its
+    /// start in time.
     pub(crate) fn attach(data_dir: &Path) -> Result<Option<Self>, EmbeddedPostgresError> {
         let Some(cluster) = Cluster::existing(data_dir)? else { return Ok(None) };
         let deadline = Instant::now() + START_LIMIT;
@@ -228,6 +227,8 @@ impl EmbeddedPostgres {
         bin: Option<&Path>,
         durability: Durability,
     ) -> Result<Self, EmbeddedPostgresError> {
+        // The lock of a killed owner is released before its server has exited, and two servers on one cluster would
+        // destroy it.
         cluster.await_orphans(STOP_LIMIT)?;
         let binaries = search::find(&cluster, data_dir, bin)?;
         if !cluster.exists() {
@@ -246,6 +247,7 @@ impl EmbeddedPostgres {
     fn await_ready(&self) -> Result<(), EmbeddedPostgresError> {
         let Some(Owned { postmaster, cluster, .. }) = &self.owned else { return Ok(()) };
         let deadline = Instant::now() + START_LIMIT;
+        // The file may still be that of an earlier server, so the process id is compared.
         while cluster.ready_pid()? != Some(postmaster.pid()) {
             if postmaster.has_exited() {
                 let output = cluster.log_tail();
@@ -261,7 +263,7 @@ impl EmbeddedPostgres {
         self.url("pml_owner", "pml")
     }
 
-    /// Returns the URL of the role that serves: no superuser, bound by row-level security.
+    /// Returns the URL of the serving role, which is not a superuser and is subject to row-level security.
     pub(crate) fn app_url(&self) -> String {
         self.url("pml_app", "pml")
     }
@@ -273,6 +275,7 @@ impl EmbeddedPostgres {
     }
 
     fn url(&self, role: &str, database: &str) -> String {
+        // The path of the socket's folder, percent-encoded as a query parameter.
         let host: String = self
             .socket_dir
             .as_os_str()
@@ -303,7 +306,7 @@ impl EmbeddedPostgres {
         }
     }
 
-    /// Stops the database if this process started it, and waits for its end.
+    /// Stops the database if this process started it, and waits until it has exited.
     ///
     /// Open transactions are rolled back; committed ones are on disk.
     ///
@@ -328,12 +331,12 @@ impl EmbeddedPostgres {
 
 impl Drop for EmbeddedPostgres {
     fn drop(&mut self) {
-        // There is nobody to report to; the kernel stops the child with this process.
+        // A failure cannot be reported here. At the latest, the kernel stops the child when this process exits.
         let _ = self.stop_owned();
     }
 }
 
-/// Waits one poll, or fails at the deadline.
+/// Waits for one polling interval, or fails after the deadline.
 fn wait(
     deadline: Instant,
     step: &'static str,

@@ -15,25 +15,25 @@ use zeroize::Zeroizing;
 use crate::config::Settings;
 use crate::database::Database;
 
-/// The key that a gateway with a private Postgres makes for itself, in its data directory.
+/// The file of the key that a gateway with a private Postgres creates in its data directory.
 const OWN_FILE: &str = "master.key";
 
-/// The most of a file that is read; a key has 44 letters.
+/// The maximum number of bytes that are read of a file; a key has 44 characters.
 const FILE_LIMIT: u64 = 1_024;
 
-/// The permissions of the file that we create: its owner only.
-const OWN_MODE: u32 = 0o077;
+/// The forbidden permissions of the file that the gateway created: only its owner may access it.
+const OWN_FORBIDDEN_MODE: u32 = 0o077;
 
-/// The forbidden permissions of a file that the operator created: the group may read it, as orchestrators mount
+/// The forbidden permissions of a file that the operator created. The group may read it, because orchestrators mount
 /// secrets this way.
-const GIVEN_MODE: u32 = 0o027;
+const GIVEN_FORBIDDEN_MODE: u32 = 0o027;
 
-/// The values of the variables of master keys.
+/// The values of the environment variables with master keys.
 static VARIABLES: OnceLock<BTreeMap<&str, Zeroizing<String>>> = OnceLock::new();
 
-/// Takes the master keys out of this process's environment, which others of the same user could read.
+/// Moves the master keys out of this process's environment, which other processes of the same user could read.
 ///
-/// Call it first in `main`, before there are threads.
+/// Call it at the beginning of `main`, before there are other threads.
 pub(crate) fn take_variables() {
     let take = |name: &'static CStr| {
         let text = sandbox::take_variable(name)?.into_string().unwrap_or_default();
@@ -45,74 +45,75 @@ pub(crate) fn take_variables() {
 
 /// The configured master keys.
 #[derive(Debug, Default)]
-pub(crate) struct GivenKeys {
-    pub(crate) present: Option<MasterKey>,
+pub(crate) struct ConfiguredKeys {
+    pub(crate) current: Option<MasterKey>,
     pub(crate) new: Option<MasterKey>,
     pub(crate) old: Option<MasterKey>,
 }
 
-impl GivenKeys {
-    /// Reads them; a key that is wrong in any way is an error and never no key.
+impl ConfiguredKeys {
+    /// Reads the configured keys. An invalid key is an error; it is never treated as absent.
     pub(crate) fn read(settings: &Settings) -> anyhow::Result<Self> {
         let files = &settings.master_key;
         Ok(Self {
-            present: given("PML_MASTER_KEY", files.master_key_file.as_deref())?,
+            current: given("PML_MASTER_KEY", files.master_key_file.as_deref())?,
             new: given("PML_MASTER_KEY_NEW", files.master_key_new_file.as_deref())?,
             old: given("PML_MASTER_KEY_OLD", files.master_key_old_file.as_deref())?,
         })
     }
 
-    /// Adds the key of a private gateway's own file, unless the settings name one.
+    /// With a private Postgres, adds the key in the data directory, unless the settings contain a key.
     pub(crate) fn or_own(
         mut self,
         database: &Database,
         settings: &Settings,
     ) -> anyhow::Result<Self> {
-        if self.present.is_none() && database.is_embedded() {
-            self.present = read_file(&own_file(settings), OWN_MODE)?;
+        if self.current.is_none() && database.is_embedded() {
+            self.current = read_file(&own_file(settings), OWN_FORBIDDEN_MODE)?;
         }
         Ok(self)
     }
 
-    /// Returns all of them, the one for a new database first.
+    /// Returns all keys. The first one is used for a new database.
     pub(crate) fn into_keys(self) -> MasterKeys {
-        MasterKeys::new([self.present, self.new, self.old].into_iter().flatten().collect())
+        MasterKeys::new([self.current, self.new, self.old].into_iter().flatten().collect())
     }
 }
 
-/// Passes the master keys to a registry.
+/// Passes the master keys to a registry. With a private Postgres, creates a master key at the first start.
 ///
-/// Without a master key and with an operator's own database there are no secrets, which their routes report;
+/// With the operator's own database and without a master key, the routes for secrets return `SECRETS_UNAVAILABLE`;
 /// everything else works.
 pub(crate) async fn prepare(
     registry: Registry,
     database: &Database,
     settings: &Settings,
 ) -> anyhow::Result<Registry> {
-    let mut given = GivenKeys::read(settings)?.or_own(database, settings)?;
-    if given.present.is_none() && database.is_embedded() {
+    let mut keys = ConfiguredKeys::read(settings)?.or_own(database, settings)?;
+    if keys.current.is_none() && database.is_embedded() {
         let path = own_file(settings);
-        given.present = if registry.has_master_key().await? {
-            // Another gateway may have made it since we looked; it writes the file first.
-            let key = read_file(&path, OWN_MODE)?;
+        keys.current = if registry.has_master_key().await? {
+            // Another gateway may have created the key since it was read above. It writes the file before it uses the
+            // key, so the file exists now.
+            let key = read_file(&path, OWN_FORBIDDEN_MODE)?;
             Some(key.with_context(|| {
                 format!(
-                    "the master key of the stored secrets is missing: put it back into `{}`, or \
+                    "the master key of the stored secrets is missing: restore `{}`, or \
                      set PML_MASTER_KEY",
                     path.display()
                 )
             })?)
         } else {
-            Some(make_own(&path)?)
+            Some(create_own(&path)?)
         };
     }
-    if given.present.is_none() {
-        tracing::info!("There is no PML_MASTER_KEY: this gateway cannot store secrets");
+    if keys.current.is_none() {
+        tracing::info!("PML_MASTER_KEY is not set: this gateway cannot store secrets");
     }
-    registry.with_master_keys(given.into_keys()).await.map_err(explain)
+    registry.with_master_keys(keys.into_keys()).await.map_err(explain)
 }
 
-/// Returns the error with the variable to set for a wrong key.
+/// Adds to the error for a wrong master key which variable to set.
 pub(crate) fn explain(error: RegistryError) -> anyhow::Error {
     let is_wrong = matches!(error, RegistryError::WrongMasterKey { .. });
     let error = anyhow::Error::new(error);
@@ -125,35 +126,36 @@ pub(crate) fn explain(error: RegistryError) -> anyhow::Error {
     }
 }
 
-/// Returns the path of a private gateway's own master key.
+/// Returns the path of the master key in the data directory.
 pub(crate) fn own_file(settings: &Settings) -> PathBuf {
     settings.data_dir().join(OWN_FILE)
 }
 
-/// Replaces the own key by another one, whole or not at all.
+/// Atomically replaces the master key in the data directory.
 pub(crate) fn replace_own(path: &Path, key: &MasterKey) -> anyhow::Result<()> {
-    let temporary = write_beside(path, key)?;
+    let temporary = write_temporary(path, key)?;
     fs::rename(&temporary, path)
         .with_context(|| format!("could not write the master key to `{}`", path.display()))
 }
 
-fn make_own(path: &Path) -> anyhow::Result<MasterKey> {
+fn create_own(path: &Path) -> anyhow::Result<MasterKey> {
     let key = MasterKey::generate()?;
-    let temporary = write_beside(path, &key)?;
-    // Unlike a rename, a link never replaces the key that another gateway has just made.
+    let temporary = write_temporary(path, &key)?;
+    // Unlike a rename, a link never replaces a key that another gateway has just created.
     let linked = fs::hard_link(&temporary, path);
     let _ = fs::remove_file(&temporary);
     match linked {
         Ok(()) => Ok(key),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            read_file(path, OWN_MODE)?.context("the master key has disappeared")
+            read_file(path, OWN_FORBIDDEN_MODE)?.context("the master key has disappeared")
         }
         Err(error) => Err(error)
             .with_context(|| format!("could not write the master key to `{}`", path.display())),
     }
 }
 
-fn write_beside(path: &Path, key: &MasterKey) -> anyhow::Result<PathBuf> {
+/// Writes a key to a temporary file in the folder of `path`, so that it can be renamed or linked.
+fn write_temporary(path: &Path, key: &MasterKey) -> anyhow::Result<PathBuf> {
     let temporary = path.with_extension(format!("new.{}", std::process::id()));
     let write = || {
         let _ = fs::remove_file(&temporary);
@@ -173,8 +175,8 @@ fn given(variable: &str, file: Option<&Path>) -> anyhow::Result<Option<MasterKey
         (Some(_), Some(_)) => bail!("set {variable} or {variable}_FILE, not both"),
         (Some(text), None) => parse(text, variable).map(Some),
         (None, Some(path)) => {
-            let key = read_file(path, GIVEN_MODE)?;
-            let missing = || format!("{variable}_FILE: there is no `{}`", path.display());
+            let key = read_file(path, GIVEN_FORBIDDEN_MODE)?;
+            let missing = || format!("{variable}_FILE: `{}` does not exist", path.display());
             key.with_context(missing).map(Some)
         }
         (None, None) => Ok(None),
@@ -188,12 +190,12 @@ fn read_file(path: &Path, forbidden: u32) -> anyhow::Result<Option<MasterKey>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("could not read `{shown}`")),
     };
-    // Checked on the open file, so that nobody can swap it after the check.
-    let facts = file.metadata().with_context(|| format!("could not read `{shown}`"))?;
-    if !facts.is_file() {
+    // Checked on the open file, so that it cannot be swapped after the check.
+    let metadata = file.metadata().with_context(|| format!("could not read `{shown}`"))?;
+    if !metadata.is_file() {
         bail!("`{shown}` is not a regular file");
     }
-    if facts.mode() & forbidden != 0 {
+    if metadata.mode() & forbidden != 0 {
         bail!("others can read or change the master key in `{shown}`; run `chmod 600` on it");
     }
     let mut text = Zeroizing::new(String::new());
@@ -219,31 +221,31 @@ mod tests {
     fn a_file_that_others_can_read_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(OWN_FILE);
-        assert!(read_file(&path, OWN_MODE).unwrap().is_none());
-        let made = make_own(&path).unwrap();
+        assert!(read_file(&path, OWN_FORBIDDEN_MODE).unwrap().is_none());
+        let created = create_own(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        // Another gateway that starts now takes what is there.
-        assert_eq!(make_own(&path).unwrap().id(), made.id());
-        assert_eq!(read_file(&path, OWN_MODE).unwrap().unwrap().id(), made.id());
+        // Another gateway that starts now uses the existing key.
+        assert_eq!(create_own(&path).unwrap().id(), created.id());
+        assert_eq!(read_file(&path, OWN_FORBIDDEN_MODE).unwrap().unwrap().id(), created.id());
         for (mode, own, given) in
             [(0o640, false, true), (0o644, false, false), (0o620, false, false)]
         {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(read_file(&path, OWN_MODE).is_ok(), own, "{mode:o}");
-            assert_eq!(read_file(&path, GIVEN_MODE).is_ok(), given, "{mode:o}");
+            assert_eq!(read_file(&path, OWN_FORBIDDEN_MODE).is_ok(), own, "{mode:o}");
+            assert_eq!(read_file(&path, GIVEN_FORBIDDEN_MODE).is_ok(), given, "{mode:o}");
         }
         let other = MasterKey::generate().unwrap();
         replace_own(&path, &other).unwrap();
-        assert_eq!(read_file(&path, OWN_MODE).unwrap().unwrap().id(), other.id());
+        assert_eq!(read_file(&path, OWN_FORBIDDEN_MODE).unwrap().unwrap().id(), other.id());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
     }
 
     #[test]
-    fn a_wrong_key_is_told_without_it() {
+    fn the_error_for_an_invalid_key_does_not_contain_it() {
         for text in ["", "changeme", "Q2FuYXJ5Q2FuYXJ5"] {
-            let told = format!("{:#}", parse(text, "PML_MASTER_KEY").unwrap_err());
-            assert!(told.contains("openssl rand") && !told.contains("Canary"), "{told}");
-            assert!(text.is_empty() || !told.contains(text), "{told}");
+            let message = format!("{:#}", parse(text, "PML_MASTER_KEY").unwrap_err());
+            assert!(message.contains("openssl rand") && !message.contains("Canary"), "{message}");
+            assert!(text.is_empty() || !message.contains(text), "{message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The id of the request that a task answers.
+//! The id of the request that the current task answers.
 
 use tower_http::request_id::RequestId;
 
@@ -6,12 +6,12 @@ tokio::task_local! {
     static ID: RequestId;
 }
 
-/// Returns the id of the request that this task answers.
+/// Returns the id of the request that this task answers, if any.
 pub(super) fn current() -> Option<String> {
     ID.try_with(|id| id.header_value().to_str().ok().map(str::to_owned)).ok()?
 }
 
-/// Answers a request, whose id the errors of its answer contain.
+/// Runs `answer` with the id of its request, which server errors contain.
 pub(crate) async fn with_request_id<T>(id: RequestId, answer: impl Future<Output = T>) -> T {
     ID.scope(id, answer).await
 }

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use self::nested::Nesting;
-use crate::admission::memory::Held;
+use crate::admission::memory::Reserved;
 use crate::execution::capabilities::{self, Reach};
 use crate::execution::discover::discover;
 use crate::execution::refusal;
@@ -29,26 +29,26 @@ use crate::execution::result::raw_result;
 use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
 use crate::tools::{self, ToolFailure};
-use crate::upstreams::keys::{self, Need};
+use crate::upstreams::secrets::{self, Need};
 
 /// The time limit of one tool.
 pub(crate) const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// On whose behalf something is called, and what it may reach.
+/// The context of a run's calls: who calls, and what the run can reach.
 #[derive(Clone)]
-pub(crate) struct RunOf {
-    /// The gateway that calls.
+pub(crate) struct RunContext {
+    /// The gateway.
     pub gateway: SharedGateway,
     /// The caller.
     pub requester: Requester,
-    /// All tools and capabilities that the run may come to.
+    /// All tools and capabilities that the run can reach.
     pub reach: Arc<Reach>,
     /// The nesting state of its capability calls.
     nesting: Nesting,
 }
 
-impl RunOf {
-    /// Makes that of a program which is no part of another one.
+impl RunContext {
+    /// Creates the context of a program that no other program called.
     pub(crate) fn new(gateway: SharedGateway, requester: Requester, reach: Reach) -> Self {
         Self { gateway, requester, reach: Arc::new(reach), nesting: Nesting::outermost() }
     }
@@ -60,19 +60,22 @@ pub(crate) struct ProgramCalls {
 }
 
 struct RunningProgram {
-    of: RunOf,
+    context: RunContext,
     declared: HashMap<ToolId, Arc<ResolvedTool>>,
     log: Mutex<CallLog>,
 }
 
 impl ProgramCalls {
     /// Creates the calls of a program that declared `tools`.
-    pub(crate) fn new(of: RunOf, tools: impl IntoIterator<Item = Arc<ResolvedTool>>) -> Self {
+    pub(crate) fn new(
+        context: RunContext,
+        tools: impl IntoIterator<Item = Arc<ResolvedTool>>,
+    ) -> Self {
         let declared = tools.into_iter().map(|tool| (tool.id.clone(), tool)).collect();
-        Self { run: Arc::new(RunningProgram { of, declared, log: Mutex::default() }) }
+        Self { run: Arc::new(RunningProgram { context, declared, log: Mutex::default() }) }
     }
 
-    /// Returns what has been called so far.
+    /// Returns the calls that have ended so far.
     pub(crate) fn log(&self) -> CallLog {
         self.run.log().clone()
     }
@@ -102,7 +105,7 @@ impl ToolCaller for ProgramCalls {
                 duration_ms: started.elapsed().as_secs_f64() * 1e3,
                 through: Vec::new(),
             };
-            run.of.requester.progress.call_ended();
+            run.context.requester.progress.call_ended();
             run.log().record(call.id, note, answer.as_ref().err().map(|error| error.error_code));
             answer.map_err(|error| CallError::new(error.message).with_code(error.error_code.name()))
         }
@@ -112,7 +115,7 @@ impl ToolCaller for ProgramCalls {
 
 impl RunningProgram {
     fn log(&self) -> MutexGuard<'_, CallLog> {
-        // A panic while the lock is held leaves a log that is still whole.
+        // A panic while the lock was held left a consistent log: a call is added in one step.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -122,8 +125,9 @@ impl RunningProgram {
         action: &str,
         arguments: Value,
         cancel: CancellationToken,
-        memory: &Slot<Held>,
+        memory: &Slot<Reserved>,
     ) -> Result<Value, ErrorBody> {
+        // The child is not trusted: what it calls is compared with the analysis of this process.
         let declared =
             ToolId::from_call(namespace, action).ok().and_then(|id| self.declared.get(&id));
         let Some(tool) = declared.filter(|tool| tool.routing == Routing::Server) else {
@@ -131,12 +135,12 @@ impl RunningProgram {
             let event = AuditEvent::new("call_tool", id.as_str(), AuditOutcome::Refused)
                 .with_detail(json!({ "reason": ErrorCode::ToolNotDeclared }));
             tracing::warn!(
-                scope = %self.of.requester.scope(),
+                scope = %self.context.requester.scope(),
                 tool.name = id.as_str(),
                 "Refused a call that the program did not declare"
             );
-            let tenant = self.of.requester.tenant();
-            if let Err(error) = self.of.gateway.registry.audit(&tenant, event).await {
+            let tenant = self.context.requester.tenant();
+            if let Err(error) = self.context.gateway.registry.audit(&tenant, event).await {
                 tracing::error!(error = %error, "Could not record a refused call");
             }
             return Err(ErrorBody::new(
@@ -144,7 +148,7 @@ impl RunningProgram {
                 format!("tool `{id}` is not declared by the analysis of this program"),
             ));
         };
-        let result = call(&self.of, tool, arguments, cancel, memory).await?;
+        let result = call(&self.context, tool, arguments, cancel, memory).await?;
         unwrap_tool_result(&result, tool.result)
             .map_err(|error| ErrorBody::new(ErrorCode::ToolFailed, error.message))
     }
@@ -152,7 +156,7 @@ impl RunningProgram {
 
 /// Answers a `tools/call` that names a registered tool by its id.
 ///
-/// It is checked as if it came from anyone, also when the CLI forwards it.
+/// A call that the CLI forwards is checked like any other.
 pub(crate) async fn call_directly(
     gateway: &SharedGateway,
     requester: &Requester,
@@ -185,7 +189,7 @@ async fn call_registered(
     id: &ToolId,
     arguments: Value,
     cancel: CancellationToken,
-    memory: &Slot<Held>,
+    memory: &Slot<Reserved>,
 ) -> Result<Value, ErrorBody> {
     let tenant = requester.tenant();
     let base = capabilities::scope_of(&tenant);
@@ -202,23 +206,24 @@ async fn call_registered(
         let why = format!("tool `{id}` runs on the user's machine");
         return Err(refusal::needs_package(why, vec![id.to_string()]));
     }
-    let of = RunOf::new(gateway.clone(), requester.clone(), reached);
-    let mut result = call(&of, tool, arguments, cancel, memory).await?;
+    let context = RunContext::new(gateway.clone(), requester.clone(), reached);
+    let mut result = call(&context, tool, arguments, cancel, memory).await?;
+    // The CLI learns from the result how to convert it to a program's value.
     tool.result.stamp(&mut result);
     Ok(result)
 }
 
 /// Calls a server tool and returns its raw MCP result, whose memory is charged to `memory`.
 async fn call(
-    of: &RunOf,
+    context: &RunContext,
     tool: &ResolvedTool,
     arguments: Value,
     cancel: CancellationToken,
-    memory: &Slot<Held>,
+    memory: &Slot<Reserved>,
 ) -> Result<Value, ErrorBody> {
-    let RunOf { gateway, requester, .. } = of;
+    let RunContext { gateway, requester, .. } = context;
     gateway.limits.count_call(&gateway.registry, requester.scope(), &tool.id).await?;
-    // Everything that it started ends with it, also if it is abandoned here.
+    // Cancels everything that the call has started when this function ends, also by a timeout or by being dropped.
     let inner = cancel.child_token();
     let _end = inner.clone().drop_guard();
     let answer = async {
@@ -228,15 +233,17 @@ async fn call(
             }
             (EntryType::Native, _) => call_native(tool, arguments).await,
             (EntryType::Http, _) => {
-                let key = match Need::of_tool(tool) {
-                    Some(need) => Some(keys::find(&gateway.registry, requester, need).await?.value),
+                let secret = match Need::of_tool(tool) {
+                    Some(need) => {
+                        Some(secrets::find(&gateway.registry, requester, need).await?.value)
+                    }
                     None => None,
                 };
                 let scope = requester.scope();
-                gateway.upstreams.call(scope, tool, arguments, key.as_ref(), memory).await
+                gateway.upstreams.call(scope, tool, arguments, secret.as_ref(), memory).await
             }
             (EntryType::Deno, Some(capability)) => {
-                nested::run(of, tool, capability, arguments, inner).await.map(wrap_value)
+                nested::run(context, tool, capability, arguments, inner).await.map(wrap_value)
             }
             (EntryType::Stdio | EntryType::Deno, _) => Err(ErrorBody::new(
                 ErrorCode::ToolUnavailable,
@@ -244,6 +251,7 @@ async fn call(
             )),
         }
     };
+    // On a timeout or cancellation, `answer` is dropped, and with it a request to an upstream.
     tokio::select! {
         answer = tokio::time::timeout(TOOL_TIMEOUT, answer) => answer.unwrap_or_else(|_| {
             Err(ErrorBody::new(
@@ -257,7 +265,7 @@ async fn call(
     }
 }
 
-/// Answers a program as `pml_discover` answers an agent, who needs the same right.
+/// Answers a program's search as `pml_discover` answers an agent; both need the right `read`.
 async fn search_tools(
     gateway: &SharedGateway,
     requester: &Requester,
@@ -279,7 +287,7 @@ async fn call_native(tool: &ResolvedTool, arguments: Value) -> Result<Value, Err
             format!("this version of the gateway has no native tool `{}`", tool.id),
         ));
     };
-    // Native tools compute; they must not hold up the threads that serve.
+    // Native tools are CPU-bound, so they must not run on the async threads.
     let answer = tokio::task::spawn_blocking(move || native.call(arguments)).await;
     match answer {
         Ok(Ok(value)) => Ok(wrap_value(value)),

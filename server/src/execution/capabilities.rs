@@ -1,7 +1,7 @@
 //! The capabilities that a program reaches.
 //!
-//! A capability cannot carry a tool to a place where the program itself could not: everything that it reaches is part
-//! of the program's routing, and a call within it is limited to what its own analysis declared.
+//! A capability gives a program no access that the program would not have itself: everything that the capability
+//! reaches counts for the program's routing, and its calls are limited to what its own analysis declared.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use registry::{Absence, MissingTool, Resolved, ResolvedTool, Tenant};
 use crate::error::registry_error;
 use crate::state::SharedGateway;
 
-/// The maximum number of additional processes of one run: each run executes one of its capabilities at a time, and
-/// the others wait. A tenant's memory is limited through its program slots, so it must not grow with the capabilities
-/// that those call.
-pub(crate) const MOST_NESTED: usize = CAPABILITY_DEPTH;
+/// The maximum number of additional processes of one run: at each level, one capability executes and the others wait.
+/// A tenant's memory is limited by its program slots, so the memory of a slot must not grow with the number of
+/// capabilities that a program calls.
+pub(crate) const MAX_NESTED: usize = CAPABILITY_DEPTH;
 
-/// A tool as a program of a scope names it: two scopes can mean different things by one short name.
+/// A tool id and the scope in which it is resolved: in two scopes, one short name can mean different tools.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Named {
-    /// The scope whose program it is: the caller's, or that of a capability.
+    /// The scope of the program that contains the id: the caller's, or that of a capability.
     pub base: Scope,
     /// The tool's id, as the program writes it.
     pub id: ToolId,
@@ -39,8 +39,8 @@ pub(crate) fn scope_of(tenant: &Tenant) -> Scope {
 /// Resolves the ids in programs of the scope `base`, and everything that they reach. A capability runs where all of
 /// that can run.
 ///
-/// The names that a capability calls resolve in its own scope, so that another organisation's program never reaches
-/// the caller's tools of the same name; and only to tools that the caller may see.
+/// The names in a capability's program resolve in the scope of the capability, so that another organisation's program
+/// never reaches the caller's tools of the same name. They resolve only to tools that the caller may see.
 ///
 /// # Errors
 /// Returns `TOOL_NOT_FOUND` when a capability calls a tool that the caller cannot see, and `TOO_COMPLEX` when
@@ -62,10 +62,12 @@ pub(crate) async fn reach(
     let mut reached = Reach::new();
     let mut found: Vec<(Scope, Arc<ResolvedTool>)> =
         resolved.tools.iter().map(|tool| (base.clone(), Arc::clone(tool))).collect();
+    // Level by level, so that each level costs one query per scope. Ids that were reached before are not resolved
+    // again, so recursion ends here, too.
     while !found.is_empty() {
         let mut next = BTreeSet::new();
         for (base, tool) in found {
-            next.extend(inner(&tool));
+            next.extend(callees(&tool));
             reached.insert(Named { base, id: tool.id.clone() }, tool);
         }
         next.retain(|named| !reached.contains_key(named));
@@ -74,6 +76,7 @@ pub(crate) async fn reach(
                 format!("the program reaches more than {CAPABILITY_REACH} tools and capabilities");
             return Err(ErrorBody::new(ErrorCode::TooComplex, message));
         }
+        // The set is sorted by scope, so that the ids of one scope are adjacent.
         let next: Vec<Named> = next.into_iter().collect();
         found = Vec::new();
         for of_scope in next.chunk_by(|one, other| one.base == other.base) {
@@ -86,6 +89,8 @@ pub(crate) async fn reach(
             found.extend(step.tools.into_iter().map(|tool| (base.clone(), tool)));
         }
     }
+    // A capability's recorded routing may be outdated, because rules change. It is computed from the current routing of
+    // its tools.
     let capabilities = reached.iter().filter(|(_, tool)| tool.capability.is_some());
     let routings: Vec<(Named, Routing)> = capabilities
         .map(|(named, _)| Ok((named.clone(), routing_of(&below(named, &reached)?, &reached))))
@@ -103,13 +108,13 @@ pub(crate) async fn reach(
     Ok((resolved, reached))
 }
 
-/// Returns what the program of a capability names; nothing for a tool.
-pub(super) fn inner(tool: &ResolvedTool) -> impl Iterator<Item = Named> {
+/// Returns what the program of a capability calls; nothing for a plain tool.
+pub(super) fn callees(tool: &ResolvedTool) -> impl Iterator<Item = Named> {
     let calls = tool.capability.iter().flat_map(|capability| &capability.calls);
     calls.map(|id| Named { base: tool.fqdn.scope().clone(), id: id.clone() })
 }
 
-/// Returns what a capability reaches, sorted; nothing for a tool.
+/// Returns everything that a capability reaches, sorted; nothing for a plain tool.
 ///
 /// # Errors
 /// As [`reach`].
@@ -118,13 +123,13 @@ pub(crate) fn below(named: &Named, reached: &Reach) -> Result<BTreeSet<Named>, E
     let mut level = BTreeSet::from([named.clone()]);
     for _ in 0..=CAPABILITY_DEPTH {
         level =
-            level.iter().filter_map(|named| reached.get(named)).flat_map(|t| inner(t)).collect();
+            level.iter().filter_map(|named| reached.get(named)).flat_map(|t| callees(t)).collect();
         if level.is_empty() {
             return Ok(all);
         }
         all.extend(level.iter().cloned());
     }
-    // The same capability may occur under its short name and under its full one.
+    // Compared by FQDN, because a capability can occur under its short name and under its full name.
     let fqdn = |named: &Named| reached.get(named).map(|tool| &tool.fqdn);
     let calls_itself = all.iter().any(|inner| fqdn(inner) == fqdn(named));
     let how = if calls_itself { "calls itself" } else { "is nested too deeply" };
@@ -133,7 +138,8 @@ pub(crate) fn below(named: &Named, reached: &Reach) -> Result<BTreeSet<Named>, E
     Err(ErrorBody::new(ErrorCode::TooComplex, message))
 }
 
-/// Returns the names of what a capability reaches as a program of the scope `base` would have to write them, sorted.
+/// Returns the ids of everything that a capability reaches, sorted, each as a program of the scope `base` would have to
+/// write it.
 ///
 /// # Errors
 /// As [`reach`].
@@ -152,6 +158,7 @@ pub(crate) fn listed(named: &Named, reached: &Reach) -> Result<BTreeSet<ToolId>,
 
 fn routing_of(below: &BTreeSet<Named>, reached: &Reach) -> Routing {
     let tools = below.iter().filter_map(|named| reached.get(named));
+    // Only plain tools decide; the capabilities in between run where their tools allow.
     let tools = tools.filter(|tool| tool.capability.is_none());
     RoutingRules::decide(false, tools.map(|tool| tool.routing))
 }

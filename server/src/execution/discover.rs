@@ -10,13 +10,13 @@ use crate::error::registry_error;
 use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
 
-/// The number of candidates when a filter may drop some.
+/// The number of candidates to read when a filter may remove some of them.
 const FILTERED: usize = 100;
 
 /// Finds tools that the caller can use, best first.
 ///
 /// # Errors
-/// Returns `INVALID_REQUEST` and what to write for arguments that do not fit together.
+/// Returns `INVALID_REQUEST` for invalid or conflicting arguments.
 pub(crate) async fn discover(
     gateway: &SharedGateway,
     requester: &Requester,
@@ -49,6 +49,7 @@ pub(crate) async fn discover(
             if tools.is_empty() {
                 let asked = name.clone();
                 let near = DiscoverQuery::Text(name);
+                // No tool has this name: suggest those with similar names among the results of a text search.
                 let near = find(gateway, requester, near, discovery::NEAR, None).await?;
                 let near = near.iter().map(|tool| tool.id.to_string()).collect();
                 let near = ranking::nearest(&asked, near, discovery::SUGGESTIONS);
@@ -66,9 +67,9 @@ async fn find(
     limit: usize,
     filter: Option<&DiscoverFilter>,
 ) -> Result<Vec<FoundTool>, ErrorBody> {
-    let looked_at = if filter.is_some() { FILTERED } else { limit };
-    let looked_at = u32::try_from(looked_at).unwrap_or(u32::MAX);
-    let found = gateway.registry.discover(&requester.tenant(), &query, looked_at).await;
+    let candidates = if filter.is_some() { FILTERED } else { limit };
+    let candidates = u32::try_from(candidates).unwrap_or(u32::MAX);
+    let found = gateway.registry.discover(&requester.tenant(), &query, candidates).await;
     let found = found.map_err(|error| match error {
         RegistryError::Invalid(reason) => ErrorBody::new(ErrorCode::InvalidRequest, reason),
         other => registry_error(&other),

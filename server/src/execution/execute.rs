@@ -1,7 +1,6 @@
-//! The story of one execution.
+//! One execution: analyse, resolve, route, then run or delegate.
 //!
-//! Analyse, resolve, decide, then run or hand over. No HTTP types: every end of
-//! the story is an [`Envelope`].
+//! There are no HTTP types here: every outcome is an [`Envelope`].
 
 mod named;
 
@@ -26,16 +25,16 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::named::{local_tool_use, local_tools, shadowing, tool_use, unknown_tools};
-use crate::admission::turns::Places;
+use crate::admission::queue::QueueLimits;
 use crate::error::registry_error;
-use crate::execution::calls::{ProgramCalls, RunOf};
+use crate::execution::calls::{ProgramCalls, RunContext};
 use crate::execution::capabilities::{self, Named, Reach};
 use crate::execution::refusal;
 use crate::identity::requester::{ClientKind, Requester};
 use crate::state::SharedGateway;
-use crate::upstreams::keys::{self, Need};
+use crate::upstreams::secrets::{self, Need};
 
-/// A program that was analysed and whose tools are known.
+/// An analysed program with its resolved tools and its routing.
 struct Plan {
     code: String,
     args: Value,
@@ -44,9 +43,9 @@ struct Plan {
     reach: Reach,
     tools_used: Vec<ToolUse>,
     routing: Routing,
-    /// The caller's own.
+    /// The caller's scope.
     scope: Scope,
-    /// The scope in which the program's names are looked up.
+    /// The scope in which the program's names are resolved; other than the caller's only in a dry run.
     base: Scope,
     warnings: Vec<String>,
 }
@@ -63,7 +62,7 @@ pub(crate) async fn execute(
     }
     let options = request.options.clone().unwrap_or_default();
     if request.within.is_some() && !options.dry_run {
-        let message = "`within` is for dry runs only: a program runs as the caller's own";
+        let message = "`within` is only for dry runs: a program always runs in the caller's scope";
         return Envelope::error(ErrorBody::new(ErrorCode::InvalidRequest, message));
     }
     let mut plan = match plan(gateway, requester, request).await {
@@ -77,11 +76,12 @@ pub(crate) async fn execute(
             return Envelope::error(error);
         }
     };
-    let may_run_there = plan.routing == Routing::Client || options.dry_run;
-    if requester.client == ClientKind::Package && may_run_there {
-        note_missing_keys(gateway, requester, &mut plan).await;
+    let may_run_on_client = plan.routing == Routing::Client || options.dry_run;
+    if requester.client == ClientKind::Package && may_run_on_client {
+        mark_missing_secrets(gateway, requester, &mut plan).await;
     }
     let envelope = match (plan.routing, requester.client) {
+        // A dry run shows the routing also to a caller that could not run the program.
         _ if options.dry_run => dry_run(plan),
         (Routing::Server, _) => run(gateway, requester, plan, &options, cancel).await,
         (Routing::Client, ClientKind::Package) => delegate(gateway, requester, plan).await,
@@ -90,10 +90,7 @@ pub(crate) async fn execute(
     envelope.with_only(&options.include)
 }
 
-/// Answers a decision about a paused run of the gateway.
-///
-/// The gateway's own runs never wait for a human in this release, so no
-/// workflow of its kind exists.
+/// Answers `pml_continue`. Runs on the gateway never wait for a human, so there is no workflow to continue.
 pub(crate) fn continue_workflow(request: &ContinueRequest) -> Envelope {
     let shown: String = request.workflow_id.chars().take(64).flat_map(char::escape_debug).collect();
     Envelope::error(ErrorBody::new(
@@ -126,13 +123,13 @@ async fn plan(
     let scope = capabilities::scope_of(&tenant);
     let base = request.within.unwrap_or_else(|| scope.clone());
     let (resolved, reach) = capabilities::reach(gateway, &tenant, &base, &analysis.tools).await?;
+    // Tools of the caller's machine need not be registered.
     let unknown: Vec<&MissingTool> =
         resolved.missing.iter().filter(|missing| !local_tools.contains(&missing.id)).collect();
     if !unknown.is_empty() {
         return Err(unknown_tools(&unknown, &resolved.tools));
     }
-    // Names that belong to the caller's machine run there, even if the registry has the same name; the registry's
-    // entry itself is unaffected.
+    // A name that the caller's machine has runs there, even if the registry has the same name.
     let tools_used = analysis
         .tools
         .iter()
@@ -164,13 +161,13 @@ async fn plan(
     })
 }
 
-/// Returns the calls that would fail because of a missing secret, so that the caller's machine asks nobody about
+/// Marks the tools whose calls would fail because a secret is missing, so that the CLI does not ask the user to approve
 /// them.
-async fn note_missing_keys(gateway: &SharedGateway, requester: &Requester, plan: &mut Plan) {
+async fn mark_missing_secrets(gateway: &SharedGateway, requester: &Requester, plan: &mut Plan) {
     for used in plan.tools_used.iter_mut().filter(|used| used.routing == Routing::Server) {
         let tool = plan.tools.iter().find(|tool| tool.id.as_str() == used.id);
         let Some(need) = tool.and_then(|tool| Need::of_tool(tool)) else { continue };
-        if !keys::is_there(&gateway.registry, requester, need).await {
+        if !secrets::is_available(&gateway.registry, requester, need).await {
             used.lacks_key = Some(need.variable.to_owned());
         }
     }
@@ -200,17 +197,17 @@ fn dry_run(plan: Plan) -> Envelope {
         let side = used.map_or(Side::Unknown, |used| used.routing.into());
         let named = Named { base: plan.base.clone(), id: id.clone() };
         let below = capabilities::below(&named, &plan.reach).unwrap_or_default();
-        let is_elsewhere = |named: &Named| {
+        let runs_on_server = |named: &Named| {
             plan.reach.get(named).is_none_or(|tool| tool.routing == Routing::Server)
         };
         Place {
             side,
-            sends_within: side == Side::Client && below.iter().any(is_elsewhere),
+            sends_within: side == Side::Client && below.iter().any(runs_on_server),
             well_known: true,
         }
     };
-    let told = analysis::plan_with(&plan.analysis, plan.routing.into(), place);
-    let tasks = told.tasks.into_iter().map(|task| DryTask {
+    let summary = analysis::plan_with(&plan.analysis, plan.routing.into(), place);
+    let tasks = summary.tasks.into_iter().map(|task| DryTask {
         id: task.id,
         tool: task.tool,
         side: task.side,
@@ -218,20 +215,20 @@ fn dry_run(plan: Plan) -> Envelope {
         sends_to: None,
         line: task.line,
     });
-    let told = DryRun {
+    let dry_run = DryRun {
         dry_run: true,
         routing: plan.routing,
         dynamic: plan.analysis.dynamic,
         scope: Some(plan.scope.clone()),
         client_tools: client_tools(&plan),
         tasks: tasks.collect(),
-        order: told.order,
+        order: summary.order,
         text_goes_to: None,
-        egress: told.egress,
-        args_egress: told.args_egress,
+        egress: summary.egress,
+        args_egress: summary.args_egress,
         diagnostics: json!(plan.analysis.diagnostics),
     };
-    let result = json!(told);
+    let result = json!(dry_run);
     Envelope::Success(Box::new(Success {
         result,
         run: RunNote {
@@ -261,7 +258,7 @@ async fn delegate(gateway: &SharedGateway, requester: &Requester, plan: Plan) ->
         execution.id = %execution_id,
         scope = %requester.scope(),
         tools = plan.tools_used.len(),
-        "Handed a program to the caller's machine"
+        "Delegated a program to the caller's machine"
     );
     Envelope::ExecuteLocally(Box::new(Delegation {
         code_hash: Integrity::of(plan.code.as_bytes()),
@@ -279,7 +276,7 @@ fn dag(analysis: &Analysis) -> Value {
     serde_json::to_value(&analysis.dag).unwrap_or_default()
 }
 
-/// Returns what the program names and what it reaches through capabilities, sorted.
+/// Returns the tools that the program names and those that it reaches through capabilities, sorted.
 fn recorded_tools(plan: &Plan) -> Vec<ToolId> {
     let reached = plan.reach.keys().map(|named| &named.id);
     let named = plan.analysis.tools.iter().chain(reached);
@@ -316,30 +313,32 @@ async fn run(
     cancel: CancellationToken,
 ) -> Envelope {
     let execution_id = Uuid::now_v7();
-    let Some(admitted) = gateway.turns.admit(requester.scope()) else {
-        return Envelope::error(busy(gateway.turns.places()));
+    // Refused before anything is recorded, so that a flood of programs costs no writes.
+    let Some(admitted) = gateway.queue.admit(requester.scope()) else {
+        return Envelope::error(busy(gateway.queue.limits()));
     };
     let mut limits = Limits::server();
+    // A caller can only shorten the limit.
     if let Some(timeout) = options.timeout_ms {
         limits.wall = limits.wall.min(Duration::from_millis(timeout.get()));
     }
-    // The decision to run is on record before its effect.
+    // The decision is recorded before it takes effect.
     let decided = record(gateway, requester, &plan, execution_id, Decision::Server, limits.wall);
     if let Err(error) = decided.await {
         return Envelope::error(registry_error(&error));
     }
-    let of = RunOf::new(gateway.clone(), requester.clone(), plan.reach.clone());
-    let calls = Arc::new(ProgramCalls::new(of, plan.tools.iter().cloned()));
+    let context = RunContext::new(gateway.clone(), requester.clone(), plan.reach.clone());
+    let calls = Arc::new(ProgramCalls::new(context, plan.tools.iter().cloned()));
     let program = Program {
         source: plan.analysis.program.clone(),
         args: plan.args.clone(),
         implicit_returns: plan.analysis.implicit_returns.clone(),
         ..Program::default()
     };
-    let _turn = tokio::select! {
-        // The pool reports the cancellation.
+    let _slot = tokio::select! {
+        // The run below reports the cancellation.
         () = cancel.cancelled() => None,
-        turn = admitted.turn() => Some(turn),
+        slot = admitted.wait() => Some(slot),
     };
     let outcome = gateway.sandboxes.run(program, &limits, calls.clone(), cancel).await;
     let end = match &outcome.result {
@@ -373,7 +372,7 @@ async fn run(
     envelope
 }
 
-fn busy(Places { running, waiting }: Places) -> ErrorBody {
+fn busy(QueueLimits { running, waiting }: QueueLimits) -> ErrorBody {
     let message =
         format!("limit reached: {running} programs running, {waiting} queued; retry in 1 s");
     ErrorBody::new(ErrorCode::Busy, message).with_details(json!({ "retry_after_s": 1 }))

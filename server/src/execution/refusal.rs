@@ -1,12 +1,12 @@
-//! Why a tool cannot be called here.
+//! The errors for tools that cannot be called on the gateway.
 
 use protocol::{ErrorBody, ErrorCode};
 use registry::{Absence, MissingTool};
 
-/// How a user installs the CLI.
+/// The command that installs the CLI.
 const INSTALL_COMMAND: &str = "cargo install --locked --path client-cli";
 
-/// Returns the error for tools of the user's machine, with the way to get a client that runs them.
+/// Returns the error for tools of the user's machine, with the command that installs a client for them.
 pub(super) fn needs_package(why: String, client_tools: Vec<String>) -> ErrorBody {
     let mut error = ErrorBody::new(ErrorCode::ClientToolsRequirePackage, why);
     error.client_tools = Some(client_tools);

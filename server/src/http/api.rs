@@ -1,4 +1,4 @@
-//! What the routes of the API share: the checks of a request, and the forms of an answer.
+//! Checks of requests and forms of answers that the API's routes share.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -26,7 +26,7 @@ pub(super) fn page_size(limit: Option<u32>, largest: u32) -> Result<u32, ApiErro
     Ok(limit)
 }
 
-/// Returns the name that somebody gives a key or a link, if it is one.
+/// Validates the name of a key or a link.
 pub(super) fn checked_name(name: String) -> Result<String, ApiError> {
     if name.is_empty() || name.chars().count() > NAME_LIMIT || name.contains(char::is_control) {
         return Err(invalid(format!(
@@ -36,12 +36,12 @@ pub(super) fn checked_name(name: String) -> Result<String, ApiError> {
     Ok(name)
 }
 
-/// Creates the answer to a request that is wrong in itself.
+/// Creates the answer to an invalid request.
 pub(super) fn invalid(detail: impl Into<String>) -> ApiError {
     ApiError::new(ErrorCode::InvalidRequest, detail)
 }
 
-/// Converts a registry failure; what the registry finds wrong with a request is the request's fault.
+/// Converts a registry error; its validation errors become `INVALID_REQUEST`.
 pub(super) fn explain(error: RegistryError) -> ApiError {
     match error {
         RegistryError::Invalid(reason) => invalid(reason),
@@ -50,12 +50,12 @@ pub(super) fn explain(error: RegistryError) -> ApiError {
     }
 }
 
-/// Answers for the caller alone: no cache may keep it.
+/// Creates an answer that no cache may store.
 pub(super) fn private(body: impl IntoResponse) -> Response {
     ([(header::CACHE_CONTROL, "private, no-store")], body).into_response()
 }
 
-/// Marks an answer with a new credential, so that a repeated request does not get the credential again.
+/// Marks an answer that contains a new credential: a repeated request gets `SHOWN_ONCE` instead of the credential.
 pub(super) fn shown_once(what: &str, id: Uuid, mut answer: Response) -> Response {
     let detail = format!("{what} `{id}` was created, and shown only in the first answer");
     let again = ApiError::new(ErrorCode::ShownOnce, detail).with_member("id", id.to_string());

@@ -44,10 +44,12 @@ struct Answer {
     chain: Option<Chain>,
 }
 
-/// Whether every event matches the hash of its predecessor.
+/// The result of verifying the chain: whether every event has the right hash of its predecessor.
 #[derive(Debug, Serialize, ToSchema)]
 struct Chain {
+    /// Whether all events are as they were recorded.
     intact: bool,
+    /// The position of the first event that is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_bad: Option<i64>,
 }
@@ -66,6 +68,7 @@ pub(crate) async fn list_events(
     let limit = page_size(query.limit, PAGE_LIMIT)?;
     let tenant = Requester::new(caller, &headers).tenant();
     let page = gateway.registry.audit_log(&tenant, query.before, limit).await?;
+    // Only on request, because it reads the whole log of the scope.
     let chain = if query.verify {
         let first_bad = gateway.registry.first_bad_event(&tenant).await?;
         Some(Chain { intact: first_bad.is_none(), first_bad })

@@ -1,4 +1,4 @@
-//! The caller of a request, counted.
+//! Authenticates requests, and counts them against the rate limits of their callers.
 
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ pub(super) async fn find_caller(
     Ok(Some(caller))
 }
 
-/// Lets a request through only with a valid key. The request's extensions receive the [`Caller`], and the state of
+/// Refuses a request without a valid credential. Adds to the request's extensions the [`Caller`], and the state of
 /// [changes](registry::Changes) from before the check.
 pub(super) async fn require_caller(
     State(gateway): State<SharedGateway>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    // Before the credential is checked, so that a stream that stays open sees every later change.
+    // Read before the credential is checked: a stream that stays open must notice every change after the check.
     let seen = *gateway.registry.changes().borrow();
     let caller = find_caller(&gateway, request.headers())
         .await?
@@ -47,20 +47,20 @@ pub(super) async fn require_caller(
     Ok(next.run(request).await)
 }
 
-/// The reader of the registry: a tenant, or anybody for public entries.
+/// The reader of the registry.
 pub(super) enum Reader {
     /// A caller with the right to read.
     Tenant(Arc<Caller>),
-    /// Nobody in particular.
+    /// A caller without a credential, who can read public entries.
     Anonymous,
 }
 
 impl Reader {
-    /// Finds out who reads.
+    /// Determines the reader of a request.
     ///
     /// # Errors
-    /// Returns `UNAUTHORIZED` when a key is needed or wrong, `FORBIDDEN` when
-    /// the key may not read.
+    /// Returns `UNAUTHORIZED` if the credential is invalid, or missing but required, and `FORBIDDEN` if it lacks the
+    /// right to read.
     pub(super) async fn of(gateway: &SharedGateway, headers: &HeaderMap) -> Result<Self, ApiError> {
         match find_caller(gateway, headers).await? {
             Some(caller) if caller.rights.contains(Right::Read) => Ok(Self::Tenant(caller)),
@@ -70,7 +70,7 @@ impl Reader {
         }
     }
 
-    /// Returns on whose behalf the registry is read.
+    /// Returns the tenant of the reader's registry queries.
     pub(super) fn tenant(&self) -> Tenant {
         match self {
             Self::Tenant(caller) => caller.tenant(),

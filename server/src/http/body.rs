@@ -1,4 +1,4 @@
-//! JSON bodies of the API: parsed strictly, refused like every other request.
+//! Reads request bodies, limited in size, time and memory, and parses JSON strictly.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use serde::{Deserialize as _, Deserializer};
 use serde_json::Value;
 use tower_http::timeout::TimeoutError;
 
-use crate::admission::memory::{Held, Memory, Parsed};
+use crate::admission::memory::{Memory, Parsed, Reserved};
 use crate::connections::TooSlow;
 use crate::error::ApiError;
 use crate::state::SharedGateway;
 
 /// A JSON body, and the memory that it occupies. The type refuses unknown fields with `deny_unknown_fields`; serde
 /// refuses duplicate fields.
-pub(crate) struct ApiJson<T>(pub T, pub Option<Held>);
+pub(crate) struct ApiJson<T>(pub T, pub Option<Reserved>);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<SharedGateway> for ApiJson<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, gateway: &SharedGateway) -> Result<Self, ApiError> {
-        // A page of another origin can send a form or a text without a preflight.
+        // Browsers send forms and plain text to other origins without a preflight, but not JSON.
         if !is_json(request.headers()) {
             let error =
                 ApiError::new(ErrorCode::InvalidRequest, "the body must be `application/json`");
@@ -38,21 +38,21 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<SharedGateway> for ApiJso
         }
         let scope = scope_of(&request);
         let body = read(&gateway.memory, request).await?;
-        // Serde also accepts a list of the values as a struct.
+        // Serde would also accept an array of the fields' values for a struct.
         if body.trim_ascii_start().first() != Some(&b'{') {
             let what = "the body is not a JSON object";
             return Err(ApiError::new(ErrorCode::InvalidRequest, what));
         }
-        let (parsed, room) = match scope {
+        let (parsed, reserved) = match scope {
             Some(scope) => {
-                let room = gateway.memory.parsed(&scope, &body, Parsed::Tree).await?;
+                let reserved = gateway.memory.parsed(&scope, &body, Parsed::Tree).await?;
                 let parse = async move { serde_json::from_slice(&body) };
-                (gateway.memory.work(&room, parse).await, Some(room))
+                (gateway.memory.work(&reserved, parse).await, Some(reserved))
             }
             None => (serde_json::from_slice(&body), None),
         };
         match parsed {
-            Ok(parsed) => Ok(Self(parsed, room)),
+            Ok(parsed) => Ok(Self(parsed, reserved)),
             Err(error) => {
                 Err(ApiError::new(ErrorCode::InvalidRequest, format!("the body: {error}")))
             }
@@ -71,12 +71,12 @@ impl FromRequest<SharedGateway> for ApiBytes {
     }
 }
 
-/// The sender of the request, if it came with a credential.
+/// Returns the scope of the request's sender, if the request was authenticated.
 fn scope_of(request: &Request) -> Option<Scope> {
     request.extensions().get::<Arc<Caller>>().map(|caller| caller.scope.clone())
 }
 
-/// In the extensions of a request: its body has already been read and charged.
+/// Marks, in the extensions of a request, that its body has already been read and its memory charged.
 #[derive(Clone)]
 pub(super) struct Read;
 
@@ -88,7 +88,7 @@ where
 {
     let mut value = Value::deserialize(from)?;
     let fraction = value.as_f64().filter(|_| value.is_f64());
-    // Beyond this, floats cannot represent every integer.
+    // Above 2^53 (about 9e15), floats cannot represent every integer.
     if let Some(whole) = fraction.filter(|it| it.fract() == 0.0 && it.abs() <= 9e15) {
         value = Value::from(whole as i64);
     }
@@ -96,9 +96,9 @@ where
 }
 
 /// The total time limit of a body: 10 MiB at 100 KiB/s.
-const LONGEST: Duration = Duration::from_secs(100);
+const TIME_LIMIT: Duration = Duration::from_secs(100);
 
-/// Reads a whole body, within the limits of its route and the memory of its sender's tenant.
+/// Reads a whole body within the size limit of its route. Its memory is charged to the sender's tenant.
 ///
 /// # Errors
 /// Returns a refusal with status 413 when it is too large, 408 when it is too slow, and 503 when there is no room.
@@ -106,8 +106,8 @@ pub(super) async fn read(memory: &Memory, request: Request) -> Result<Bytes, Api
     collect(memory, request, None).await
 }
 
-/// Reads the body of a message, whose limit may be lower than that of other bodies. Excess data is discarded as it
-/// arrives: otherwise, a client that writes without waiting would never see the answer.
+/// Reads the body of a message with a separate size limit. Data beyond the limit is read and discarded: otherwise, a
+/// client that does not read while it writes would never see the refusal.
 ///
 /// # Errors
 /// As [`read`].
@@ -135,8 +135,8 @@ async fn collect(
         };
         ApiError::new(ErrorCode::InvalidRequest, what).with_status(StatusCode::PAYLOAD_TOO_LARGE)
     };
-    // A client that waits with the body is refused before it sends it. A client that does not wait would still be
-    // writing when the connection closes, and never see the answer.
+    // A client with `Expect: 100-continue` is refused before it sends the body. Other clients have already begun to
+    // send it; they would still be writing when the connection closes, and never see the answer.
     if declared.is_some_and(|size| size > limit) && request.headers().contains_key(header::EXPECT) {
         return Err(too_large());
     }
@@ -147,11 +147,11 @@ async fn collect(
             Some(scope) => {
                 gather(&memory.of(&scope), body.into_data_stream(), declared, limit, true).await
             }
-            // It is small, or has already been read.
+            // Bodies of unauthenticated routes are small, and the others have already been read and charged.
             None => axum::body::to_bytes(body, limit).await.map_err(NotKept::Cut),
         }
     };
-    let read = tokio::time::timeout(LONGEST, reading).await.map_err(|_| late())?;
+    let read = tokio::time::timeout(TIME_LIMIT, reading).await.map_err(|_| late())?;
     read.map_err(|why| match why {
         NotKept::TooLarge => too_large(),
         NotKept::NoRoom(refusal) => refusal,
@@ -209,9 +209,8 @@ mod tests {
 
     use super::*;
 
-    /// A body is read to its end, or the refusal says what is wrong with it.
     #[tokio::test]
-    async fn bodies_have_a_size_and_a_pace() {
+    async fn large_and_slow_bodies_are_refused() {
         let router = Router::new()
             .route(
                 "/",
@@ -234,7 +233,7 @@ mod tests {
             let request = Request::post("/").body(body).unwrap();
             assert_eq!(router.clone().oneshot(request).await.unwrap().status(), status);
         }
-        // Nothing has to come of a body that is said to be too large.
+        // With `Expect`, a body whose declared length is too large is refused before any of it arrives.
         for (length, status) in [("8", 408), ("9", 413)] {
             let body = Body::from_stream(stream::pending::<Result<&str, std::io::Error>>());
             let request = Request::post("/").header(header::EXPECT, "100-continue");

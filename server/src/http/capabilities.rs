@@ -15,7 +15,7 @@ use super::api::{private, require};
 use super::body::ApiJson;
 use super::openapi::Problem;
 use crate::error::ApiError;
-use crate::publish::{self, Made, Publish};
+use crate::publish::{self, Publish, PublishedCapability};
 use crate::state::SharedGateway;
 
 /// A request to deprecate a version, or to clear the deprecation.
@@ -49,8 +49,8 @@ pub(super) struct Named {
 #[utoipa::path(post, path = "/api/v1/capabilities", tag = "capabilities",
     request_body(content = Publish, example = json!({ "name": "text:shout", "code": "/** Returns a text in capitals. */ return args.text.toUpperCase()" })),
     responses(
-        (status = 201, description = "Published", body = Made),
-        (status = 200, description = "The identical version already exists", body = Made),
+        (status = 201, description = "Published", body = PublishedCapability),
+        (status = 200, description = "The identical version already exists", body = PublishedCapability),
         (status = 409, description = "The version exists with different bytes, or the name is taken", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "The program is not a valid capability", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn publish_capability(
@@ -59,8 +59,8 @@ pub(crate) async fn publish_capability(
     ApiJson(body, _room): ApiJson<Publish>,
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Publish)?;
-    let made = publish::publish(&gateway, &caller, body).await.map_err(told)?;
-    Ok(published(made.new, made.location.clone(), &made))
+    let entry = publish::publish(&gateway, &caller, body).await.map_err(publish_error)?;
+    Ok(published(entry.new, entry.location.clone(), &entry))
 }
 
 /// Deprecates a version, or all versions.
@@ -110,22 +110,23 @@ pub(crate) async fn delete_capability(
     Ok(private(StatusCode::NO_CONTENT))
 }
 
-/// Answers a publication with the place of what it made, or of the identical version that already existed.
-pub(super) fn published(is_new: bool, location: String, made: &impl Serialize) -> Response {
+/// Answers a publication with the entry and its location: 201 if the version is new, 200 if it already existed.
+pub(super) fn published(is_new: bool, location: String, entry: &impl Serialize) -> Response {
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    (status, [(header::LOCATION, location)], private(Json(made))).into_response()
+    (status, [(header::LOCATION, location)], private(Json(entry))).into_response()
 }
 
-/// Answers a remark on an entry with the entry's name.
+/// Answers a deprecation or a yank with the entry's name.
 pub(super) fn named(done: Result<impl ToString, ErrorBody>) -> Result<Response, ApiError> {
-    let name = done.map_err(told)?.to_string();
+    let name = done.map_err(publish_error)?.to_string();
     Ok(private(Json(Named { name })))
 }
 
-/// Returns why something cannot be published. The request is invalid, whatever is wrong with the program.
-pub(super) fn told(error: ErrorBody) -> ApiError {
+/// Converts the error of a publication. An error of the program itself gets 422, whatever its code is.
+pub(super) fn publish_error(error: ErrorBody) -> ApiError {
     let refused = ApiError::new(error.error_code, error.message);
     match error.error_code {
+        // These have their usual status; all others, such as `PARSE_ERROR`, are about the program.
         ErrorCode::InvalidRequest
         | ErrorCode::Forbidden
         | ErrorCode::NotFound

@@ -14,9 +14,9 @@ use crate::state::SharedGateway;
 /// The time limit of the database check: the route answers within two seconds.
 const LIMIT: Duration = Duration::from_millis(1_900);
 
-/// Answers as long as the process serves.
+/// Returns whether the process serves requests.
 #[utoipa::path(get, path = "/health", tag = "operation",
-    responses((status = 200, description = "It serves", body = Object, example = json!({ "status": "ok" }))))]
+    responses((status = 200, description = "The process serves requests", body = Object, example = json!({ "status": "ok" }))))]
 pub(crate) async fn health() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }

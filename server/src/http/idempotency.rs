@@ -1,8 +1,8 @@
 //! `Idempotency-Key`: a repeated write takes effect once.
 //!
-//! As in the IETF draft: the same key and request get the same answer, the same key with a different request 422, and
-//! one that is still running 409. An answer is stored for 24 hours, for the principal that received it, as long as
-//! that principal keeps all rights that it had at the first request.
+//! As in the IETF draft (draft-ietf-httpapi-idempotency-key-header), the same key with the same request gets the same
+//! answer, with a different request 422, and while the first request is running 409. An answer is stored for 24 hours,
+//! for the principal that received it, as long as that principal keeps all rights that it had at the first request.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 const KEY_LIMIT: usize = 255;
 /// The largest answer that is stored, in bytes.
 const ANSWER_LIMIT: usize = 1024 * 1024;
-/// After this many seconds, a running request is assumed to have died with its gateway.
+/// After this many seconds without an end, the gateway of a request is assumed to have died.
 const LONGEST_RUN: u64 = 60;
 
-/// In the extensions of an answer that contains a secret: what is stored instead of it.
+/// In the extensions of an answer that contains a credential: the answer to store instead of it.
 #[derive(Debug, Clone)]
 pub(super) struct ShownOnce {
     /// The answer to a repeated request.
@@ -47,12 +47,12 @@ pub(crate) async fn once(
     if request.method() != Method::POST || !request.headers().contains_key(HEADER) {
         return Ok(next.run(request).await);
     }
-    let key = presented(request.headers())?.to_owned();
+    let key = parse_key(request.headers())?.to_owned();
     let (parts, sent) = request.into_parts();
     let sent = body::read(&gateway.memory, Request::from_parts(parts.clone(), sent)).await?;
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
-    let meant = format!("{target}{}", credential_meant(&caller, parts.uri.path()));
-    let key = IdempotencyKey::new(key.as_bytes(), parts.method.as_str(), &meant, &sent);
+    let target = format!("{target}{}", credential_suffix(&caller, parts.uri.path()));
+    let key = IdempotencyKey::new(key.as_bytes(), parts.method.as_str(), &target, &sent);
     let tenant = caller.tenant();
     match gateway.registry.claim_request(&caller, key).await? {
         Claim::Denied { lacks } => Err(denied(lacks)),
@@ -66,7 +66,7 @@ pub(crate) async fn once(
             "the request with this `Idempotency-Key` is still running",
         )
         .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))),
-        // It may have taken effect, so it is not repeated.
+        // The request may have taken effect, so it is not executed again.
         Claim::Running { .. } => Err(ApiError::new(
             ErrorCode::RequestInProgress,
             "the request with this `Idempotency-Key` was started, and its outcome is unknown",
@@ -74,7 +74,8 @@ pub(crate) async fn once(
         Claim::New => {
             let mut request = Request::from_parts(parts, Body::from(sent));
             request.extensions_mut().insert(body::Read);
-            // A client that disconnects must not leave a request that never ends.
+            // In a separate task: if the client disconnects, this future is dropped, but the claim must still be
+            // settled.
             let task = tokio::spawn(async move {
                 let response = next.run(request).await;
                 settle(&gateway, &tenant, key, response).await
@@ -87,9 +88,9 @@ pub(crate) async fn once(
     }
 }
 
-/// Returns what the credential adds to a request about itself: with a different credential, it is a different
-/// request. The space distinguishes it from every target.
-fn credential_meant(caller: &Caller, path: &str) -> String {
+/// Returns the credential as a part of the request's identity, if the request is about the credential itself: the same
+/// text sent with another credential is then another request. No target contains a space, so the result is unambiguous.
+fn credential_suffix(caller: &Caller, path: &str) -> String {
     let is_about_itself = path == "/api/v1/sessions" || path.split('/').any(|part| part == "self");
     if !is_about_itself {
         return String::new();
@@ -97,13 +98,13 @@ fn credential_meant(caller: &Caller, path: &str) -> String {
     format!(" {:?} {:?}", caller.key_id, caller.session.map(|session| session.id))
 }
 
-/// Returns why a caller may not receive the stored answer.
+/// Creates the refusal for a caller that has fewer rights than at the first request.
 fn denied(lacks: Option<Right>) -> ApiError {
     match lacks {
         Some(right) => {
             let word = right.as_str();
             let detail = format!(
-                "the request with this `Idempotency-Key` was sent with the right `{word}`, which you now lack"
+                "the request with this `Idempotency-Key` was sent with the right `{word}`, which you no longer have"
             );
             ApiError::forbidden(right, detail)
         }
@@ -126,6 +127,7 @@ async fn settle(
         tracing::error!(error = %error, "Could not store an answer");
         ApiError::new(ErrorCode::Internal, "the answer is too large")
     })?;
+    // A refused request had no effect: its key is released and may be used again.
     let kept = match parts.extensions.get::<ShownOnce>() {
         Some(ShownOnce { again }) => {
             Some(StoredAnswer { status: again.status().as_u16(), body: again.body().to_string() })
@@ -136,7 +138,7 @@ async fn settle(
         }
         None => None,
     };
-    // A failed request may still have taken effect, so its key stays claimed.
+    // A request that ended in a server error may still have taken effect, so its key stays claimed.
     if !parts.status.is_server_error() {
         gateway.registry.settle_request(tenant, key, kept).await?;
     }
@@ -154,13 +156,15 @@ fn replay(answer: StoredAnswer) -> Response {
     response
 }
 
-/// Returns the idempotency key of a request, if it has one.
-fn presented(headers: &HeaderMap) -> Result<&str, ApiError> {
+/// Parses the idempotency key of a request.
+fn parse_key(headers: &HeaderMap) -> Result<&str, ApiError> {
+    // `singular` has refused duplicates already; this check keeps the function correct by itself.
     let mut values = headers.get_all(HEADER).iter();
     let one = values.next().filter(|_| values.next().is_none());
     let text = one.and_then(|value| value.to_str().ok()).map(str::trim);
     text.filter(|text| (1..=KEY_LIMIT).contains(&text.len())).ok_or_else(|| {
-        let detail = format!("`Idempotency-Key` is one value of 1 to {KEY_LIMIT} ASCII characters");
+        let detail =
+            format!("`Idempotency-Key` must be one value of 1 to {KEY_LIMIT} ASCII characters");
         ApiError::new(ErrorCode::InvalidRequest, detail)
     })
 }

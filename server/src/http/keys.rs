@@ -108,7 +108,7 @@ pub(crate) async fn get_key(
     Extension(caller): Extension<Arc<Caller>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    let id = target(&caller, id)?;
+    let id = requested_key(&caller, id)?;
     Ok(private(Json(gateway.registry.key(&caller.tenant(), id).await?)))
 }
 
@@ -127,15 +127,15 @@ pub(crate) async fn create_key(
         name: checked_name(body.name)?,
         rights: body.can.into_iter().collect(),
         expires_at: parse_end(body.expires_at, body.expires_in_days)?,
-        // Whatever its principal is, the key has no higher role in the organisation than its creator.
+        // Whatever its principal is, the key cannot have a higher role in the organisation than its creator.
         org_role: caller.org_role,
     };
     if new.rights == Rights::default() {
         return Err(invalid("`can` is empty; a key needs at least one right"));
     }
-    grants_no_more(&gateway, &caller, "key.create", &new.name, &new.rights).await?;
-    let made = gateway.registry.create_key(&caller.tenant(), new).await;
-    Ok(new_key(made.map_err(explain)?))
+    require_all(&gateway, &caller, "key.create", &new.name, &new.rights).await?;
+    let created = gateway.registry.create_key(&caller.tenant(), new).await;
+    Ok(new_key(created.map_err(explain)?))
 }
 
 /// Replaces a key with a new one; the old key expires after a grace time.
@@ -149,22 +149,23 @@ pub(crate) async fn rotate_key(
     id: Result<Path<String>, PathRejection>,
     ApiJson(body, _room): ApiJson<RotateKey>,
 ) -> Result<Response, ApiError> {
-    let id = target(&caller, id)?;
+    let id = requested_key(&caller, id)?;
     if body.grace_seconds > GRACE_LIMIT {
         let detail = format!("`grace_seconds` is {}; at most {GRACE_LIMIT}", body.grace_seconds);
         return Err(invalid(detail));
     }
     let tenant = caller.tenant();
+    // A key may always rotate itself: the new key has the same rights.
     if caller.key_id != Some(id) {
-        // Whoever rotates a key receives the new one, with all its rights.
+        // The caller receives the new key, so it must have all rights of the old one.
         let old = gateway.registry.key(&tenant, id).await?;
-        grants_no_more(&gateway, &caller, "key.rotate", &id.to_string(), &old.rights).await?;
+        require_all(&gateway, &caller, "key.rotate", &id.to_string(), &old.rights).await?;
         if old.org_role > caller.org_role {
             let event = AuditEvent::new("key.rotate", id.to_string(), AuditOutcome::Refused);
             gateway.registry.audit(&tenant, event).await?;
             return Err(ApiError::new(
                 ErrorCode::Forbidden,
-                "the key manages the organisation with a role that you do not have",
+                "the key has a higher role in the organisation than you",
             ));
         }
     }
@@ -181,20 +182,23 @@ pub(crate) async fn revoke_key(
     Extension(caller): Extension<Arc<Caller>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
-    let id = target(&caller, id)?;
+    let id = requested_key(&caller, id)?;
     gateway.registry.revoke_key(&caller.tenant(), id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns the requested key: the caller's own, by its id or as `self`, or any key for an administrator. Other
-/// callers cannot learn which ids exist.
-fn target(caller: &Caller, id: Result<Path<String>, PathRejection>) -> Result<Uuid, ApiError> {
-    // An id that is not text cannot exist.
+/// Returns the id of the requested key: the caller's own key, by its id or as `self`, or any key for an administrator.
+/// Other callers cannot learn which ids exist.
+fn requested_key(
+    caller: &Caller,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Uuid, ApiError> {
+    // An id that is not UTF-8 cannot exist.
     let id = id.map(|Path(id)| id).unwrap_or_default();
     if id == "self" {
         return caller.key_id.ok_or_else(ApiError::not_found);
     }
-    // The only spelling that we produce.
+    // Only the canonical spelling is accepted, so that each key has one URL.
     let parsed = Uuid::try_parse(&id).ok().filter(|parsed| parsed.to_string() == id);
     if parsed.is_some() && parsed == caller.key_id {
         return parsed.ok_or_else(ApiError::not_found);
@@ -204,7 +208,7 @@ fn target(caller: &Caller, id: Result<Path<String>, PathRejection>) -> Result<Uu
 }
 
 /// Refuses and records an attempt to grant a right that the caller lacks.
-async fn grants_no_more(
+async fn require_all(
     gateway: &SharedGateway,
     caller: &Caller,
     action: &str,
@@ -227,9 +231,10 @@ pub(super) fn parse_principal(text: &str) -> Result<Principal, ApiError> {
 }
 
 fn new_key((key, record): (ApiKey, KeyRecord)) -> Response {
-    let place = format!("/api/v1/keys/{}", record.id);
+    let location = format!("/api/v1/keys/{}", record.id);
     let body = Json(MadeKey { key: key.expose(), record: &record });
-    let answer = (StatusCode::CREATED, [(header::LOCATION, place)], private(body)).into_response();
+    let answer =
+        (StatusCode::CREATED, [(header::LOCATION, location)], private(body)).into_response();
     shown_once("key", record.id, answer)
 }
 
@@ -249,6 +254,6 @@ fn parse_end(
         (None, Some(days)) if (1..=KEY_DAYS_LIMIT).contains(&days) => {
             Ok(Some(now + TimeDelta::days(days.into())))
         }
-        (None, Some(_)) => Err(invalid(format!("`expires_in_days` is 1 to {KEY_DAYS_LIMIT}"))),
+        (None, Some(_)) => Err(invalid(format!("`expires_in_days` must be 1 to {KEY_DAYS_LIMIT}"))),
     }
 }

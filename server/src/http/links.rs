@@ -60,7 +60,7 @@ pub(crate) async fn list_links(
     Ok(private(Json(Links { items, total })))
 }
 
-/// Creates a link and returns its slug, which cannot be shown again.
+/// Creates a link and returns its slug, which is shown only once.
 #[utoipa::path(post, path = "/api/v1/registry-links", tag = "official",
     request_body(content = CreateLink, example = json!({ "name": "VS Code" })),
     responses((status = 201, description = "The link, shown only once", body = MadeLink)))]
@@ -72,9 +72,9 @@ pub(crate) async fn create_link(
     require(&caller, Right::Admin)?;
     let name = checked_name(body.name)?;
     let (slug, record) = gateway.registry.create_link(&caller.tenant(), &name).await?;
-    let made =
+    let link =
         MadeLink { slug: slug.expose(), path: format!("/r/{}", slug.expose()), record: &record };
-    let answer = (StatusCode::CREATED, private(Json(made))).into_response();
+    let answer = (StatusCode::CREATED, private(Json(link))).into_response();
     Ok(shown_once("link", record.id, answer))
 }
 
@@ -88,7 +88,7 @@ pub(crate) async fn revoke_link(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
     require(&caller, Right::Admin)?;
-    // An id that is not text cannot exist.
+    // An id that is not UTF-8 cannot exist, and only the canonical spelling of a UUID is accepted.
     let id = id.map(|Path(id)| id).unwrap_or_default();
     let parsed = Uuid::try_parse(&id).ok().filter(|parsed| parsed.to_string() == id);
     let id = parsed.ok_or_else(ApiError::not_found)?;

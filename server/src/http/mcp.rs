@@ -65,7 +65,7 @@ pub(crate) fn service(
     config.json_response = true;
     config.cancellation_token = shutdown;
     config.allowed_hosts = hosts;
-    // A page of this machine may call a gateway that runs on it, for example the MCP inspector.
+    // Pages that this machine serves may call the gateway, for example the MCP inspector.
     config.allowed_origins = ["localhost", "127.0.0.1", "[::1]"]
         .into_iter()
         .map(|host| format!("http://{host}:*"))
@@ -126,30 +126,31 @@ pub(crate) async fn post_message(
     let read = async {
         let request = Request::from_parts(parts.clone(), body);
         let body = super::body::read_message(memory, request, MESSAGE_LIMIT).await?;
-        let room = memory.parsed(&caller.scope, &body, Parsed::Message).await?;
-        Ok::<_, ApiError>((body, room))
+        let reserved = memory.parsed(&caller.scope, &body, Parsed::Message).await?;
+        Ok::<_, ApiError>((body, reserved))
     };
-    let (body, room) = match read.await {
+    let (body, reserved) = match read.await {
         Ok(read) => read,
-        // Too large, too slow, incomplete, or too many at once.
+        // The body is too large, too slow or incomplete, or there are too many large messages.
         Err(refusal) => return refusal.into_response(),
     };
     let headers = parts.headers.clone();
     let mut request = Request::from_parts(parts, Body::from(body.clone()));
-    let aside = Arc::new(Aside::default());
-    request.extensions_mut().insert(Arc::clone(&aside));
+    let head = Arc::new(AnswerHead::default());
+    request.extensions_mut().insert(Arc::clone(&head));
     let rmcp = service.rmcp.clone();
-    // What was parsed is freed there, too.
+    // The future also frees the parsed message, which for a large one takes long.
     let answer = async move { rmcp.handle(request).await.into_response() };
-    let mut response = memory.work(&room, answer).await;
-    if let Some(right) = aside.lacks.get() {
+    let mut response = memory.work(&reserved, answer).await;
+    if let Some(right) = head.missing_right.get() {
         *response.status_mut() = StatusCode::FORBIDDEN;
         response.extensions_mut().insert(MissingRight(*right));
     }
-    if let Some(seconds) = aside.wait.get() {
+    if let Some(seconds) = head.retry_after.get() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(*seconds));
     }
-    if aside.greeted.get().is_some() {
+    // The id only distinguishes clients that share a credential; see `running`.
+    if head.initialized.get().is_some() {
         let id = Uuid::new_v4().simple().to_string();
         response.headers_mut().extend(HeaderValue::from_str(&id).map(|id| (running::SESSION, id)));
     }
@@ -167,17 +168,17 @@ pub(crate) async fn post_message(
     refusal::of_body(response.status(), &headers, &body).unwrap_or(response)
 }
 
-/// The status and headers of an answer.
+/// What a handler contributes to the status and the headers of its HTTP answer, which rmcp builds.
 #[derive(Default)]
-struct Aside {
+struct AnswerHead {
     /// How many seconds the caller of a tool should wait before a retry. The field in the result is for the agent;
     /// the header is for its client.
-    wait: OnceLock<u64>,
+    retry_after: OnceLock<u64>,
     /// The right that the caller's token lacks. The status makes the client request it from the issuer. The rights of
     /// an API key are fixed, so its agent reads the result instead.
-    lacks: OnceLock<Right>,
-    /// A client completed the handshake.
-    greeted: OnceLock<()>,
+    missing_right: OnceLock<Right>,
+    /// Set if this is the answer to a handshake, which gets a session id.
+    initialized: OnceLock<()>,
 }
 
 /// Answers MCP requests.
@@ -204,8 +205,8 @@ impl ServerHandler for McpHandler {
         let answer = self.negotiate_initialize(&request)?;
         context.peer.set_peer_info(request);
         let parts = context.extensions.get::<http::request::Parts>();
-        if let Some(aside) = parts.and_then(|parts| parts.extensions.get::<Arc<Aside>>()) {
-            let _ = aside.greeted.set(());
+        if let Some(head) = parts.and_then(|parts| parts.extensions.get::<Arc<AnswerHead>>()) {
+            let _ = head.initialized.set(());
         }
         Ok(answer)
     }
@@ -228,18 +229,20 @@ impl ServerHandler for McpHandler {
         let run = context.meta.get(meta_tools::RUN_META).cloned();
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let cancel = running.cancel.clone();
+        // With a token, a missing right is reported by the status, so that the client can request it (MCP
+        // authorization).
         let needed = needed_right(&request.name);
-        let aside = parts.extensions.get::<Arc<Aside>>();
-        if let Some(aside) = aside
+        let head = parts.extensions.get::<Arc<AnswerHead>>();
+        if let Some(head) = head
             && requester.caller.key_id.is_none()
             && requester.caller.session.is_none()
             && !requester.caller.rights.contains(needed)
         {
-            let _ = aside.lacks.set(needed);
+            let _ = head.missing_right.set(needed);
         }
         let progress = context.meta.get_progress_token().map(|token| {
-            let (told, calls) = Progress::told();
-            requester.progress = told;
+            let (progress, calls) = Progress::channel();
+            requester.progress = progress;
             (token, calls)
         });
         // Boxed, because a call's future is large, and a program that calls tools nests many of them.
@@ -248,12 +251,12 @@ impl ServerHandler for McpHandler {
             None => answer.await,
             Some((token, calls)) => progress::notify(&context.peer, token, calls, answer).await,
         };
-        // Set on every result, also that of a server with an older version; rmcp removes it for older clients.
+        // Set on every result, including results of servers with an older version; rmcp removes it for older clients.
         result.result_type = Some(ResultType::COMPLETE);
-        let told = result.structured_content.as_ref();
-        let seconds = told.and_then(|told| told.pointer("/details/retry_after_s")?.as_u64());
-        if let (Some(aside), Some(seconds)) = (aside, seconds) {
-            let _ = aside.wait.set(seconds);
+        let content = result.structured_content.as_ref();
+        let seconds = content.and_then(|it| it.pointer("/details/retry_after_s")?.as_u64());
+        if let (Some(head), Some(seconds)) = (head, seconds) {
+            let _ = head.retry_after.set(seconds);
         }
         Ok(result.into())
     }
@@ -308,6 +311,7 @@ impl McpHandler {
                 Err(error) => envelope_result(&Envelope::error(error)),
             };
         }
+        // Tools are not listed in `tools/list`, but can be called by their ids.
         match ToolId::from_wire(name) {
             Ok(id) => {
                 crate::execution::calls::call_directly(

@@ -74,15 +74,14 @@ pub(crate) async fn list_members(
     Ok(private(Json(page.map_err(explain)?)))
 }
 
-/// Assigns a role to a principal. Each organisation has its own members, so it does not matter whether the principal
-/// is known elsewhere.
+/// Assigns a role to a principal. Members belong to one organisation: memberships in others have no effect.
 #[utoipa::path(put, path = "/api/v1/members/{principal}", tag = "members",
-    params(("principal" = String, Path, description = "Who", pattern = "^[A-Za-z0-9._:@+-]{1,128}$", example = "alice@acme.example"), PlaceQuery),
+    params(("principal" = String, Path, description = "The principal", pattern = "^[A-Za-z0-9._:@+-]{1,128}$", example = "alice@acme.example"), PlaceQuery),
     request_body(content = PutMember, example = json!({ "role": "member" })),
     responses(
         (status = 201, description = "The member was added", body = Membership),
         (status = 200, description = "The role was changed", body = Membership),
-        (status = 409, description = "The last owner cannot be removed", content_type = "application/problem+json", body = Problem)))]
+        (status = 409, description = "The last owner must remain an owner", content_type = "application/problem+json", body = Problem)))]
 pub(crate) async fn put_member(
     State(gateway): State<SharedGateway>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -101,9 +100,9 @@ pub(crate) async fn put_member(
     Ok((status, private(Json(membership))).into_response())
 }
 
-/// Removes a principal's role: its keys and tokens have no rights there from then on.
+/// Removes a principal's role. From then on, its keys and tokens have no rights there.
 #[utoipa::path(delete, path = "/api/v1/members/{principal}", tag = "members",
-    params(("principal" = String, Path, description = "Who", pattern = "^[A-Za-z0-9._:@+-]{1,128}$", example = "alice@acme.example"), PlaceQuery),
+    params(("principal" = String, Path, description = "The principal", pattern = "^[A-Za-z0-9._:@+-]{1,128}$", example = "alice@acme.example"), PlaceQuery),
     responses(
         (status = 204, description = "The member was removed"),
         (status = 409, description = "The last owner cannot be removed", content_type = "application/problem+json", body = Problem)))]
@@ -116,7 +115,7 @@ pub(crate) async fn remove_member(
     require(&caller, Right::Admin)?;
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
     let project = place(&caller, query.project)?;
-    // An invalid name belongs to nobody.
+    // An invalid name cannot be that of a member.
     let principal = principal.ok().and_then(|Path(text)| text.parse::<Principal>().ok());
     let principal = principal.ok_or_else(ApiError::not_found)?;
     let removed = gateway.registry.remove_member(&caller, project.as_ref(), &principal);

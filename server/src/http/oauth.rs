@@ -33,7 +33,7 @@ pub(crate) async fn get_metadata(
     Ok((headers, Json(tokens.metadata())).into_response())
 }
 
-/// The same, at the path for clients that know the resource's path.
+/// Serves the metadata at the path that RFC 9728 derives from the address of `/mcp`.
 #[utoipa::path(get, path = "/.well-known/oauth-protected-resource/mcp", tag = "identity", responses(
     (status = 200, description = "The resource metadata of RFC 9728", body = Object),
     (status = 404, description = "No issuer is configured", body = Problem, content_type = "application/problem+json")))]
@@ -44,8 +44,9 @@ pub(crate) async fn get_mcp_metadata(
     get_metadata(gateway, uri).await
 }
 
-/// Adds to a refusal how to get a sufficient token, as RFC 6750 and MCP define.
+/// Adds `WWW-Authenticate` to a refusal, with which a client gets a sufficient token (RFC 6750, 3, and MCP).
 pub(crate) async fn challenge(gateway: &SharedGateway, request: Request, next: Next) -> Response {
+    // RFC 6750, 3.1: a request without a credential gets no error code.
     let presented = request.headers().contains_key(header::AUTHORIZATION);
     let mut response = next.run(request).await;
     let Some(tokens) = &gateway.credentials.tokens else { return response };

@@ -1,4 +1,4 @@
-//! Around each request: an id for it, one line in the log, and an answer whatever happens.
+//! The outermost layers of each request: its id, its line in the log, and an answer even after a panic.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -33,9 +33,10 @@ const SENSITIVE: [HeaderName; 4] = [
     HeaderName::from_static("x-api-key"),
 ];
 
-/// Puts around routes what is done for every request, and `within` it what else is. The first layer is the outermost.
+/// Wraps routes in the layers of this module, with `within` as the innermost. The first layer is the outermost.
 ///
-/// All of it is one layer of the router: each costs a request a copy of everything beneath it.
+/// Together they are one layer of the router, because for each layer, the router clones everything within it per
+/// request.
 pub(crate) fn observed<L>(router: Router, within: L) -> Router
 where
     L: Layer<Route> + Clone + Send + Sync + 'static,
@@ -55,19 +56,19 @@ where
                     .on_response(log)
                     .on_body_chunk(())
                     .on_eos(())
-                    // A status of 500 has its line; what broke was logged where it broke.
+                    // `log` writes a line for status 500 too, and the failure was logged where it occurred.
                     .on_failure(()),
             )
             .layer(PropagateRequestIdLayer::x_request_id())
-            // Around the panic, whose answer names the id.
+            // Outside of the panic handler, whose answer contains the id.
             .layer(middleware::from_fn(remember_id))
-            .layer(CatchPanicLayer::custom(broken))
+            .layer(CatchPanicLayer::custom(panic_answer))
             .layer(within),
     )
 }
 
-/// Removes an id that the client sent, which could make two requests look like one, and marks its upstream secrets as
-/// sensitive.
+/// Removes a request id that the client sent, which could make two requests look like one in the log, and marks the
+/// client's secrets for upstreams as sensitive.
 fn clear(mut request: Request) -> Request {
     let headers = request.headers_mut();
     headers.remove(HEADER);
@@ -88,7 +89,7 @@ impl MakeRequestId for NewId {
     }
 }
 
-/// Contains the route, not the path or the query, which contain the client's input.
+/// Creates the span of a request. It has the route, not the path or the query, which contain the client's input.
 fn span(request: &Request) -> Span {
     let id = request.extensions().get::<RequestId>();
     let id = id.and_then(|id| id.header_value().to_str().ok()).unwrap_or_default();
@@ -109,8 +110,8 @@ async fn remember_id(request: Request, next: Next) -> Response {
     }
 }
 
-/// Answers for a handler that panicked. The panic hook has logged the message.
-fn broken(_panic: Box<dyn Any + Send>) -> Response {
+/// Creates the answer for a handler that panicked. The panic hook has logged the message.
+fn panic_answer(_panic: Box<dyn Any + Send>) -> Response {
     ApiError::new(ErrorCode::Internal, "the request could not be answered").into_response()
 }
 
@@ -124,20 +125,20 @@ mod tests {
 
     use super::*;
 
-    /// GW-26: what a panic says is for the log.
+    /// GW-26: the message of a panic is logged, never sent.
     #[tokio::test]
-    async fn a_panic_is_answered() {
-        async fn breaks() -> Response {
+    async fn a_panic_is_answered_without_its_message() {
+        async fn panics() -> Response {
             panic!("canary: select * from secrets at /srv/pml")
         }
         let router =
-            Router::new().route("/breaks", get(breaks)).route("/works", get(async || "yes"));
+            Router::new().route("/panics", get(panics)).route("/works", get(async || "yes"));
         let router = observed(router, Identity::new());
         let ask = async |path: &str| {
             let request = Request::get(path).header(HEADER, "mine").body(Body::empty());
             router.clone().oneshot(request.unwrap()).await.unwrap()
         };
-        let response = ask("/breaks").await;
+        let response = ask("/panics").await;
         assert_eq!(response.status(), 500);
         let id = response.headers()[HEADER].to_str().unwrap().to_owned();
         let body = to_bytes(response.into_body(), 10_000).await.unwrap();

@@ -28,7 +28,7 @@ const PAGE_LIMIT: u32 = 100;
 /// The default page size.
 const PAGE: u32 = 30;
 
-/// The query parameters of the list. Others are not refused: clients of other registries send some.
+/// The query parameters of the list. Unknown ones are ignored, because clients of other registries send some.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ServersQuery {
@@ -60,7 +60,7 @@ pub(crate) struct ServerQuery {
 
 /// A server with the registry's metadata, in the official registry's schema.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it only describes what is answered")]
+#[expect(dead_code, reason = "it only describes the answer")]
 struct ServerResponse {
     /// The server.json.
     #[schema(value_type = Object)]
@@ -72,7 +72,7 @@ struct ServerResponse {
 
 /// A page of servers.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it only describes what is answered")]
+#[expect(dead_code, reason = "it only describes the answer")]
 struct ServerList {
     /// The servers.
     servers: Vec<ServerResponse>,
@@ -95,13 +95,13 @@ pub(crate) struct Place {
     responses((status = 200, description = "A page of servers, in a stable order", body = ServerList)))]
 pub(crate) async fn list_servers(
     State(gateway): State<SharedGateway>,
-    asked: Asked,
+    incoming: Incoming,
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServersQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let place = found(place)?;
+    let place = parse_place(place)?;
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
-    let (reader, cache) = asked.reader(&gateway, &place).await?;
+    let (reader, cache) = incoming.reader(&gateway, &place).await?;
     let since = query.updated_since.map(|text| text.parse::<DateTime<Utc>>()).transpose();
     let filter = OfficialFilter {
         search: query.search,
@@ -114,7 +114,7 @@ pub(crate) async fn list_servers(
     let limit = query.limit.as_deref().map_or(Some(PAGE), page_limit);
     let limit = limit.ok_or_else(|| invalid("`limit` must be a whole number of at least 1"))?;
     let page = gateway.registry.official_servers(&reader, &filter, cursor.as_deref(), limit).await;
-    let page = page.map_err(told)?;
+    let page = page.map_err(official_error)?;
     let mut metadata = json!({ "count": page.servers.len() });
     if let Some(cursor) = page.next_cursor {
         metadata["nextCursor"] = json!(cursor);
@@ -128,34 +128,35 @@ pub(crate) async fn list_servers(
     responses((status = 200, description = "All versions, the newest first", body = ServerList)))]
 pub(crate) async fn list_versions(
     State(gateway): State<SharedGateway>,
-    asked: Asked,
+    incoming: Incoming,
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServerQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let OfOne { place, deleted, reader, cache } = of_one(&gateway, &asked, place, query).await?;
+    let ServerRequest { place, deleted, reader, cache } =
+        parse_server_request(&gateway, &incoming, place, query).await?;
     let name = place.name.as_deref().unwrap_or_default();
     let versions = gateway.registry.official_versions(&reader, name, deleted).await;
-    let versions = versions.map_err(told)?;
+    let versions = versions.map_err(official_error)?;
     let metadata = json!({ "count": versions.len() });
     Ok(answer(cache, &json!({ "servers": versions, "metadata": metadata })))
 }
 
-/// Returns one version of a server; `latest` is the registry's present one. A yanked version can be fetched by its
-/// number.
+/// Returns one version of a server; `latest` is the current one. A yanked version can be fetched by its number.
 #[utoipa::path(get, path = "/v0.1/servers/{name}/versions/{version}", tag = "official",
     params(("name" = String, Path, description = "The server's name, with the slash encoded", example = "pml.mcp/filesystem"), ("version" = String, Path, description = "The version, or `latest`", example = "latest"), ServerQuery),
     responses((status = 200, description = "The version", body = ServerResponse)))]
 pub(crate) async fn get_version(
     State(gateway): State<SharedGateway>,
-    asked: Asked,
+    incoming: Incoming,
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServerQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let OfOne { place, deleted, reader, cache } = of_one(&gateway, &asked, place, query).await?;
+    let ServerRequest { place, deleted, reader, cache } =
+        parse_server_request(&gateway, &incoming, place, query).await?;
     let [name, version] =
         [&place.name, &place.version].map(|part| part.as_deref().unwrap_or_default());
     let found = gateway.registry.official_version(&reader, name, version, deleted).await;
-    Ok(answer(cache, &found.map_err(told)?))
+    Ok(answer(cache, &found.map_err(official_error)?))
 }
 
 /// Lists servers through a link.
@@ -164,11 +165,11 @@ pub(crate) async fn get_version(
     responses((status = 200, description = "A page of servers, in a stable order", body = ServerList)))]
 pub(crate) async fn list_linked_servers(
     gateway: State<SharedGateway>,
-    asked: Asked,
+    incoming: Incoming,
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServersQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    list_servers(gateway, asked, place, query).await
+    list_servers(gateway, incoming, place, query).await
 }
 
 /// Lists the versions of a server through a link.
@@ -177,11 +178,11 @@ pub(crate) async fn list_linked_servers(
     responses((status = 200, description = "All versions, the newest first", body = ServerList)))]
 pub(crate) async fn list_linked_versions(
     gateway: State<SharedGateway>,
-    asked: Asked,
+    incoming: Incoming,
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServerQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    list_versions(gateway, asked, place, query).await
+    list_versions(gateway, incoming, place, query).await
 }
 
 /// Returns one version of a server through a link.
@@ -190,22 +191,22 @@ pub(crate) async fn list_linked_versions(
     responses((status = 200, description = "The version", body = ServerResponse)))]
 pub(crate) async fn get_linked_version(
     gateway: State<SharedGateway>,
-    asked: Asked,
+    incoming: Incoming,
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServerQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    get_version(gateway, asked, place, query).await
+    get_version(gateway, incoming, place, query).await
 }
 
 /// The address and headers of a request.
 #[derive(FromRequestParts)]
-pub(crate) struct Asked {
+pub(crate) struct Incoming {
     pages: Extension<Arc<Pages>>,
     uri: Uri,
     headers: HeaderMap,
 }
 
-impl Asked {
+impl Incoming {
     /// Returns the reader: the project of the link, else the caller.
     async fn reader(
         &self,
@@ -214,7 +215,8 @@ impl Asked {
     ) -> Result<(OfficialReader, &'static str), ApiError> {
         let (tenant, cache) = match &place.slug {
             Some(slug) => {
-                let scope = gateway.registry.scope_of_link(slug).await.map_err(told)?;
+                let scope = gateway.registry.scope_of_link(slug).await.map_err(official_error)?;
+                // A cached answer would outlive the revocation of the link.
                 (Tenant::of(scope), "private, no-store")
             }
             None => match Reader::of(gateway, &self.headers).await? {
@@ -231,24 +233,24 @@ impl Asked {
     }
 }
 
-/// A request about one server, understood.
-struct OfOne {
+/// A parsed request for one server.
+struct ServerRequest {
     place: Place,
     deleted: bool,
     reader: OfficialReader,
     cache: &'static str,
 }
 
-async fn of_one(
+async fn parse_server_request(
     gateway: &SharedGateway,
-    asked: &Asked,
+    incoming: &Incoming,
     place: Result<Path<Place>, PathRejection>,
     query: Result<Query<ServerQuery>, QueryRejection>,
-) -> Result<OfOne, ApiError> {
-    let place = found(place)?;
+) -> Result<ServerRequest, ApiError> {
+    let place = parse_place(place)?;
     let deleted = include_deleted(query)?;
-    let (reader, cache) = asked.reader(gateway, &place).await?;
-    Ok(OfOne { place, deleted, reader, cache })
+    let (reader, cache) = incoming.reader(gateway, &place).await?;
+    Ok(ServerRequest { place, deleted, reader, cache })
 }
 
 fn include_deleted(query: Result<Query<ServerQuery>, QueryRejection>) -> Result<bool, ApiError> {
@@ -256,12 +258,12 @@ fn include_deleted(query: Result<Query<ServerQuery>, QueryRejection>) -> Result<
     flag(query.include_deleted)
 }
 
-fn found(place: Result<Path<Place>, PathRejection>) -> Result<Place, ApiError> {
-    // A name that is not text cannot exist.
+fn parse_place(place: Result<Path<Place>, PathRejection>) -> Result<Place, ApiError> {
+    // A name that is not UTF-8 cannot exist.
     place.map(|Path(place)| place).map_err(|_| no_such_server())
 }
 
-/// Parses the page size: clients of other registries request more than 100, whatever the number.
+/// Parses the page size. Larger numbers are reduced to the limit, because clients of other registries send them.
 fn page_limit(text: &str) -> Option<u32> {
     let digits = text.trim_start_matches('0');
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
@@ -273,11 +275,11 @@ fn flag(word: Option<String>) -> Result<bool, ApiError> {
     match word.as_deref() {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
-        Some(_) => Err(invalid("`include_deleted` is `true` or `false`")),
+        Some(_) => Err(invalid("`include_deleted` must be `true` or `false`")),
     }
 }
 
-fn told(error: RegistryError) -> ApiError {
+fn official_error(error: RegistryError) -> ApiError {
     match error {
         RegistryError::Invalid(reason) => invalid(reason),
         RegistryError::NotFound(_) => no_such_server(),
@@ -285,7 +287,8 @@ fn told(error: RegistryError) -> ApiError {
     }
 }
 
-/// A foreign server, an unknown one and an unknown link get the same answer, with the API's own member next to ours.
+/// Creates the answer for a server that is unknown or foreign, and for an unknown link. It has the `error` member of
+/// the official API in addition to ours.
 fn no_such_server() -> ApiError {
     ApiError::not_found().with_member("error", "Server not found")
 }
@@ -295,6 +298,7 @@ fn answer(cache: &'static str, body: &Value) -> Response {
     let mut response = super::registry::json_text(text);
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    // The same URL has different contents for different callers.
     headers.insert(header::VARY, HeaderValue::from_static("authorization, x-api-key"));
     response
 }

@@ -40,7 +40,7 @@ pub(crate) struct Route {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it only describes what an `ApiError` serialises to")]
 pub(super) struct Problem {
-    /// `about:blank`: the code says which problem it is.
+    /// Always `about:blank`; `code` identifies the problem.
     r#type: String,
     /// The status in words.
     title: String,
@@ -71,7 +71,8 @@ pub(super) struct Problem {
         (name = "mcp", description = "MCP Streamable HTTP"),
         (name = "registry", description = "MCP servers, tools and capabilities"),
         (name = "official", description = "The official MCP registry's API, and links to a project's registry"),
-        (name = "capabilities", description = "Publishing"),
+        (name = "capabilities", description = "Publishing of programs"),
+        (name = "servers", description = "Publishing of MCP servers"),
         (name = "keys", description = "API keys of a scope"),
         (name = "members", description = "Members, roles and projects of an organisation"),
         (name = "secrets", description = "Stored secrets for the upstreams of tools"),
@@ -118,6 +119,7 @@ pub(crate) async fn get_openapi() -> Response {
 
 /// Returns every route in the document.
 pub(crate) fn routes() -> Vec<Route> {
+    // The inverse of `add_common`: the number of alternatives in `security` identifies the group.
     let auth_of = |operation: &Value| match operation["security"].as_array().map(Vec::len) {
         None => Auth::None,
         Some(0) => Auth::Body,
@@ -146,6 +148,7 @@ fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
     if auth != Auth::None {
         refused.extend(["400", "401", "403", "503"]);
         operation["security"] = match auth {
+            // In OpenAPI, an empty object makes the credential optional, and an empty list removes it.
             Auth::Public => json!([{ "key": [] }, {}]),
             Auth::Body => json!([]),
             Auth::Key | Auth::None => json!([{ "key": [] }]),
@@ -176,6 +179,7 @@ fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
         }
     }
     for status in refused {
+        // A handler's own description of a status is more specific.
         let own = &mut operation["responses"][status];
         if own.is_null() {
             *own = json!({ "$ref": format!("#/components/responses/{status}") });
@@ -189,7 +193,7 @@ fn add_choices(schemas: &mut Value) {
         "required": ["expires_at", "expires_in_days"],
         "properties": { "expires_at": { "type": "string" }, "expires_in_days": { "type": "integer" } },
     });
-    // Sent only on request, with `http_as`; accepted everywhere.
+    // The type's old name: returned only with `http_as=cloud`, accepted everywhere.
     if let Some(words) = schemas["EntryType"]["enum"].as_array_mut() {
         words.push(json!("cloud"));
     }
@@ -224,7 +228,7 @@ fn refusals() -> Value {
         ("404", "The caller has no object of that name"),
         (
             "409",
-            "The request conflicts with the present state, or the same request is still running",
+            "The request conflicts with the current state, or the same request is still running",
         ),
         ("413", "The body is too large"),
         ("415", "The body is not JSON, or compressed"),
@@ -269,12 +273,12 @@ mod tests {
         let count = ids.len();
         ids.sort();
         ids.dedup();
-        assert_eq!(ids.len(), count, "an id stands twice");
+        assert_eq!(ids.len(), count, "an operation id is not unique");
     }
 
-    /// A choice that is added to a schema that nobody uses would be lost silently.
+    /// `add_choices` would silently create a schema that no route uses.
     #[test]
-    fn choices_are_added_to_schemas_that_there_are() {
+    fn choices_are_added_to_existing_schemas() {
         let schemas = &DOCUMENT["components"]["schemas"];
         for name in ["CreateKey", "PublishServer"] {
             assert!(schemas[name].get("properties").is_some(), "{name}: {}", schemas[name]);
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_need_what_they_say() {
+    fn routes_report_the_credential_of_their_group() {
         let routes = routes();
         let auth = |method: &str, path: &str| {
             routes

@@ -1,5 +1,5 @@
-//! Which browser pages may call the gateway. A web page must not reach a gateway on the user's machine, neither from
-//! its own origin nor through DNS rebinding.
+//! Checks `Host` and `Origin`: a web page must not reach a gateway on the user's machine, neither from the page's own
+//! origin nor through DNS rebinding.
 
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use protocol::ErrorCode;
@@ -20,7 +20,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Creates the list from the settings.
+    /// Creates the lists from the settings.
     pub(crate) fn new(serve: &Serve) -> Self {
         let plain =
             |words: &[String]| words.iter().map(|word| word.trim().to_ascii_lowercase()).collect();
@@ -32,8 +32,8 @@ impl Pages {
     }
 
     /// Returns the address under which clients reach the gateway: the configured one, else that of this request. A
-    /// `Host` that is not a name of the gateway is never returned: whoever chose it would receive the keys of clients
-    /// that read the answer.
+    /// `Host` that is not a name of the gateway is never returned: it could be an attacker's, and clients that read the
+    /// answer would send their keys there.
     pub(crate) fn address(&self, uri: &Uri, headers: &HeaderMap) -> Option<String> {
         if let Some(url) = &self.public_url {
             return Some(url.clone());
@@ -63,13 +63,13 @@ impl Pages {
         let is_named = named.peek().is_some() && named.all(|host| self.is_host(host));
         if hosts.next().is_some() || !is_named {
             return refused(
-                "`Host` is not a name of this gateway; the operator sets PML_ALLOWED_HOSTS",
+                "`Host` is not a name of this gateway; the operator can allow it with PML_ALLOWED_HOSTS",
             );
         }
         let mut origins = headers.get_all(header::ORIGIN).iter().map(|origin| origin.to_str().ok());
         if !origins.all(|origin| origin.is_some_and(|origin| self.is_origin(origin))) {
             return refused(
-                "requests from this origin are not allowed; the operator sets PML_ALLOWED_ORIGINS",
+                "requests from this origin are not allowed; the operator can allow it with PML_ALLOWED_ORIGINS",
             );
         }
         Ok(())
@@ -94,7 +94,7 @@ impl Pages {
     }
 }
 
-/// Returns a host without the port behind it.
+/// Returns a host without its port.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port))
@@ -128,9 +128,9 @@ mod tests {
         pages().check(&Uri::from_static("/mcp/proxy/x"), &headers).is_ok()
     }
 
-    /// GW-17: only the gateway's own names count, however they are dressed up.
+    /// GW-17: only the gateway's own names are accepted, not names that contain them.
     #[test]
-    fn hosts_are_named_exactly() {
+    fn hosts_must_match_exactly() {
         for host in [
             "localhost",
             "LOCALHOST:3001",
@@ -159,9 +159,9 @@ mod tests {
         assert!(!check(&[]) && !check(&[("host", "localhost"), ("host", "localhost")]));
     }
 
-    /// GW-16: only the listed pages call.
+    /// GW-16: only listed origins are accepted.
     #[test]
-    fn origins_are_named_exactly() {
+    fn origins_must_match_exactly() {
         let from = |origin: &str| check(&[("host", "localhost"), ("origin", origin)]);
         for origin in [
             "http://localhost:6274",

@@ -66,9 +66,10 @@ pub(crate) async fn create_project(
     ApiJson(body, _room): ApiJson<CreateProject>,
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Admin)?;
-    let made = gateway.registry.create_project(&caller, &body.name).await.map_err(explain)?;
-    let place = format!("/api/v1/projects/{}", made.name);
-    Ok((StatusCode::CREATED, [(header::LOCATION, place)], private(Json(made))).into_response())
+    let created = gateway.registry.create_project(&caller, &body.name).await.map_err(explain)?;
+    let location = format!("/api/v1/projects/{}", created.name);
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], private(Json(created)))
+        .into_response())
 }
 
 /// Deletes a project permanently: its API keys are revoked at once, and its name is never reused.

@@ -16,7 +16,7 @@ use super::pages::Pages;
 use crate::admission::memory::Parsed;
 use crate::error::ApiError;
 use crate::identity::requester::Requester;
-use crate::proxy::Passage;
+use crate::proxy::Exchange;
 use crate::state::SharedGateway;
 
 /// Forwards a message to one MCP server, and returns its answer.
@@ -34,20 +34,22 @@ use crate::state::SharedGateway;
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
 pub(crate) async fn pass_message(
     State(gateway): State<SharedGateway>,
-    asked: Asked,
+    incoming: Incoming,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let is_json = body::is_json(&asked.headers);
-    let passage = asked.passage(&gateway).await?;
+    // Evaluated first because `exchange` consumes the headers; refused only after the caller and the server are
+    // checked.
+    let is_json = body::is_json(&incoming.headers);
+    let exchange = incoming.exchange(&gateway).await?;
     if !is_json {
-        let what = "the body must be `application/json`, and not compressed";
+        let what = "the body must be uncompressed `application/json`";
         let error = ApiError::new(ErrorCode::InvalidRequest, what);
         return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
     let memory = &gateway.memory;
     let body = body::read(memory, request).await?;
-    let _room = memory.parsed(passage.scope(), &body, Parsed::Names).await?;
-    Ok(passage.post(body).await)
+    let _reserved = memory.parsed(exchange.scope(), &body, Parsed::Names).await?;
+    Ok(exchange.post(body).await)
 }
 
 /// Opens or resumes the stream of server-initiated messages of one MCP server.
@@ -63,16 +65,16 @@ pub(crate) async fn pass_message(
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
 pub(crate) async fn open_stream(
     State(gateway): State<SharedGateway>,
-    asked: Asked,
+    incoming: Incoming,
 ) -> Result<Response, ApiError> {
-    let accepts_events = accepts_events(&asked.headers);
-    let passage = asked.passage(&gateway).await?;
+    let accepts_events = accepts_events(&incoming.headers);
+    let exchange = incoming.exchange(&gateway).await?;
     if !accepts_events {
         let what = "a GET opens a stream of events: send `Accept: text/event-stream`";
         let error = ApiError::new(ErrorCode::InvalidRequest, what);
         return Err(error.with_status(StatusCode::NOT_ACCEPTABLE));
     }
-    Ok(passage.without_body(Method::GET).await)
+    Ok(exchange.without_body(Method::GET).await)
 }
 
 /// Ends a session with one MCP server.
@@ -88,20 +90,20 @@ pub(crate) async fn open_stream(
         (status = 504, description = "The server did not answer in time", body = Object, content_type = "application/problem+json")))]
 pub(crate) async fn end_session(
     State(gateway): State<SharedGateway>,
-    asked: Asked,
+    incoming: Incoming,
 ) -> Result<Response, ApiError> {
-    let has_session = asked.headers.contains_key("mcp-session-id");
-    let passage = asked.passage(&gateway).await?;
+    let has_session = incoming.headers.contains_key("mcp-session-id");
+    let exchange = incoming.exchange(&gateway).await?;
     if !has_session {
         let what = "a DELETE ends a session: send its `Mcp-Session-Id`";
         return Err(ApiError::new(ErrorCode::InvalidRequest, what));
     }
-    Ok(passage.without_body(Method::DELETE).await)
+    Ok(exchange.without_body(Method::DELETE).await)
 }
 
-/// Who asks for which server, and with what headers.
+/// The parts of a request to the proxy: the caller, the server and the headers.
 #[derive(FromRequestParts)]
-pub(crate) struct Asked {
+pub(crate) struct Incoming {
     pages: Extension<Arc<Pages>>,
     caller: Extension<Arc<Caller>>,
     seen: Extension<Changes>,
@@ -110,9 +112,9 @@ pub(crate) struct Asked {
     headers: HeaderMap,
 }
 
-impl Asked {
-    /// Resolves the server's name for the caller.
-    async fn passage(self, gateway: &SharedGateway) -> Result<Passage, ApiError> {
+impl Incoming {
+    /// Checks the page and the caller, and resolves the server's name.
+    async fn exchange(self, gateway: &SharedGateway) -> Result<Exchange, ApiError> {
         let Self { pages, caller: Extension(caller), seen: Extension(seen), server, uri, headers } =
             self;
         pages.check(&uri, &headers)?;
@@ -121,7 +123,7 @@ impl Asked {
         let name = name.ok_or_else(ApiError::not_found)?;
         let requester = Requester::new(caller, &headers);
         let server = gateway.registry.server(&requester.tenant(), &name).await?;
-        Passage::new(Arc::clone(gateway), requester, headers, server, seen)
+        Exchange::new(Arc::clone(gateway), requester, headers, server, seen)
     }
 }
 

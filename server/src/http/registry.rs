@@ -46,16 +46,16 @@ pub(crate) struct CatalogQuery {
     /// Only entries with this routing.
     #[param(value_type = Option<Routing>)]
     routing: Option<String>,
-    /// The name of the type `http` in the answer: `http` or `cloud`.
+    /// How the answer names the type `http`: `http` or `cloud`.
     #[param(pattern = "^(http|cloud)$")]
     http_as: Option<String>,
 }
 
-/// The query parameters of an entry. Others are not refused.
+/// The query parameters of an entry. Unknown ones are ignored.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct EntryQuery {
-    /// The name of the type `http` in the answer: `http`, or `cloud` with the gateway's proxy as `proxy_to`.
+    /// How the answer names the type `http`: `http`, or `cloud` with the gateway's proxy as `proxy_to`.
     #[param(pattern = "^(http|cloud)$")]
     http_as: Option<String>,
 }
@@ -64,7 +64,7 @@ pub(crate) struct EntryQuery {
 #[utoipa::path(get, path = "/mcp", tag = "registry", params(CatalogQuery),
     responses(
         (status = 200, description = "A page of entries, sorted by name", body = CatalogPage),
-        (status = 405, description = "With `Accept: text/event-stream`: the gateway opens no stream of its own", body = Problem, content_type = "application/problem+json")))]
+        (status = 405, description = "With `Accept: text/event-stream`: the gateway opens no server-initiated stream", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn list_entries(
     State(gateway): State<SharedGateway>,
     headers: HeaderMap,
@@ -136,6 +136,7 @@ pub(crate) async fn get_entry(
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
     let says_cloud = says_cloud(query.http_as.as_deref())?;
     let reader = Reader::of(&gateway, &headers).await?;
+    // `@latest` and no version are the same. An invalid version is answered like an unknown one.
     let (text, version) = match name.split_once('@') {
         Some((text, version)) if version != "latest" => (text, Some(version.parse::<Version>())),
         _ => (name.as_str(), None),
@@ -147,7 +148,7 @@ pub(crate) async fn get_entry(
         Ok(found) => found,
         Err(RegistryError::NotFound(_)) => return Ok(not_found(&name)),
         Err(RegistryError::HashMismatch { current }) => {
-            let message = format!("MCP '{}' has different content now", shown(&name));
+            let message = format!("the content of MCP '{}' has changed", shown(&name));
             let body =
                 NotFound { error: "hash_mismatch", message, current: Some(current.to_string()) };
             return Ok((StatusCode::NOT_FOUND, no_store(), Json(body)).into_response());
@@ -171,12 +172,14 @@ fn says_cloud(word: Option<&str>) -> Result<bool, ApiError> {
     match word {
         None | Some("http") => Ok(false),
         Some("cloud") => Ok(true),
-        Some(_) => Err(ApiError::new(ErrorCode::InvalidRequest, "`http_as` is `http` or `cloud`")),
+        Some(_) => {
+            Err(ApiError::new(ErrorCode::InvalidRequest, "`http_as` must be `http` or `cloud`"))
+        }
     }
 }
 
-/// Serves an entry for clients that know the type as `cloud`: they send their messages to `proxy_to`, so it is the
-/// gateway's own proxy. `integrity` remains that of the stored entry, because this form is not stored.
+/// Serves an entry for clients that call the type `cloud`. They send their messages to `proxy_to`, so it is set to the
+/// gateway's own proxy. `integrity` remains the hash of the stored entry, because this form is not stored.
 fn cloud_response(served: &ServedEntry, gateway: Option<String>) -> Result<Response, ApiError> {
     let unreadable = |_| ApiError::new(ErrorCode::Internal, "the entry is not JSON");
     let mut entry: Value = serde_json::from_slice(&served.json).map_err(unreadable)?;
@@ -198,6 +201,7 @@ fn cloud_response(served: &ServedEntry, gateway: Option<String>) -> Result<Respo
 fn entry_response(headers: &HeaderMap, served: &ServedEntry) -> Response {
     let found = &served.entry;
     let etag = format!("\"{}\"", found.entry.integrity);
+    // Shared caches may store only what an anonymous reader would get too.
     let cache = if found.visibility == Visibility::Public {
         "public, max-age=300"
     } else {
@@ -208,6 +212,7 @@ fn entry_response(headers: &HeaderMap, served: &ServedEntry) -> Response {
     } else {
         match &found.code {
             Some(code) if !wants_json(headers) => module(&found.entry, code),
+            // The stored bytes, which the hash in `ETag` covers, not a new serialization.
             _ => json_text(served.json.clone()),
         }
     };
@@ -220,7 +225,7 @@ fn entry_response(headers: &HeaderMap, served: &ServedEntry) -> Response {
     response
 }
 
-/// Returns JSON that is text already.
+/// Returns an answer from JSON text.
 pub(super) fn json_text(text: Bytes) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
@@ -244,7 +249,7 @@ struct NotFound {
     error: &'static str,
     /// The requested name.
     message: String,
-    /// With `hash_mismatch`: the present name.
+    /// With `hash_mismatch`: the current name.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<String>,
 }
@@ -260,12 +265,12 @@ fn no_store() -> [(header::HeaderName, &'static str); 1] {
     [(header::CACHE_CONTROL, "private, no-store")]
 }
 
-/// Returns a name truncated and escaped for echoing.
+/// Returns a name without control characters and truncated, for echoing.
 fn shown(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// The routing rules in force, for the CLI's cache; `ETag` is their hash.
+/// Returns the current routing rules, for the CLI's cache; `ETag` is their hash.
 #[utoipa::path(get, path = "/api/v1/routing", tag = "routing",
     params(("If-None-Match" = Option<String>, Header, description = "The reader's cached `ETag`")),
     responses(
@@ -288,6 +293,7 @@ pub(crate) async fn get_routing(
     }
     response
         .headers_mut()
+        // `no-cache` requires revalidation before each use: a changed rule must apply at once.
         .insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     response
 }
@@ -332,9 +338,9 @@ fn parse_word<T: serde::de::DeserializeOwned>(
 mod tests {
     use super::*;
 
-    /// One reader for all routes: a list, several lines, a weak tag, a comma within a tag, and `*`.
+    /// A list, several lines, a weak tag, a comma within a tag, and `*`.
     #[test]
-    fn any_of_the_readers_tags_may_be_the_one() {
+    fn if_none_match_accepts_all_forms_of_the_header() {
         let tag = "\"sha256-ab+/=\"";
         let has = |values: &[&str]| {
             let mut headers = HeaderMap::new();

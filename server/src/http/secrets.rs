@@ -66,6 +66,7 @@ pub(crate) async fn list_secrets(
     Extension(caller): Extension<Arc<Caller>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    // Personal secrets need `execute`, the project's need `admin`. With either right, both kinds may be listed.
     if !caller.rights.contains(Right::Admin) {
         require(&caller, Right::Execute)?;
     }
@@ -91,13 +92,13 @@ pub(crate) async fn put_secret(
     ApiBytes(body): ApiBytes,
 ) -> Result<Response, ApiError> {
     let name: SecretName = name.parse().map_err(refused)?;
-    // A page of another origin can send a form or a text without a preflight.
+    // Browsers send forms and plain text to other origins without a preflight, but not JSON.
     if !is_json(&headers) {
         let error = invalid("the body must be `application/json`");
         return Err(error.with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
     let new: Result<NewSecret, _> = serde_json::from_slice(&body);
-    // From here on, the value exists only in its own type, if nothing else holds the body.
+    // From here on, the value exists only in `NewSecret`, unless something else still holds the body.
     if let Ok(mut bytes) = body.try_into_mut() {
         bytes.zeroize();
     }
@@ -117,7 +118,7 @@ pub(crate) async fn put_secret(
         .registry
         .put_secret(&tenant, new.owner, &name, value, hosts)
         .await
-        .map_err(|error| told(error, &name))?;
+        .map_err(|error| secret_error(error, &name))?;
     let status = if record.version == 1 { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, private(Json(record))).into_response())
 }
@@ -142,7 +143,7 @@ pub(crate) async fn delete_secret(
         .registry
         .delete_secret(&tenant, query.owner, &name)
         .await
-        .map_err(|error| told(error, &name))?;
+        .map_err(|error| secret_error(error, &name))?;
     Ok(private(StatusCode::NO_CONTENT))
 }
 
@@ -165,7 +166,7 @@ fn refused(error: RegistryError) -> ApiError {
     invalid(error.to_string())
 }
 
-fn told(error: RegistryError, name: &SecretName) -> ApiError {
+fn secret_error(error: RegistryError, name: &SecretName) -> ApiError {
     match error {
         RegistryError::NotFound(_) => {
             ApiError::new(ErrorCode::NotFound, format!("there is no secret `{name}`"))

@@ -10,10 +10,10 @@ use registry::{Caller, Right};
 
 use super::api::{private, require};
 use super::body::ApiJson;
-use super::capabilities::{Deprecate, Named, Yank, named, published, told};
+use super::capabilities::{Deprecate, Named, Yank, named, publish_error, published};
 use super::openapi::Problem;
 use crate::error::ApiError;
-use crate::publish::servers::{self, MadeServer, PublishServer};
+use crate::publish::servers::{self, PublishServer, PublishedServer};
 use crate::state::SharedGateway;
 
 /// The largest body: an entry of 1 MiB, plus JSON escaping.
@@ -27,8 +27,8 @@ pub(crate) const BODY_LIMIT: usize = 2 * 1024 * 1024;
         "tools": [{ "name": "add", "description": "Adds a note.", "inputSchema": { "type": "object" } }]
     })),
     responses(
-        (status = 201, description = "Published", body = MadeServer),
-        (status = 200, description = "The identical version already exists", body = MadeServer),
+        (status = 201, description = "Published", body = PublishedServer),
+        (status = 200, description = "The identical version already exists", body = PublishedServer),
         (status = 409, description = "The version exists with different content, or the name is or was taken", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn publish_server(
     State(gateway): State<SharedGateway>,
@@ -36,8 +36,8 @@ pub(crate) async fn publish_server(
     ApiJson(body, _room): ApiJson<PublishServer>,
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Publish)?;
-    let made = servers::publish(&gateway, &caller, body).await.map_err(told)?;
-    Ok(published(made.new, made.location.clone(), &made))
+    let entry = servers::publish(&gateway, &caller, body).await.map_err(publish_error)?;
+    Ok(published(entry.new, entry.location.clone(), &entry))
 }
 
 /// Deprecates a version of a server, or all versions.

@@ -1,4 +1,4 @@
-//! `/api/v1/sessions`: a short-lived token instead of an API key.
+//! `/api/v1/sessions`: exchanges a credential for a short-lived token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::api::{invalid, private, shown_once};
 use super::body::ApiJson;
 use crate::error::ApiError;
-use crate::identity::sessions::LONGEST;
+use crate::identity::sessions::MAX_LIFETIME;
 use crate::state::SharedGateway;
 
 /// A request for a new session.
@@ -68,15 +68,15 @@ pub(crate) async fn create_session(
         gateway.registry.audit(&tenant, event)
     };
     if caller.session.is_some() {
-        // Otherwise sessions could be renewed forever.
+        // Otherwise a session could be renewed forever.
         record(AuditOutcome::Refused, json!({})).await?;
         let detail = "a session is created from an API key or a token, not from another session";
         return Err(ApiError::new(ErrorCode::Forbidden, detail));
     }
-    let longest = LONGEST.as_secs();
+    let longest = MAX_LIFETIME.as_secs();
     let seconds = body.expires_in_seconds.unwrap_or(longest);
     if !(1..=longest).contains(&seconds) {
-        return Err(invalid(format!("`expires_in_seconds` is 1 to {longest}")));
+        return Err(invalid(format!("`expires_in_seconds` must be 1 to {longest}")));
     }
     let rights: Rights = match body.can {
         Some(can) => can.into_iter().collect(),
@@ -95,19 +95,20 @@ pub(crate) async fn create_session(
         let detail = "this gateway cannot create sessions: the operator has set neither PML_MASTER_KEY nor PML_MASTER_KEY_FILE";
         return Err(ApiError::new(ErrorCode::SecretsUnavailable, detail));
     };
+    // Recorded before it takes effect: if the record fails, there is no session.
     record(AuditOutcome::Allowed, json!({ "rights": rights, "key": caller.key_id })).await?;
-    let made =
-        sessions.make(&caller, id, &rights, Duration::from_secs(seconds)).map_err(|error| {
+    let issued =
+        sessions.create(&caller, id, &rights, Duration::from_secs(seconds)).map_err(|error| {
             tracing::error!(error = %error, "Could not encode a session");
             ApiError::new(ErrorCode::Internal, "could not create the session")
         })?;
     let body = NewSession {
-        session: made.token,
+        session: issued.token,
         id,
         scope: &caller.scope,
         principal: caller.principal.as_str(),
         can: &rights,
-        expires_at: made.expires_at,
+        expires_at: issued.expires_at,
     };
     let answer = (StatusCode::CREATED, private(Json(body))).into_response();
     Ok(shown_once("session", id, answer))

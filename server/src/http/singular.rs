@@ -11,7 +11,8 @@ use protocol::ErrorCode;
 
 use crate::error::ApiError;
 
-/// The security-relevant headers. `Accept`, `X-Forwarded-For` and other lists may be split over several lines.
+/// Headers that must not be repeated, because a decision depends on them. `Accept`, `X-Forwarded-For` and other lists
+/// may be split over several lines.
 const ONCE: [&str; 14] = [
     "authorization",
     "content-length",
@@ -28,7 +29,7 @@ const ONCE: [&str; 14] = [
     "x-api-key",
     "x-pml-client",
 ];
-/// The prefixes of more of them: arguments in headers, and secrets for tools.
+/// Prefixes of further such headers: arguments of MCP calls, and secrets for tools.
 const ONCE_EACH: [&str; 2] = ["mcp-param-", "x-pml-key-"];
 
 /// Checks that a request has no duplicate parts.
@@ -38,13 +39,13 @@ const ONCE_EACH: [&str; 2] = ["mcp-param-", "x-pml-key-"];
 /// of the request's target.
 pub(super) fn check(request: &Request) -> Result<(), ApiError> {
     let headers = request.headers();
-    // Almost no request has a duplicate header, which the two counts show without a search.
+    // Comparing the two counts is enough for most requests: they have no duplicate header at all.
     if headers.len() != headers.keys_len()
-        && let Some(name) = doubled(headers)
+        && let Some(name) = duplicate(headers)
     {
         let detail = format!("the request has more than one header `{name}`");
         let refused = ApiError::new(ErrorCode::InvalidRequest, detail);
-        // The end of its body is ambiguous, and so is the beginning of the next request.
+        // The end of the body is ambiguous, and so is the beginning of the next request on this connection.
         let is_length = matches!(name, "content-length" | "transfer-encoding");
         return Err(match is_length {
             true => refused.with_header(header::CONNECTION, HeaderValue::from_static("close")),
@@ -54,11 +55,12 @@ pub(super) fn check(request: &Request) -> Result<(), ApiError> {
     check_host(request.version(), request.uri(), headers)
 }
 
-/// Returns a duplicate header that must be unique.
-fn doubled(headers: &HeaderMap) -> Option<&str> {
+/// Returns a header that occurs more than once but must not.
+fn duplicate(headers: &HeaderMap) -> Option<&str> {
     headers.keys().map(|name| name.as_str()).find(|name| {
-        let may_once = ONCE.contains(name) || ONCE_EACH.iter().any(|start| name.starts_with(start));
-        may_once && headers.get_all(*name).iter().nth(1).is_some()
+        let must_be_unique =
+            ONCE.contains(name) || ONCE_EACH.iter().any(|start| name.starts_with(start));
+        must_be_unique && headers.get_all(*name).iter().nth(1).is_some()
     })
 }
 
@@ -66,8 +68,8 @@ fn doubled(headers: &HeaderMap) -> Option<&str> {
 fn check_host(version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     let refused = |detail: &str| Err(ApiError::new(ErrorCode::InvalidRequest, detail));
     let Some(host) = headers.get(header::HOST) else {
-        // HTTP/2 has it in the target (RFC 9113, 8.3.1), and HTTP/1.0 may omit it: load balancers call `/health` this
-        // way.
+        // HTTP/2 has the host in the target (RFC 9113, 8.3.1). HTTP/1.0 may omit it: some load balancers call `/health`
+        // this way.
         let is_named = version == Version::HTTP_2 && uri.authority().is_some();
         return match is_named || version == Version::HTTP_10 {
             true => Ok(()),
@@ -89,14 +91,14 @@ fn check_host(version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Ap
 
 /// Returns whether two authorities are equal, ignoring case and the default port.
 fn is_same(target: &Authority, host: &Authority, scheme: Option<&Scheme>) -> bool {
-    let usual = match scheme {
+    let default_port = match scheme {
         Some(scheme) if *scheme == Scheme::HTTP => Some(80),
         Some(scheme) if *scheme == Scheme::HTTPS => Some(443),
         _ => None,
     };
-    let port = |authority: &Authority| authority.port_u16().or(usual);
-    let is_plain = !target.as_str().contains('@');
-    is_plain && target.host().eq_ignore_ascii_case(host.host()) && port(target) == port(host)
+    let port = |authority: &Authority| authority.port_u16().or(default_port);
+    let has_user = target.as_str().contains('@');
+    !has_user && target.host().eq_ignore_ascii_case(host.host()) && port(target) == port(host)
 }
 
 #[cfg(test)]
@@ -105,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    fn judge(version: Version, target: &str, pairs: &[(&str, &str)]) -> bool {
+    fn is_accepted(version: Version, target: &str, pairs: &[(&str, &str)]) -> bool {
         let mut request = Request::builder().version(version).uri(target);
         for (name, value) in pairs {
             request = request.header(*name, *value);
@@ -113,9 +115,9 @@ mod tests {
         check(&request.body(Body::empty()).unwrap()).is_ok()
     }
 
-    /// NX-14: a target and a `Host` are one host, whichever way both are written.
+    /// NX-14: the target and `Host` must name the same host, up to case and the default port.
     #[test]
-    fn a_request_names_one_host() {
+    fn target_and_host_must_agree() {
         let host = |host| [("host", host)];
         for (version, target, headers) in [
             (Version::HTTP_11, "/x", &host("gw.example")[..]),
@@ -126,7 +128,7 @@ mod tests {
             (Version::HTTP_2, "https://gw.example/x", &[]),
             (Version::HTTP_10, "/health", &[]),
         ] {
-            assert!(judge(version, target, headers), "{version:?} {target} {headers:?}");
+            assert!(is_accepted(version, target, headers), "{version:?} {target} {headers:?}");
         }
         for (version, target, headers) in [
             (Version::HTTP_11, "/x", &[][..]),
@@ -143,16 +145,16 @@ mod tests {
             (Version::HTTP_2, "https://gw.example/x", &host("other.example")),
             (Version::HTTP_10, "/x", &[("host", "a"), ("host", "a")]),
         ] {
-            assert!(!judge(version, target, headers), "{version:?} {target} {headers:?}");
+            assert!(!is_accepted(version, target, headers), "{version:?} {target} {headers:?}");
         }
     }
 
-    /// NX-14: what is a list may stand in several lines, what decides may not.
+    /// NX-14: list headers may be repeated, headers that decide something may not.
     #[test]
-    fn lists_may_be_written_in_several_lines() {
+    fn only_list_headers_may_be_repeated() {
         let twice = |name| {
             let pairs = [("host", "gw.example"), (name, "a"), (name, "a")];
-            judge(Version::HTTP_11, "/x", &pairs)
+            is_accepted(Version::HTTP_11, "/x", &pairs)
         };
         for list in ["accept", "x-forwarded-for", "x-pml-host-tavily-api-key", "if-none-match"] {
             assert!(twice(list), "{list}");

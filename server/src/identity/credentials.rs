@@ -1,4 +1,4 @@
-//! Which API key, session or access token a request carries, and whom it belongs to.
+//! Authenticates the API key, session or access token of a request.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::ApiError;
 
 /// Checks credentials of every kind.
 pub(crate) struct Credentials {
-    /// Checks access tokens, where an issuer is configured.
+    /// Verifies access tokens, if an issuer is configured.
     pub tokens: Option<Tokens>,
     /// Creates and verifies sessions, if there is a master key.
     pub sessions: Option<Sessions>,
@@ -24,13 +24,13 @@ impl Credentials {
         headers.contains_key(header::AUTHORIZATION) || headers.contains_key("x-api-key")
     }
 
-    /// Returns whom the credential of a request belongs to.
+    /// Returns the caller that the credential of a request belongs to.
     ///
-    /// A credential with the prefix of our keys is a key, and one with the header of our sessions is a session;
-    /// anything else is a token, if tokens are accepted.
+    /// A credential with the header of our sessions is a session, and one with the prefix of our API keys is a key. Any
+    /// other is a token, if tokens are accepted.
     ///
     /// # Errors
-    /// Returns `UNAUTHORIZED` for an invalid credential, and for none.
+    /// Returns `UNAUTHORIZED` for an invalid credential, and if there is none.
     pub(crate) async fn check(
         &self,
         registry: &Registry,
@@ -39,15 +39,17 @@ impl Credentials {
         let refused =
             |what| ApiError::new(ErrorCode::Unauthorized, format!("the {what} is not valid"));
         let credential = presented_key(headers).ok_or_else(|| refused("API key"))?;
-        // Tokens travel in the one header that RFC 6750 has for them.
+        // Sessions and tokens are bearer tokens, which are accepted only in `Authorization` (RFC 6750, 2.1).
         let sessions = self.sessions.as_ref().filter(|_| !headers.contains_key("x-api-key"));
-        if let Some(sessions) = sessions.filter(|sessions| sessions.is_one(credential)) {
+        if let Some(sessions) = sessions.filter(|sessions| sessions.has_session_header(credential))
+        {
             return match sessions.caller(registry, credential).await {
                 Err(RegistryError::InvalidCredential) => Err(refused("session")),
                 found => Ok(found?),
             };
         }
         let tokens = self.tokens.as_ref().filter(|_| !headers.contains_key("x-api-key"));
+        // A key of ours is never verified as a token, even if it is invalid: the issuer's keys need not be fetched.
         if let Some(tokens) = tokens.filter(|_| !credential.starts_with("pml_")) {
             return match tokens.caller(registry, credential).await {
                 Ok(caller) => Ok(caller),
@@ -72,10 +74,10 @@ impl Credentials {
     }
 }
 
-/// Returns the key that a request carries.
+/// Returns the credential of a request.
 ///
-/// Only headers are read: a key in a query string would end up in logs. Several different keys are treated as none,
-/// because an intermediary may have read a different one.
+/// Only headers are read: a credential in a query string would end up in logs. Several different credentials are
+/// treated as none, because an intermediary may have used a different one.
 fn presented_key(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get_all(header::AUTHORIZATION).iter().map(|value| {
         let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
@@ -92,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_read_from_headers_only() {
+    fn credentials_are_read_from_headers_only() {
         let headers = |name: &'static str, value: &'static str| {
             HeaderMap::from_iter([(
                 name.parse::<axum::http::HeaderName>().unwrap(),

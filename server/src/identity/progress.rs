@@ -1,14 +1,14 @@
-//! The progress of a run, for a client that subscribed to it.
+//! The progress of a request, for a client that asked to be notified of it.
 
 use tokio::sync::watch;
 
-/// Counts the progress of a run; clones share the count.
+/// Counts the ended tool calls of a request; clones share the count.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Progress(Option<watch::Sender<u64>>);
 
 impl Progress {
-    /// Starts counting, for a subscriber.
-    pub(crate) fn told() -> (Self, watch::Receiver<u64>) {
+    /// Creates a counter and the receiver for its subscriber.
+    pub(crate) fn channel() -> (Self, watch::Receiver<u64>) {
         let (sender, receiver) = watch::channel(0);
         (Self(Some(sender)), receiver)
     }

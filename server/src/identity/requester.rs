@@ -1,4 +1,4 @@
-//! A caller with everything of its request that decides what is done for it.
+//! A caller, with the parts of its request that affect how the request is executed.
 
 use std::sync::Arc;
 
@@ -6,43 +6,43 @@ use axum::http::HeaderMap;
 use protocol::Scope;
 use registry::{Caller, Tenant};
 
-use super::caller_keys::CallerKeys;
 use super::progress::Progress;
+use super::sent_secrets::SentSecrets;
 
-/// The header of a caller that can run `execute_locally` answers.
+/// The header by which a caller declares that it handles `execute_locally` answers.
 const CLIENT_HEADER: &str = "x-pml-client";
 
 /// Whether a caller can run a program itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientKind {
-    /// `pml`, which handles `execute_locally`.
+    /// `pml`, which runs delegated programs.
     Package,
     /// Any other MCP client.
     Plain,
 }
 
-/// The caller, its address, and the secrets that it sent along.
+/// The caller of a request, and the secrets that it sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Requester {
     /// The principal, its scope and rights.
     pub caller: Arc<Caller>,
     /// Whether the caller can run a program itself.
     pub client: ClientKind,
-    /// The caller's keys for upstreams.
-    pub keys: CallerKeys,
+    /// The caller's secrets for upstreams.
+    pub secrets: SentSecrets,
     /// The sink for the request's progress.
     pub progress: Progress,
 }
 
 impl Requester {
-    /// Builds the caller from a request with a valid key.
+    /// Creates the requester from an authenticated caller and the request's headers.
     pub(crate) fn new(caller: Arc<Caller>, headers: &HeaderMap) -> Self {
         let client = match headers.get(CLIENT_HEADER).map(|value| value.as_bytes()) {
             Some(b"package") => ClientKind::Package,
             _ => ClientKind::Plain,
         };
-        let keys = CallerKeys::from_headers(headers);
-        Self { caller, client, keys, progress: Progress::default() }
+        let secrets = SentSecrets::from_headers(headers);
+        Self { caller, client, secrets, progress: Progress::default() }
     }
 
     /// Returns the tenant's scope.

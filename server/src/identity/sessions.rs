@@ -1,10 +1,10 @@
 //! Sessions: short-lived tokens of the gateway, created from an API key or an identity provider's token.
 //!
-//! A session is a JWT by the rules of RFC 8725. Its header is a constant text for each master key, which a token must
-//! match exactly before `jsonwebtoken` sees it, so a token can choose neither the algorithm nor its type. It is
-//! signed with HMAC-SHA-256 by a key that is derived from the master key for this purpose only, so every gateway on
-//! the database accepts it and no other installation does. It has no rights by itself: at each use, the key that it
-//! was created from must still be valid, and the membership of its principal applies.
+//! A session is a JWT that follows RFC 8725. Its header is a constant for each master key and is compared byte by byte
+//! before `jsonwebtoken` parses it, so a token can choose neither the algorithm nor its type. It is signed with
+//! HMAC-SHA-256 by a key that is derived from the master key for this purpose only, so every gateway on the database
+//! accepts it and no other installation does. A session alone grants nothing: at each use, the API key that it was
+//! created from must still be valid, and the role of its principal applies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,20 +17,20 @@ use registry::{Caller, Registry, RegistryError, Rights, Session};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The kind of token, in its header.
+/// The type of the token, in its header.
 const TYPE: &str = "pml-session+jwt";
-/// The purpose of the derived signing key.
+/// The purpose from which the signing key is derived.
 const PURPOSE: &str = "sessions, HS256";
 /// The longest session, in bytes.
 const TOKEN_LIMIT: usize = 2 * 1024;
-/// The longest that a session lasts.
-pub(crate) const LONGEST: Duration = Duration::from_secs(15 * 60);
+/// The longest lifetime of a session.
+pub(crate) const MAX_LIFETIME: Duration = Duration::from_secs(15 * 60);
 
-/// Makes and checks sessions of one installation.
+/// Creates and verifies sessions of one installation.
 pub(crate) struct Sessions {
-    /// Issuer and audience in one: sessions are made by this installation for itself.
+    /// Both issuer and audience: the installation issues sessions to itself.
     issuer: String,
-    /// The first one signs; all are accepted, while one master key takes the place of another.
+    /// The first one signs. All are accepted, because during a rotation there are two master keys.
     signers: Vec<Signer>,
 }
 
@@ -38,8 +38,8 @@ struct Signer {
     header: Header,
     /// The encoded header of a token, with the dot after it.
     prefix: String,
-    signs: EncodingKey,
-    verifies: DecodingKey,
+    encoding_key: EncodingKey,
+    decoding_key: DecodingKey,
 }
 
 impl Signer {
@@ -50,9 +50,9 @@ impl Signer {
             ..Header::new(Algorithm::HS256)
         };
         let prefix = BASE64URL_NOPAD.encode(&serde_json::to_vec(&header)?) + ".";
-        let (signs, verifies) =
-            (EncodingKey::from_secret(secret), DecodingKey::from_secret(secret));
-        Ok(Self { header, prefix, signs, verifies })
+        let encoding_key = EncodingKey::from_secret(secret);
+        let decoding_key = DecodingKey::from_secret(secret);
+        Ok(Self { header, prefix, encoding_key, decoding_key })
     }
 }
 
@@ -66,7 +66,7 @@ struct Claims {
     iat: i64,
     exp: i64,
     jti: Uuid,
-    /// The API key that it was created from.
+    /// The id of the API key that the session was created from.
     #[serde(skip_serializing_if = "Option::is_none")]
     sid: Option<Uuid>,
     pml_scope: Scope,
@@ -74,15 +74,15 @@ struct Claims {
 }
 
 /// A new session.
-pub(crate) struct MadeSession {
+pub(crate) struct IssuedSession {
     /// The token.
     pub token: String,
-    /// When it ends.
+    /// When it expires.
     pub expires_at: DateTime<Utc>,
 }
 
 impl Sessions {
-    /// Derives the keys of the sessions; `None` without a master key.
+    /// Derives the signing keys; `None` without a master key.
     ///
     /// # Errors
     /// Returns an error if the database cannot identify the installation.
@@ -100,58 +100,58 @@ impl Sessions {
         Ok(Some(Self { issuer, signers }))
     }
 
-    /// Creates a session of a caller, which ends with the caller's own credential at the latest.
+    /// Creates a session for a caller. It expires at the latest with the caller's own credential.
     ///
     /// # Errors
-    /// Returns an error only when the claims cannot be written or signed.
-    pub(crate) fn make(
+    /// Returns an error only when the claims cannot be encoded or signed.
+    pub(crate) fn create(
         &self,
         caller: &Caller,
         id: Uuid,
         rights: &Rights,
-        lasts: Duration,
-    ) -> Result<MadeSession, jsonwebtoken::errors::Error> {
+        lifetime: Duration,
+    ) -> Result<IssuedSession, jsonwebtoken::errors::Error> {
         let now = Utc::now();
-        let lasts = TimeDelta::from_std(lasts.min(LONGEST)).unwrap_or_default();
-        let ends = caller.expires_at.map_or(now + lasts, |at| at.min(now + lasts)).timestamp();
+        let end = now + TimeDelta::from_std(lifetime.min(MAX_LIFETIME)).unwrap_or_default();
+        let expires = caller.expires_at.map_or(end, |at| at.min(end)).timestamp();
         let claims = Claims {
             iss: self.issuer.clone(),
             aud: self.issuer.clone(),
             sub: caller.principal.as_str().to_owned(),
             iat: now.timestamp(),
-            exp: ends,
+            exp: expires,
             jti: id,
             sid: caller.key_id,
             pml_scope: caller.scope.clone(),
             rights: rights.clone(),
         };
         let signer = &self.signers[0];
-        let token = jsonwebtoken::encode(&signer.header, &claims, &signer.signs)?;
-        let expires_at = DateTime::from_timestamp(ends, 0).unwrap_or(now);
-        Ok(MadeSession { token, expires_at })
+        let token = jsonwebtoken::encode(&signer.header, &claims, &signer.encoding_key)?;
+        let expires_at = DateTime::from_timestamp(expires, 0).unwrap_or(now);
+        Ok(IssuedSession { token, expires_at })
     }
 
     /// Returns whether a credential has the header of a session.
-    pub(crate) fn is_one(&self, credential: &str) -> bool {
+    pub(crate) fn has_session_header(&self, credential: &str) -> bool {
         self.signers.iter().any(|signer| credential.starts_with(&signer.prefix))
     }
 
-    /// Returns who calls with a session.
+    /// Returns the caller of a session.
     ///
     /// # Errors
-    /// Returns [`RegistryError::InvalidCredential`] for whatever is not a valid session of a valid credential, and
-    /// [`RegistryError::Unavailable`] when the database does not answer.
+    /// Returns [`RegistryError::InvalidCredential`] for an invalid session, and for a session whose API key or role is
+    /// no longer valid, and [`RegistryError::Unavailable`] when the database does not answer.
     pub(crate) async fn caller(
         &self,
         registry: &Registry,
         credential: &str,
     ) -> Result<Arc<Caller>, RegistryError> {
-        let claimed = self.read(credential).ok_or(RegistryError::InvalidCredential)?;
+        let claimed = self.verify(credential).ok_or(RegistryError::InvalidCredential)?;
         registry.admit(claimed).await
     }
 
-    /// Returns the claims of a session, if it is one of ours and not expired.
-    fn read(&self, credential: &str) -> Option<Caller> {
+    /// Verifies a session, and returns the caller that it claims.
+    fn verify(&self, credential: &str) -> Option<Caller> {
         if credential.len() > TOKEN_LIMIT {
             return None;
         }
@@ -161,13 +161,15 @@ impl Sessions {
         validation.set_required_spec_claims(&["iss", "aud", "sub", "exp"]);
         validation.set_issuer(&[&self.issuer]);
         validation.set_audience(&[&self.issuer]);
-        let decoded = jsonwebtoken::decode(credential, &signer.verifies, &validation).ok()?;
+        let decoded = jsonwebtoken::decode(credential, &signer.decoding_key, &validation).ok()?;
         let claims: Claims = decoded.claims;
-        // The library accepts lists of issuers and audiences, and ignores `iat`.
+        // The library accepts lists of issuers and audiences, and ignores `iat`. The 30 seconds allow for clocks of
+        // gateways that differ.
         let now = Utc::now().timestamp();
-        let lasts = i64::try_from(LONGEST.as_secs()).ok()?;
-        let is_now = claims.iat <= now + 30 && now < claims.exp && claims.exp <= claims.iat + lasts;
-        if claims.iss != self.issuer || claims.aud != self.issuer || !is_now {
+        let longest = i64::try_from(MAX_LIFETIME.as_secs()).ok()?;
+        let is_valid_now =
+            claims.iat <= now + 30 && now < claims.exp && claims.exp <= claims.iat + longest;
+        if claims.iss != self.issuer || claims.aud != self.issuer || !is_valid_now {
             return None;
         }
         Some(Caller {
@@ -209,7 +211,7 @@ mod tests {
     fn signed(sessions: &Sessions, header: &str, claims: &serde_json::Value) -> String {
         let part = |text: &str| BASE64URL_NOPAD.encode(text.as_bytes());
         let signed = format!("{}.{}", part(header), part(&claims.to_string()));
-        let key = &sessions.signers[0].signs;
+        let key = &sessions.signers[0].encoding_key;
         let tag = jsonwebtoken::crypto::sign(signed.as_bytes(), key, Algorithm::HS256).unwrap();
         format!("{signed}.{tag}")
     }
@@ -223,29 +225,30 @@ mod tests {
     }
 
     #[test]
-    fn a_session_says_who_made_it() {
+    fn a_session_has_the_claims_of_its_caller() {
         let ours = sessions("urn:a", b"secret");
         let read: Rights = "read".parse().unwrap();
-        let made = ours.make(&caller(), Uuid::nil(), &read, Duration::from_secs(9_999)).unwrap();
-        let back = ours.read(&made.token).unwrap();
-        assert!(made.expires_at <= Utc::now() + LONGEST, "no session is longer");
-        assert_eq!((back.key_id, back.rights, back.scope), (None, read, caller().scope));
-        assert_eq!(back.session.unwrap().key_id, caller().key_id);
-        // It does not outlive what it was made of.
+        let issued =
+            ours.create(&caller(), Uuid::nil(), &read, Duration::from_secs(9_999)).unwrap();
+        let claimed = ours.verify(&issued.token).unwrap();
+        assert!(issued.expires_at <= Utc::now() + MAX_LIFETIME, "the lifetime is limited");
+        assert_eq!((claimed.key_id, claimed.rights, claimed.scope), (None, read, caller().scope));
+        assert_eq!(claimed.session.unwrap().key_id, caller().key_id);
+        // It expires at the latest with the credential that it was created from.
         let soon = Utc::now() + TimeDelta::seconds(5);
         let ending = Caller { expires_at: Some(soon), ..caller() };
-        let made = ours.make(&ending, Uuid::nil(), &ending.rights, LONGEST).unwrap();
-        assert!(made.expires_at <= soon);
+        let issued = ours.create(&ending, Uuid::nil(), &ending.rights, MAX_LIFETIME).unwrap();
+        assert!(issued.expires_at <= soon);
     }
 
-    /// GW-03: the header is ours to the letter, or it is no session.
+    /// GW-03: only the exact header of this installation is accepted.
     #[test]
-    fn no_other_header_counts() {
+    fn sessions_with_another_header_are_refused() {
         let ours = sessions("urn:a", b"secret");
         let claims = claims(&ours);
         let good = r#"{"typ":"pml-session+jwt","alg":"HS256","kid":"a"}"#;
         let token = signed(&ours, good, &claims);
-        assert!(ours.read(&token).is_some(), "the twin");
+        assert!(ours.verify(&token).is_some(), "the unchanged session is valid");
         for header in [
             r#"{"alg":"none","kid":"a","typ":"pml-session+jwt"}"#,
             r#"{"alg":"HS512","kid":"a","typ":"pml-session+jwt"}"#,
@@ -259,7 +262,7 @@ mod tests {
             "{}",
             "",
         ] {
-            assert!(ours.read(&signed(&ours, header, &claims)).is_none(), "{header}");
+            assert!(ours.verify(&signed(&ours, header, &claims)).is_none(), "{header}");
         }
         let (text, tag) = token.rsplit_once('.').unwrap();
         let zeroes = BASE64URL_NOPAD.encode(&[0; 32]);
@@ -273,14 +276,14 @@ mod tests {
             format!("{token}.x.y"),
             String::new(),
         ] {
-            assert!(ours.read(&changed).is_none(), "{changed}");
+            assert!(ours.verify(&changed).is_none(), "{changed}");
         }
-        assert!(sessions("urn:a", b"other").read(&token).is_none(), "another master key");
+        assert!(sessions("urn:a", b"other").verify(&token).is_none(), "another master key");
     }
 
-    /// GW-05: of another installation, another time or with other claims it is none.
+    /// GW-05: sessions of another installation or time, and with invalid claims, are refused.
     #[test]
-    fn no_other_claims_count() {
+    fn sessions_with_other_claims_are_refused() {
         let ours = sessions("urn:a", b"secret");
         let header = r#"{"typ":"pml-session+jwt","alg":"HS256","kid":"a"}"#;
         let good = claims(&ours);
@@ -288,9 +291,9 @@ mod tests {
         let with = |name: &str, value: serde_json::Value| {
             let mut claims = good.clone();
             claims[name] = value;
-            ours.read(&signed(&ours, header, &claims)).is_some()
+            ours.verify(&signed(&ours, header, &claims)).is_some()
         };
-        assert!(with("sub", json!("bob")), "the twin");
+        assert!(with("sub", json!("bob")), "another principal is valid");
         for (name, value) in [
             ("iss", json!("urn:b")),
             ("aud", json!("urn:b")),
@@ -311,6 +314,6 @@ mod tests {
             assert!(!with(name, value.clone()), "{name}: {value}");
         }
         let elsewhere = sessions("urn:b", b"secret");
-        assert!(elsewhere.read(&signed(&ours, header, &good)).is_none());
+        assert!(elsewhere.verify(&signed(&ours, header, &good)).is_none());
     }
 }

@@ -1,8 +1,8 @@
 //! Access tokens of an identity provider: the gateway as an OAuth 2.1 resource server.
 //!
-//! A token is a JWT as RFC 9068 has it, checked by the rules of RFC 8725: an allowed
+//! A token is a JWT (RFC 9068), checked by the rules of RFC 8725: an allowed
 //! asymmetric algorithm, a key of the one configured issuer, and every claim that binds
-//! it to this gateway. It names a scope that exists; nothing is made for it.
+//! it to this gateway. Its scope must exist; a token never creates anything.
 
 mod jwks;
 mod jws;
@@ -25,12 +25,12 @@ use jws::Header;
 /// The leeway between the clocks of the issuer and the gateway, in seconds.
 const LEEWAY: u64 = 30;
 /// The size of the cache of verified tokens, and the lifetime of its entries.
-const REMEMBERED: u64 = 10_000;
-const REMEMBERED_FOR: Duration = Duration::from_secs(60);
-/// The prefix of the rights of this gateway among the scopes of a token.
+const CACHED_TOKENS: u64 = 10_000;
+const CACHE_LIFETIME: Duration = Duration::from_secs(60);
+/// The prefix of this gateway's rights in the claim with the rights.
 const RIGHT_PREFIX: &str = "pml:";
 
-/// The required claims, and the names of the configurable ones.
+/// The expected values of claims, and the names of the configurable claims.
 #[derive(Debug, Clone)]
 pub(crate) struct Claims {
     /// The expected `iss`.
@@ -56,7 +56,7 @@ pub(crate) enum TokenError {
     /// It is valid, but has no scope of this gateway, or its principal lost the membership there.
     #[error("the token has no scope of this gateway")]
     NoScope,
-    /// The issuer's keys cannot be had.
+    /// The issuer's keys are unavailable.
     #[error("the issuer's keys are unavailable")]
     Unavailable,
     /// The registry cannot determine whether the scope exists.
@@ -64,19 +64,20 @@ pub(crate) enum TokenError {
     Registry(#[from] RegistryError),
 }
 
-/// Checks tokens of one issuer.
+/// Verifies tokens of one issuer.
 pub(crate) struct Tokens {
     claims: Claims,
     metadata_url: String,
     jwks: Arc<Jwks>,
-    /// Tokens whose signature is known, by their hash: an RSA or P-256 signature costs more than a request.
+    /// Tokens with a verified signature, by their hash: verifying an RSA or P-256 signature costs more than the rest of
+    /// a request.
     verified: Cache<[u8; 32], Verified>,
 }
 
 /// A token whose signature was verified.
 #[derive(Clone)]
 struct Verified {
-    /// The key that it was verified with. After a refresh the keys are different objects, and the token is verified
+    /// The key that verified it. A refresh of the issuer's keys creates new objects, so that the token is verified
     /// again.
     key: Arc<DecodingKey>,
     claims: Arc<Map<String, Value>>,
@@ -86,7 +87,7 @@ impl Tokens {
     /// Prepares the verifier; the issuer's keys are fetched when the first token arrives.
     ///
     /// # Errors
-    /// Returns an error when there can be no HTTP client.
+    /// Returns an error when the HTTP client cannot be created.
     pub(crate) fn new(
         claims: Claims,
         jwks_url: reqwest::Url,
@@ -96,22 +97,23 @@ impl Tokens {
             metadata_url: metadata_url(&claims.audience),
             jwks: Arc::new(Jwks::new(jwks_url, max_age)?),
             verified: Cache::builder()
-                .max_capacity(REMEMBERED)
-                .time_to_live(REMEMBERED_FOR)
+                .max_capacity(CACHED_TOKENS)
+                .time_to_live(CACHE_LIFETIME)
                 .build(),
             claims,
         })
     }
 
-    /// Returns who calls with a token.
+    /// Returns the caller of a token.
     ///
     /// # Errors
-    /// Returns [`TokenError`]; the log has why, the caller only what kind it is.
+    /// Returns [`TokenError`]; its reason is for the log only.
     pub(crate) async fn caller(
         &self,
         registry: &Registry,
         token: &str,
     ) -> Result<Arc<Caller>, TokenError> {
+        // From cheap to expensive: the form, the key, the signature, and last the database.
         let header = Header::of(token).ok_or(TokenError::Invalid("it is malformed"))?;
         if !is_type(&header.typ, &self.claims.token_type) {
             return Err(TokenError::Invalid("`typ` is not the configured one"));
@@ -132,14 +134,15 @@ impl Tokens {
             session: None,
             key_made_by: None,
         };
-        // A removed member gets the same answer as for a scope that does not exist.
+        // For a removed member, the scope is treated as nonexistent.
         registry.admit(claimed).await.map_err(|error| match error {
             RegistryError::InvalidCredential => TokenError::NoScope,
             other => TokenError::Registry(other),
         })
     }
 
-    /// Verifies a token with a key, unless that was done a moment ago. Claims are checked by the caller, each time.
+    /// Returns the claims of a token with a valid signature, from the cache if possible. The caller of this function
+    /// checks the claims, each time.
     fn verified(
         &self,
         token: &str,
@@ -164,7 +167,7 @@ impl Tokens {
         Ok(claims)
     }
 
-    /// Returns the metadata of RFC 9728, by which a client finds the issuer.
+    /// Returns the metadata of RFC 9728, from which a client learns the issuer.
     pub(crate) fn metadata(&self) -> Value {
         let rights: Vec<String> = Right::ALL.into_iter().map(word_of).collect();
         serde_json::json!({
@@ -176,19 +179,19 @@ impl Tokens {
         })
     }
 
-    /// Returns where the metadata is.
+    /// Returns the URL of the metadata.
     pub(crate) fn metadata_url(&self) -> &str {
         &self.metadata_url
     }
 
-    /// Checks what the library accepts too widely: a list of issuers or of several audiences, an `iat` in the future,
-    /// and claims of a wrong type. Returns when the token expires.
+    /// Refuses what the library accepts: lists of issuers or of several audiences, an `iat` in the future, and claims
+    /// of a wrong type. Returns when the token expires.
     fn check(&self, claims: &Map<String, Value>) -> Result<DateTime<Utc>, TokenError> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         if text("iss") != Some(&self.claims.issuer) {
             return Err(TokenError::Invalid("`iss` is not the configured one"));
         }
-        // A token that others accept too could be used here by any of them.
+        // A token for several audiences could be replayed here by each of them.
         let audience = match claims.get("aud") {
             Some(Value::Array(all)) if all.len() == 1 => all[0].as_str(),
             Some(Value::String(one)) => Some(one.as_str()),
@@ -201,16 +204,16 @@ impl Tokens {
             return Err(TokenError::Invalid("there is no `sub`"));
         }
         let now = u64::try_from(Utc::now().timestamp()).unwrap_or_default();
-        // Only whole seconds since 1970: readers differ in how they round, and in how they treat earlier times.
+        // Only whole seconds since 1970: implementations differ in how they round, and in how they treat earlier times.
         let time = |name: &str| match claims.get(name) {
             None => Ok(None),
             Some(at) => {
                 at.as_u64().map(Some).ok_or(TokenError::Invalid("it contains an invalid time"))
             }
         };
-        let ends = time("exp")?.ok_or(TokenError::Invalid("there is no `exp`"))?;
-        // The library checked it when the signature was verified, which may be a while ago.
-        if ends.saturating_add(LEEWAY) <= now {
+        let expires = time("exp")?.ok_or(TokenError::Invalid("there is no `exp`"))?;
+        // The library checked it too, but only when the token was added to the cache.
+        if expires.saturating_add(LEEWAY) <= now {
             return Err(TokenError::Invalid("it has expired"));
         }
         for name in ["nbf", "iat"] {
@@ -218,11 +221,12 @@ impl Tokens {
                 return Err(TokenError::Invalid("it is not valid yet"));
             }
         }
-        let ends = i64::try_from(ends).ok().and_then(|at| DateTime::from_timestamp(at, 0));
-        ends.ok_or(TokenError::Invalid("`exp` is not a time"))
+        let expires = i64::try_from(expires).ok().and_then(|at| DateTime::from_timestamp(at, 0));
+        expires.ok_or(TokenError::Invalid("`exp` is not a time"))
     }
 
-    /// Returns the principal of a token; never one with a special meaning in PML, such as a key or a service.
+    /// Returns the principal of a token; never one with a special meaning in PML, such as that of an API key or a
+    /// service.
     fn principal(&self, claims: &Map<String, Value>) -> Result<Principal, TokenError> {
         let missing = TokenError::Invalid("the claim with the principal is missing");
         let text = claims.get(&self.claims.principal).and_then(Value::as_str);
@@ -230,11 +234,12 @@ impl Tokens {
         let named = text.parse::<Principal>();
         match named.as_ref().map(Principal::kind) {
             Ok(PrincipalKind::Member) => Ok(named?),
-            // Administrators hold the keys of services, and in the audit log a reserved name means PML itself.
+            // No token may claim these: services act with API keys that administrators hold, and in the audit log,
+            // reserved names mean PML itself.
             Ok(PrincipalKind::Service | PrincipalKind::Reserved) => {
                 Err(TokenError::Invalid("its principal is a service or a reserved name"))
             }
-            // Subjects may have any characters; each has a name of ours, and no two the same.
+            // Subjects may contain any characters. The hash gives each of them a valid and unique name.
             _ => {
                 let hash = Sha256::digest(text.as_bytes());
                 let hex = data_encoding::HEXLOWER.encode(&hash);
@@ -250,7 +255,7 @@ impl Tokens {
     }
 }
 
-/// Returns for the log why the library refused a token.
+/// Returns the reason, for the log, why the library refused a token.
 fn refusal(error: &ErrorKind) -> &'static str {
     match error {
         ErrorKind::InvalidSignature => "the signature is not the issuer's",
@@ -264,12 +269,12 @@ fn refusal(error: &ErrorKind) -> &'static str {
     }
 }
 
-/// Returns the word for a right among those of a token.
+/// Returns the name of a right in the claims of a token.
 pub(crate) fn word_of(right: Right) -> String {
     format!("{RIGHT_PREFIX}{}", right.as_str())
 }
 
-/// Parses rights from a list or from words; those of other services are skipped.
+/// Parses rights from a list or from space-separated words; the scopes of other services are ignored.
 fn rights(claim: Option<&Value>) -> impl Iterator<Item = Right> {
     let words: Vec<&str> = match claim {
         Some(Value::String(words)) => words.split(' ').collect(),
@@ -283,7 +288,7 @@ fn rights(claim: Option<&Value>) -> impl Iterator<Item = Right> {
     rights.into_iter()
 }
 
-/// Compares media types, of which `application/` may be left out (RFC 7515, 4.1.9).
+/// Compares media types, ignoring case and the optional prefix `application/` (RFC 7515, 4.1.9).
 fn is_type(found: &str, wanted: &str) -> bool {
     let short = |text: &str| {
         let text = text.to_ascii_lowercase();
@@ -292,7 +297,7 @@ fn is_type(found: &str, wanted: &str) -> bool {
     short(found) == short(wanted)
 }
 
-/// Returns the address of the metadata: the path of the resource follows the well-known one.
+/// Returns the URL of the metadata: the path of the resource is appended to the well-known one (RFC 9728, 3.1).
 fn metadata_url(audience: &str) -> String {
     const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
     let Ok(url) = audience.parse::<reqwest::Url>() else { return WELL_KNOWN.to_owned() };

@@ -1,56 +1,56 @@
-//! Takes a key out of a stream, one message at a time: of server-sent events, or of JSON texts.
+//! Removes a secret from a stream, message by message: from server-sent events, or from JSON texts.
 
 use protocol::redaction::Redactor;
 
-/// The error for an event over the limit.
+/// The error for a message over the limit, or one that cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TooLarge;
+pub(super) struct InvalidStream;
 
-/// Removes a secret from a stream of either kind.
-pub(super) enum Cleaner {
-    /// Of server-sent events.
+/// Removes a secret from a stream.
+pub(super) enum StreamRedactor {
+    /// Server-sent events.
     Events(Events),
-    /// Of JSON texts.
-    Texts(Texts),
+    /// JSON texts.
+    JsonTexts(JsonTexts),
 }
 
-impl Cleaner {
-    /// Returns how many bytes wait for the rest of their message.
-    pub(super) fn waiting(&self) -> usize {
+impl StreamRedactor {
+    /// Returns the size of the incomplete message that is buffered.
+    pub(super) fn buffered(&self) -> usize {
         match self {
             Self::Events(events) => events.rest.len(),
-            Self::Texts(texts) => texts.rest.len(),
+            Self::JsonTexts(texts) => texts.rest.len(),
         }
     }
 
-    /// Takes what has arrived and returns the messages that are whole now, clean.
+    /// Adds arrived bytes, and returns the messages that are now complete, redacted.
     ///
     /// # Errors
-    /// Returns [`TooLarge`] for a message over the limit, or one that cannot be read.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, TooLarge> {
+    /// Returns [`InvalidStream`] for a message over the limit, or one that cannot be parsed.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, InvalidStream> {
         match self {
             Self::Events(events) => events.push(bytes),
-            Self::Texts(texts) => texts.push(bytes),
+            Self::JsonTexts(texts) => texts.push(bytes),
         }
     }
 }
 
-/// JSON objects on their way, one behind the other, and the one that has not arrived whole.
-pub(super) struct Texts {
+/// A stream of concatenated JSON texts. It buffers the incomplete one.
+pub(super) struct JsonTexts {
     redactor: Redactor,
     limit: usize,
     rest: Vec<u8>,
-    /// Up to here the rest has been looked at.
+    /// Up to this position, `rest` has been scanned.
     seen: usize,
     /// The nesting depth at that position.
     depth: usize,
-    /// Whether that position is within a string, and after a backslash in it.
+    /// Whether that position is within a string, and whether it follows a backslash there.
     in_string: bool,
     is_escaped: bool,
 }
 
-impl Texts {
-    /// Prepares for texts of at most `limit` bytes.
+impl JsonTexts {
+    /// Starts a stream of texts of at most `limit` bytes.
     pub(super) fn new(redactor: Redactor, limit: usize) -> Self {
         Self {
             redactor,
@@ -63,10 +63,10 @@ impl Texts {
         }
     }
 
-    fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, TooLarge> {
+    fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, InvalidStream> {
         self.rest.extend_from_slice(bytes);
         let (mut out, mut start) = (Vec::new(), 0);
-        // Each byte is looked at once, however small the pieces are in which it comes.
+        // The scan resumes at `seen`, so each byte is scanned once, however small the pieces are.
         for at in self.seen..self.rest.len() {
             let byte = self.rest[at];
             if self.in_string {
@@ -85,63 +85,64 @@ impl Texts {
                     }
                 }
                 b'"' if self.depth > 0 => self.in_string = true,
-                // A client may wait for the end of the line.
+                // White space between texts is forwarded at once: a client may wait for the end of a line.
                 byte if self.depth == 0 && byte.is_ascii_whitespace() => {
                     out.push(byte);
                     start = at + 1;
                 }
                 _ if self.depth > 0 => {}
-                _ => return Err(TooLarge),
+                _ => return Err(InvalidStream),
             }
         }
         self.rest.drain(..start);
         self.seen = self.rest.len();
-        if self.rest.len() > self.limit { Err(TooLarge) } else { Ok(out) }
+        if self.rest.len() > self.limit { Err(InvalidStream) } else { Ok(out) }
     }
 }
 
-/// Events on their way, and the one that has not arrived whole.
+/// A stream of server-sent events. It buffers the incomplete one.
 pub(super) struct Events {
     redactor: Redactor,
     limit: usize,
     rest: Vec<u8>,
-    /// Up to this position, the rest contains no end of an event.
+    /// Up to this position, `rest` contains no end of an event.
     seen: usize,
 }
 
 impl Events {
-    /// Prepares for events of at most `limit` bytes.
+    /// Starts a stream of events of at most `limit` bytes.
     pub(super) fn new(redactor: Redactor, limit: usize) -> Self {
         Self { redactor, limit, rest: Vec::new(), seen: 0 }
     }
 
-    /// Takes what has arrived and returns the events that are whole now, clean.
+    /// Adds arrived bytes, and returns the events that are now complete, redacted.
     ///
-    /// An incomplete event at the end is never emitted: clients ignore it, too.
+    /// An incomplete event at the end of the stream is not forwarded: clients discard it anyway.
     ///
     /// # Errors
-    /// Returns [`TooLarge`] for an event over the limit.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, TooLarge> {
+    /// Returns [`InvalidStream`] for an event over the limit.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, InvalidStream> {
         self.rest.extend_from_slice(bytes);
         let (mut out, mut start) = (Vec::new(), 0);
         while let Some(end) = end_of_event(&self.rest, self.seen.max(start)) {
-            out.extend(self.clean(&self.rest[start..end]));
+            out.extend(self.redact(&self.rest[start..end]));
             (start, self.seen) = (end, end);
         }
         self.rest.drain(..start);
-        // A line end may be split between two chunks.
+        // The end of an event has up to four bytes and may be split between two chunks.
         self.seen = self.rest.len().saturating_sub(3);
-        if self.rest.len() > self.limit { Err(TooLarge) } else { Ok(out) }
+        if self.rest.len() > self.limit { Err(InvalidStream) } else { Ok(out) }
     }
 
-    fn clean(&self, event: &[u8]) -> Vec<u8> {
+    /// Removes the secret from one event. An event without the secret is returned unchanged.
+    fn redact(&self, event: &[u8]) -> Vec<u8> {
         let text = String::from_utf8_lossy(event);
         let lines = || text.split(['\r', '\n']).filter(|line| !line.is_empty());
         let data: Vec<&str> = lines().filter_map(data_of).collect();
-        let told = data.join("\n");
+        let payload = data.join("\n");
         let mut others = lines().filter(|line| data_of(line).is_none());
-        let clean = self.redactor.json(&told);
-        if clean == told && !others.any(|line| self.redactor.text(line) != line) {
+        let redacted = self.redactor.json(&payload);
+        if redacted == payload && !others.any(|line| self.redactor.text(line) != line) {
             return event.to_vec();
         }
         let mut out = String::with_capacity(event.len());
@@ -150,7 +151,7 @@ impl Events {
             out.push('\n');
         }
         if !data.is_empty() {
-            for line in clean.split('\n') {
+            for line in redacted.split('\n') {
                 out += "data: ";
                 out += line;
                 out.push('\n');
@@ -161,6 +162,7 @@ impl Events {
     }
 }
 
+/// Returns the value of a `data` line.
 fn data_of(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("data")?;
     match rest.strip_prefix(':') {
@@ -169,7 +171,7 @@ fn data_of(line: &str) -> Option<&str> {
     }
 }
 
-/// Returns where the first event ends, if it does: behind an empty line.
+/// Returns the end of the first event: the position after an empty line.
 fn end_of_event(bytes: &[u8], from: usize) -> Option<usize> {
     let ends: [&[u8]; 4] = [b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n"];
     (from..bytes.len()).find_map(|at| {
@@ -184,7 +186,7 @@ mod tests {
 
     const KEY: &str = "canary-7f3a91";
 
-    /// Pushes a stream in pieces of every size and returns what comes out, which must always be the same.
+    /// Pushes a stream in pieces of every size and returns the output, which must be the same for all sizes.
     fn through(stream: &str) -> String {
         let pieces = |size: usize| {
             let mut events = Events::new(Redactor::new(KEY), 1_000);
@@ -199,9 +201,9 @@ mod tests {
         whole
     }
 
-    /// SE-02: a key is taken out of every part of every event, however the stream is cut.
+    /// SE-02: a secret is removed from every part of every event, however the stream is cut.
     #[test]
-    fn a_key_is_taken_out_of_events() {
+    fn secrets_are_removed_from_events() {
         let out = through(
             "id: canary-7f3a91\nevent: message\ndata: {\"a\":\"canary-7f3a91\",\"b\":[1]}\n\n: canary-7f3a91\r\n\r\n\
              data: {\"a\":\"\\u0063anary-7f3a91\"}\n\ndata: {\"a\":\ndata: \"canary-7f3a91\"}\r\rdata: canary-7f3a91\n\n\
@@ -212,17 +214,16 @@ mod tests {
         assert!(out.contains("event: message\n") && out.contains("\"b\":[1]"), "{out}");
     }
 
-    /// The twin: what has no key in it goes through to the byte.
     #[test]
-    fn other_events_stay_as_they_are() {
+    fn events_without_the_secret_are_forwarded_byte_by_byte() {
         let stream = "id: 1\ndata: \n\nretry: 3000\r\ndata: {\"n\": 1.0,  \"big\":123456789012345678901234567890}\r\n\r\n: ping\n\n\n\ndata\r\r";
         assert_eq!(through(stream), stream);
     }
 
-    /// SE-02: the same for JSON texts, each of which is given out as soon as it is whole.
+    /// SE-02: the same for JSON texts, each of which is forwarded as soon as it is complete.
     #[test]
-    fn a_key_is_taken_out_of_texts() {
-        let mut texts = Texts::new(Redactor::new(KEY), 1_000);
+    fn secrets_are_removed_from_json_texts() {
+        let mut texts = JsonTexts::new(Redactor::new(KEY), 1_000);
         assert_eq!(texts.push(b"{\"a\":\"canary-").unwrap(), b"");
         let out = texts.push(b"7f3a91\"}\n{\"b\": 1.0}\n{\"c\"").unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "{\"a\":\"[redacted]\"}\n{\"b\": 1.0}\n");
@@ -231,16 +232,16 @@ mod tests {
             assert_eq!(texts.push(&[*byte]).unwrap(), b"");
         }
         assert_eq!(texts.push(b"]").unwrap(), b"[{\"}\": \"\\\"][redacted]\"}]");
-        assert_eq!(texts.push(b"data: canary-7f3a91"), Err(TooLarge));
-        let mut texts = Texts::new(Redactor::new(KEY), 10);
-        assert_eq!(texts.push(b"{\"abcdefghi"), Err(TooLarge));
+        assert_eq!(texts.push(b"data: canary-7f3a91"), Err(InvalidStream));
+        let mut texts = JsonTexts::new(Redactor::new(KEY), 10);
+        assert_eq!(texts.push(b"{\"abcdefghi"), Err(InvalidStream));
     }
 
     #[test]
-    fn an_event_has_a_limit() {
+    fn large_events_are_refused() {
         let mut events = Events::new(Redactor::new(KEY), 1_000);
         assert!(events.push(format!("data: {}\n\n", "x".repeat(2_000)).as_bytes()).is_ok());
         assert!(events.push(&[b'x'; 900]).is_ok());
-        assert_eq!(events.push(&[b'x'; 200]), Err(TooLarge));
+        assert_eq!(events.push(&[b'x'; 200]), Err(InvalidStream));
     }
 }

@@ -1,4 +1,4 @@
-//! The headers that go along with a message, in both directions: those that are listed, and no others.
+//! The headers of a proxied message: checks them against the body, and forwards only listed ones.
 
 use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -8,7 +8,7 @@ use execution::mcp_version;
 use super::message::Message;
 use crate::config::Secret;
 
-/// Names a session of a client or, onward, of the server.
+/// The header of a session: to the client with our handle, to the server with its own id.
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -16,16 +16,17 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// The prefix of headers with a tool's arguments.
 const PARAMS: &str = "mcp-param-";
-/// The encoding of a value that cannot be a header value as it is.
+/// The prefix and suffix of a value that MCP encodes because it is not a valid header value.
 const ENCODED: (&str, &str) = ("=?base64?", "?=");
 
-/// Returns the version of a request, of its body or else of its header.
+/// Returns the protocol version of a request: that of its body, else that of its header.
 pub(super) fn version<'a>(headers: &'a HeaderMap, message: &'a Message) -> Option<&'a str> {
     let header = || headers.get(VERSION).and_then(|value| value.to_str().ok());
     message.version.as_deref().or_else(header)
 }
 
-/// Checks that the headers do not contradict the body, which is what the rules check.
+/// Checks that the headers agree with the body: permission rules look only at the body, but a server may use the
+/// headers.
 ///
 /// # Errors
 /// Returns which header is missing, duplicated or different.
@@ -36,6 +37,7 @@ pub(super) fn check(headers: &HeaderMap, message: &Message) -> Result<(), String
     {
         return Err("`MCP-Protocol-Version` differs from the version in the body".to_owned());
     }
+    // Stateless versions require the headers; with earlier versions, they are optional.
     let needed = self::version(headers, message).is_some_and(mcp_version::is_stateless);
     if needed && version.is_none() {
         return Err("`MCP-Protocol-Version` is missing".to_owned());
@@ -72,7 +74,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     }
 }
 
-/// Returns the decoded value; `None` if its encoding is invalid.
+/// Decodes a header value; `None` if its encoding is invalid.
 fn decoded(value: &str) -> Option<String> {
     let encoded = value.strip_prefix(ENCODED.0).and_then(|value| value.strip_suffix(ENCODED.1));
     match encoded {
@@ -81,7 +83,7 @@ fn decoded(value: &str) -> Option<String> {
     }
 }
 
-/// Returns the headers for the server. The caller's credential for the gateway is not among them.
+/// Returns the headers for the server. They never contain the caller's credential for the gateway.
 pub(super) fn onward(
     headers: &HeaderMap,
     session: Option<&str>,
@@ -129,12 +131,12 @@ mod tests {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"föö"{meta}}}}}"#
         );
-        Message::read(body.as_bytes()).unwrap()
+        Message::parse(body.as_bytes()).unwrap()
     }
 
-    /// GW-14: headers that are missing, doubled or different are refused.
+    /// GW-14: missing, duplicate and contradicting headers are refused.
     #[test]
-    fn headers_say_what_the_body_says() {
+    fn headers_must_agree_with_the_body() {
         const V: (&str, &str) = ("mcp-protocol-version", "2026-07-28");
         const M: (&str, &str) = ("mcp-method", "tools/call");
         const N: (&str, &str) = ("mcp-name", "=?base64?ZsO2w7Y=?=");
@@ -155,7 +157,7 @@ mod tests {
         ] {
             check(&headers(wrong), &call("2026-07-28")).expect_err(&format!("{wrong:?}"));
         }
-        // Earlier versions do not have them; there they must not say anything else either.
+        // Earlier versions do not require these headers, but they must not contradict the body either.
         const OLD: (&str, &str) = ("mcp-protocol-version", "2025-11-25");
         for right in [&[][..], &[OLD], &[OLD, M, N]] {
             check(&headers(right), &call("")).unwrap();
@@ -167,9 +169,9 @@ mod tests {
         }
     }
 
-    /// GW-08: only what is listed goes on.
+    /// GW-08: only listed headers are forwarded.
     #[test]
-    fn only_listed_headers_go_on() {
+    fn only_listed_headers_are_forwarded() {
         let sent = headers(&[
             ("authorization", "Bearer pml_key_canary"),
             ("x-api-key", "pml_key_canary"),

@@ -1,31 +1,31 @@
-//! A JSON-RPC message, read strictly before its very bytes are passed on.
+//! A JSON-RPC message, parsed strictly before its exact bytes are forwarded.
 //!
-//! The checked message must be the executed one. Parsers differ in their treatment of members that are duplicated or
-//! have a different case, so a message with one is refused: the server behind the proxy reads the same method, tool
-//! and version that were checked here.
+//! The message that the server executes must be the one that was checked. Parsers differ in how they treat members
+//! that are duplicated or have a different case, so a message with such a member is refused: the server reads the
+//! same method, tool and version that were checked here.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::strict::{Checked, Names, Text, plainly, shown};
+use super::strict::{Checked, Names, Text, refuse_variant, shown};
 
 /// The code of a body that is not JSON.
 pub(super) const PARSE_ERROR: i32 = -32700;
-/// The code of JSON that is no message.
+/// The code of JSON that is not a message.
 pub(super) const INVALID_REQUEST: i32 = -32600;
-/// The code of a method that there is not.
+/// The code of a method that is not supported.
 pub(super) const METHOD_NOT_FOUND: i32 = -32601;
 /// The code of headers that contradict the body.
 pub(super) const HEADER_MISMATCH: i32 = -32020;
 
-/// The member of `_meta` that names the protocol version of a request.
+/// The member of `_meta` with the protocol version of a request.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// Above this, a JavaScript server reads another number.
+/// The largest integer id. JavaScript servers would round a larger one.
 const LARGEST_ID: i64 = (1 << 53) - 1;
-/// Members that the rules check: a variant in a different case may be mistaken for them.
-const JUDGED: [&str; 6] = ["name", "uri", "arguments", "method", "params", "_meta"];
+/// Members that are checked here or that servers act on. A parser that ignores case could take a variant for them.
+const EXACT_NAMES: [&str; 6] = ["name", "uri", "arguments", "method", "params", "_meta"];
 
 /// A message of a client.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,24 +34,24 @@ pub(super) struct Message {
     pub(super) kind: Kind,
     /// The method of a request or a notification.
     pub(super) method: String,
-    /// `name` of its parameters.
+    /// The parameter `name`.
     pub(super) name: Option<String>,
-    /// `uri` of its parameters.
+    /// The parameter `uri`.
     pub(super) uri: Option<String>,
-    /// `taskId` of its parameters.
+    /// The parameter `taskId`.
     pub(super) task_id: Option<String>,
-    /// The protocol version that it names.
+    /// The protocol version in `_meta`.
     pub(super) version: Option<String>,
 }
 
 /// The three kinds of messages.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
-    /// With an id, to be answered.
+    /// A request, with its id.
     Request(Value),
-    /// Without one.
+    /// A notification, which has no id and no answer.
     Notification,
-    /// An answer to a request of the server.
+    /// A response to a request of the server.
     Response,
 }
 
@@ -60,17 +60,18 @@ pub(super) enum Kind {
 pub(super) struct BadMessage {
     /// The JSON-RPC code.
     pub(super) code: i32,
-    /// The reason, for people.
+    /// The reason.
     pub(super) message: String,
 }
 
 impl Message {
-    /// Reads a body.
+    /// Parses a body.
     ///
     /// # Errors
-    /// Returns the JSON-RPC error for what is not JSON or no message.
-    pub(super) fn read(body: &[u8]) -> Result<Self, BadMessage> {
+    /// Returns the JSON-RPC error for a body that is not JSON or not a message.
+    pub(super) fn parse(body: &[u8]) -> Result<Self, BadMessage> {
         let parts: Parts = serde_json::from_slice(body).map_err(|error| {
+            // `is_data`: valid JSON of the wrong shape.
             let code = if error.is_data() { INVALID_REQUEST } else { PARSE_ERROR };
             BadMessage { code, message: format!("the body: {error}") }
         })?;
@@ -88,7 +89,7 @@ impl Message {
         }
     }
 
-    /// Returns the required value of `Mcp-Name`.
+    /// Returns the value that the header `Mcp-Name` must have.
     pub(super) fn subject(&self) -> Option<&str> {
         match self.method.as_str() {
             "tools/call" | "prompts/get" => self.name.as_deref(),
@@ -126,10 +127,12 @@ impl Parts {
         let params = self.params.unwrap_or_default();
         let kind = match (self.id, &self.method, self.result, self.error) {
             (Some(id), Some(_), false, false) => Kind::Request(id),
+            // In MCP, only these methods are notifications. Without an id, the error of another method would be lost.
             (None, Some(method), false, false) if method.starts_with("notifications/") => {
                 Kind::Notification
             }
             (None, Some(_), false, false) => return Err("a request needs an `id`"),
+            // An error response may lack an id, because that of its request may have been invalid.
             (Some(_), None, true, false) | (_, None, false, true) => Kind::Response,
             _ => return Err("it is neither a request, a notification nor a response"),
         };
@@ -166,6 +169,7 @@ impl<'de> Deserialize<'de> for Parts {
                             map.next_value::<Checked>()?;
                             parts.error = true;
                         }
+                        // Unknown members are refused: a server could treat a variant such as `Method` as known.
                         other => {
                             let what = format!("`{}` is not a member of a message", shown(other));
                             return Err(A::Error::custom(what));
@@ -180,12 +184,12 @@ impl<'de> Deserialize<'de> for Parts {
 }
 
 fn id<E: serde::de::Error>(id: Value) -> Result<Value, E> {
-    let is_one = match &id {
+    let is_valid = match &id {
         Value::String(text) => text.len() <= 256,
         Value::Number(number) => number.as_i64().is_some_and(|id| id.abs() <= LARGEST_ID),
         _ => false,
     };
-    match is_one {
+    match is_valid {
         true => Ok(id),
         false => Err(E::custom("an `id` must be a string or an integer")),
     }
@@ -202,7 +206,7 @@ impl<'de> Deserialize<'de> for Params {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Params, A::Error> {
                 let (mut params, mut names) = (Params::default(), Names::default());
                 while let Some(name) = names.next(&mut map)? {
-                    plainly(&name, &JUDGED)?;
+                    refuse_variant(&name, &EXACT_NAMES)?;
                     match name.as_str() {
                         "name" => params.name = map.next_value::<Text>()?.0,
                         "uri" => params.uri = map.next_value::<Text>()?.0,
@@ -220,7 +224,7 @@ impl<'de> Deserialize<'de> for Params {
     }
 }
 
-/// `_meta`: the version that it names.
+/// The protocol version in `_meta`.
 struct Meta(Option<String>);
 
 impl<'de> Deserialize<'de> for Meta {
@@ -234,7 +238,7 @@ impl<'de> Deserialize<'de> for Meta {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Meta, A::Error> {
                 let (mut version, mut names) = (None, Names::default());
                 while let Some(name) = names.next(&mut map)? {
-                    plainly(&name, &[VERSION])?;
+                    refuse_variant(&name, &[VERSION])?;
                     match name.as_str() {
                         VERSION => version = map.next_value::<Text>()?.0,
                         _ => {
@@ -249,7 +253,7 @@ impl<'de> Deserialize<'de> for Meta {
     }
 }
 
-/// Returns the id of a body that was refused, as far as it has one, to answer with.
+/// Returns the id of a refused body for the answer; null if it has no valid one.
 pub(super) fn id_of(body: &[u8]) -> Value {
     #[derive(serde::Deserialize)]
     struct Id {
@@ -273,11 +277,11 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Message, BadMessage> {
-        Message::read(text.as_bytes())
+        Message::parse(text.as_bytes())
     }
 
     #[test]
-    fn messages_are_read() {
+    fn messages_are_parsed() {
         let call = read(
             r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"x","arguments":{"Name":"y","n":[1,{"a":1.5}]},
                "_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":1}}}"#,
@@ -301,9 +305,9 @@ mod tests {
         }
     }
 
-    /// GW-13: no message that two parsers may read in two ways.
+    /// GW-13: messages that two parsers could read differently are refused.
     #[test]
-    fn what_can_be_read_in_two_ways_is_refused() {
+    fn ambiguous_messages_are_refused() {
         let call = |params: &str| {
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#)
         };
@@ -333,7 +337,7 @@ mod tests {
 
     /// GW-18: an invalid message gets the error that the specification requires.
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn invalid_messages_get_the_specified_error() {
         for text in [
             "[]",
             "{}",
@@ -363,7 +367,7 @@ mod tests {
         assert_eq!(read(&deep).unwrap_err().code, INVALID_REQUEST);
         let within = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{"x":{deep}"#);
         assert_eq!(read(&within).unwrap_err().code, PARSE_ERROR);
-        assert_eq!(Message::read(b"\xff\xfe").unwrap_err().code, PARSE_ERROR);
+        assert_eq!(Message::parse(b"\xff\xfe").unwrap_err().code, PARSE_ERROR);
         assert_eq!(id_of(br#"{"id":7,"method":[]}"#), json!(7));
         assert_eq!(id_of(br#"{"id":{}}"#), json!(null));
     }

@@ -1,4 +1,4 @@
-//! The way back: a whole answer, or events as they arrive, for as long as the caller is authorized.
+//! Relays the stream of an answer to the client, for as long as the caller is authorized.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,20 +12,20 @@ use registry::{Caller, Changes, Right};
 use tokio::sync::watch;
 
 use super::ANSWER_LIMIT;
-use super::events::Cleaner;
-use crate::admission::exchanges::Place;
+use super::events::StreamRedactor;
+use crate::admission::exchanges::ExchangeSlot;
 use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
-use crate::upstreams::keys::StoredKey;
+use crate::upstreams::secrets::StoredSecret;
 
-/// How long a stream may be open. A client resumes it with `Last-Event-ID`, or sends a new request.
-const LONGEST: Duration = Duration::from_secs(3_600);
-/// How long a stream may be silent; servers send a comment from time to time.
+/// The time limit of a stream. A client resumes it with `Last-Event-ID`, or sends a new request.
+const STREAM_LIMIT: Duration = Duration::from_secs(3_600);
+/// The maximum time between two pieces of a stream. Servers send comments to keep a stream alive.
 const SILENCE: Duration = Duration::from_secs(300);
 
-/// Records that a message was passed on, when its answer ends.
+/// Logs a proxied message when its answer ends.
 pub(super) struct Trace {
-    pub(super) place: Place,
+    pub(super) slot: ExchangeSlot,
     pub(super) server: String,
     pub(super) tool: Option<String>,
     pub(super) started: Instant,
@@ -35,7 +35,7 @@ pub(super) struct Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        let (scope, status, bytes) = (&self.place.scope, self.status, self.bytes);
+        let (scope, status, bytes) = (&self.slot.scope, self.status, self.bytes);
         let duration_ms = self.started.elapsed().as_secs_f64() * 1e3;
         match &self.tool {
             Some(tool) => tracing::info!(
@@ -49,13 +49,13 @@ impl Drop for Trace {
     }
 }
 
-/// For whom a stream is open, and until when.
+/// An open stream: its caller, and the conditions under which it stays open.
 pub(super) struct Relay {
     gateway: SharedGateway,
     caller: Arc<Caller>,
     credential: HeaderMap,
-    /// The secrets that were sent with the request.
-    stored_key: Option<StoredKey>,
+    /// The stored secret that was sent with the request.
+    stored_secret: Option<StoredSecret>,
     changes: watch::Receiver<Changes>,
     seen: Changes,
     until: tokio::time::Instant,
@@ -63,18 +63,19 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Prepares a stream for the caller; `seen` is the state of changes from before the credential was checked.
+    /// Prepares a stream. `seen` is the state of changes from before the caller's credential was checked.
     pub(super) fn new(
         gateway: &SharedGateway,
         requester: &Requester,
         headers: &HeaderMap,
         seen: Changes,
-        stored_key: Option<StoredKey>,
+        stored_secret: Option<StoredSecret>,
         trace: Trace,
     ) -> Self {
         let mut changes = gateway.registry.changes();
-        // The first check covers changes that happened while the server was called.
+        // So that the first check covers changes that happened while the server was called.
         changes.mark_changed();
+        // Kept for repeated checks: the credential may be revoked while the stream is open.
         let mut credential = HeaderMap::new();
         for name in [header::AUTHORIZATION, header::HeaderName::from_static("x-api-key")] {
             for value in headers.get_all(&name) {
@@ -83,30 +84,31 @@ impl Relay {
         }
         let caller = Arc::clone(&requester.caller);
         let left = caller.expires_at.map(|at| (at - Utc::now()).to_std().unwrap_or_default());
-        let until = tokio::time::Instant::now() + left.unwrap_or(LONGEST).min(LONGEST);
+        let until = tokio::time::Instant::now() + left.unwrap_or(STREAM_LIMIT).min(STREAM_LIMIT);
         let gateway = Arc::clone(gateway);
-        Self { gateway, caller, credential, stored_key, changes, seen, until, trace }
+        Self { gateway, caller, credential, stored_secret, changes, seen, until, trace }
     }
 
-    /// Returns an answer as it arrives, without the key that was used.
+    /// Returns an answer as it arrives, without the secret that was sent to the server.
     ///
     /// The stream ends with the server's stream, after the time limit, and as soon as the caller's credential or the
-    /// stored secret is no longer valid. If the client disconnects, the proxy disconnects from the server.
+    /// stored secret is no longer valid. If the client disconnects, the stream is dropped, and with it the connection
+    /// to the server.
     pub(super) fn stream(
         self,
         answer: reqwest::Response,
-        cleaner: Option<Cleaner>,
+        cleaner: Option<StreamRedactor>,
     ) -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
         let state = (self, answer, cleaner, None);
-        stream::unfold(state, |(mut relay, mut answer, mut cleaner, mut room)| async move {
+        stream::unfold(state, |(mut relay, mut answer, mut cleaner, mut reserved)| async move {
             loop {
-                // A message that does not fit into one piece waits here for the rest of it.
-                let waiting = cleaner.as_ref().map_or(0, Cleaner::waiting);
-                if waiting <= UNBUDGETED {
-                    room = None;
-                } else if room.is_none() {
+                // Memory is reserved only while an incomplete message of some size is buffered.
+                let buffered = cleaner.as_ref().map_or(0, StreamRedactor::buffered);
+                if buffered <= UNBUDGETED {
+                    reserved = None;
+                } else if reserved.is_none() {
                     let memory = relay.gateway.memory.of(&relay.caller.scope);
-                    room = Some(memory.arriving(ANSWER_LIMIT).await.ok()?);
+                    reserved = Some(memory.arriving(ANSWER_LIMIT).await.ok()?);
                 }
                 let chunk = relay.chunk(&mut answer).await?;
                 let chunk = match (&mut cleaner, chunk) {
@@ -114,12 +116,14 @@ impl Relay {
                     (Some(cleaner), Ok(chunk)) => match cleaner.push(&chunk) {
                         Ok(clean) if clean.is_empty() => continue,
                         Ok(clean) => Ok(clean.into()),
-                        Err(_) => Err(std::io::Error::other("an event is over the limit")),
+                        Err(_) => {
+                            Err(std::io::Error::other("a message is invalid or over the limit"))
+                        }
                     },
                     (Some(_), Err(error)) => Err(error),
                 };
                 relay.trace.bytes += chunk.as_ref().map_or(0, Bytes::len);
-                return Some((chunk, (relay, answer, cleaner, room)));
+                return Some((chunk, (relay, answer, cleaner, reserved)));
             }
         })
     }
@@ -129,13 +133,13 @@ impl Relay {
             tokio::select! {
                 chunk = tokio::time::timeout(SILENCE, answer.chunk()) => return match chunk {
                     Ok(Ok(chunk)) => chunk.map(Ok),
-                    // Only the kind of the error is reported: its text could contain what was sent.
-                    Ok(Err(_)) => Some(Err(std::io::Error::other("the server broke off its stream"))),
+                    // Without the error's text, which could contain parts of the request.
+                    Ok(Err(_)) => Some(Err(std::io::Error::other("the connection to the server broke"))),
                     Err(_) => None,
                 },
                 () = tokio::time::sleep_until(self.until) => return None,
                 changed = self.changes.changed() => {
-                    if changed.is_err() || !self.may_go_on().await {
+                    if changed.is_err() || !self.is_still_authorized().await {
                         return None;
                     }
                 }
@@ -143,15 +147,15 @@ impl Relay {
         }
     }
 
-    /// Checks again, after a change, whether the credential and the stored secret are valid. If the check fails, they
-    /// are treated as invalid.
-    async fn may_go_on(&mut self) -> bool {
+    /// Checks, after a change, whether the credential and the stored secret are still valid. If the database does not
+    /// answer, they are treated as invalid.
+    async fn is_still_authorized(&mut self) -> bool {
         let now = *self.changes.borrow_and_update();
         let seen = std::mem::replace(&mut self.seen, now);
-        // The notification does not say whose secrets changed, so this one may be unaffected.
-        if let Some(key) = self.stored_key.as_ref().filter(|_| now.secrets != seen.secrets) {
-            let counts = key.counts(&self.gateway.registry, &self.caller.tenant()).await;
-            if !counts.unwrap_or(false) {
+        // The notification does not contain which secret changed, so this one may be unaffected.
+        if let Some(secret) = self.stored_secret.as_ref().filter(|_| now.secrets != seen.secrets) {
+            let is_current = secret.is_current(&self.gateway.registry, &self.caller.tenant()).await;
+            if !is_current.unwrap_or(false) {
                 return false;
             }
         }
@@ -159,6 +163,7 @@ impl Relay {
             return true;
         }
         let caller = self.gateway.credentials.check(&self.gateway.registry, &self.credential).await;
+        // The role of the principal may have been reduced.
         caller.is_ok_and(|caller| {
             caller.tenant() == self.caller.tenant() && caller.rights.contains(Right::Execute)
         })

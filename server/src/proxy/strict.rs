@@ -1,4 +1,4 @@
-//! JSON read so that no other parser can see something else in it.
+//! Strict parsing of JSON: refuses texts that another parser could read differently.
 //!
 //! A duplicate member is refused at any depth, and so is one that differs only in case from a checked one.
 
@@ -31,24 +31,30 @@ pub(super) fn shown(name: &str) -> String {
     protocol::escape_text(&name.chars().take(64).collect::<String>()).to_string()
 }
 
-/// Refuses a name that some parser takes for one that is judged.
-pub(super) fn plainly<E: serde::de::Error>(name: &str, judged: &[&str]) -> Result<(), E> {
+/// Refuses a name that differs from one of `exact_names` only in case: a parser that ignores case takes it for that
+/// one.
+pub(super) fn refuse_variant<E: serde::de::Error>(
+    name: &str,
+    exact_names: &[&str],
+) -> Result<(), E> {
     let folded: String = name
         .chars()
         .map(|letter| match letter {
-            // The two letters outside of ASCII whose other case is within it.
+            // The only two letters outside of ASCII that fold to ASCII: long s and the Kelvin sign.
             '\u{17f}' => 's',
             '\u{212a}' => 'k',
             other => other.to_ascii_lowercase(),
         })
         .collect();
-    match judged.iter().find(|exact| **exact != name && exact.to_ascii_lowercase() == folded) {
-        Some(exact) => Err(E::custom(format!("a member `{}` beside `{exact}`", shown(name)))),
+    match exact_names.iter().find(|exact| **exact != name && exact.to_ascii_lowercase() == folded) {
+        Some(exact) => {
+            Err(E::custom(format!("member `{}` differs from `{exact}` only in case", shown(name))))
+        }
         None => Ok(()),
     }
 }
 
-/// A name, which is mostly copied from nowhere.
+/// A member's name, borrowed from the input unless it contains escapes.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {
@@ -70,7 +76,7 @@ impl<'de> Deserialize<'de> for Name<'de> {
     }
 }
 
-/// Any value, of which a string is collected.
+/// Any value; contains the text if it is a string. Nested members are checked for duplicates.
 pub(super) struct Text(pub(super) Option<String>);
 
 impl<'de> Deserialize<'de> for Text {
@@ -79,7 +85,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// Any value that has no member twice.
+/// Any value without duplicate members.
 pub(super) struct Checked;
 
 impl<'de> Deserialize<'de> for Checked {
@@ -88,7 +94,7 @@ impl<'de> Deserialize<'de> for Checked {
     }
 }
 
-/// Walks any value, and collects the strings that `keep` selects.
+/// Visits any value, refuses duplicate members, and returns the text of a string if `keep` is set.
 struct Any {
     keep: bool,
 }

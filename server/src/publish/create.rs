@@ -1,7 +1,7 @@
 //! `pml_create`: publishes a program, with or without an earlier run.
 //!
-//! The gateway does not store the programs of runs, so the program is always sent. If a run is named as well, it is
-//! verified: it belongs to this principal, it was successful, and it ran exactly these bytes.
+//! The gateway does not store the programs of runs, so the request always contains the program. If it also names a run,
+//! the run is verified: it must belong to this principal, have been successful, and have run exactly these bytes.
 
 use std::time::Instant;
 
@@ -14,10 +14,10 @@ use uuid::Uuid;
 
 use crate::error::registry_error;
 use crate::identity::requester::Requester;
-use crate::publish::{self, Made, Publish};
+use crate::publish::{self, Publish, PublishedCapability};
 use crate::state::SharedGateway;
 
-/// Publishes a program for a caller who may.
+/// Publishes a program. The caller of this function checks the right to publish.
 pub(crate) async fn create(
     gateway: &SharedGateway,
     requester: &Requester,
@@ -25,8 +25,8 @@ pub(crate) async fn create(
 ) -> Envelope {
     let started = Instant::now();
     match publish_request(gateway, requester, request).await {
-        Ok(made) => {
-            tracing::info!(scope = %requester.scope(), fqdn = %made.fqdn, "Published a program");
+        Ok(entry) => {
+            tracing::info!(scope = %requester.scope(), fqdn = %entry.fqdn, "Published a program");
             let run = RunNote {
                 execution_id: Uuid::now_v7().to_string(),
                 executed: ExecutedOn::Server,
@@ -39,7 +39,7 @@ pub(crate) async fn create(
                 meta: None,
             };
             Envelope::Success(Box::new(Success {
-                result: json!(made),
+                result: json!(entry),
                 run,
                 tools_used: None,
                 dag: None,
@@ -53,7 +53,7 @@ async fn publish_request(
     gateway: &SharedGateway,
     requester: &Requester,
     request: CreateRequest,
-) -> Result<Made, ErrorBody> {
+) -> Result<PublishedCapability, ErrorBody> {
     let code = request.code.ok_or_else(|| {
         let message =
             "`code` is missing: the program to publish; the gateway does not store the programs of runs";
@@ -73,7 +73,7 @@ async fn publish_request(
     publish::publish(gateway, &requester.caller, body).await
 }
 
-/// Verifies the program against the run that it is claimed to be from.
+/// Verifies that a run of this principal succeeded with exactly this program.
 async fn check_run(
     gateway: &SharedGateway,
     requester: &Requester,
@@ -91,7 +91,7 @@ async fn check_run(
         RegistryError::NotFound(_) => unknown(),
         other => registry_error(&other),
     })?;
-    // Another principal's run is as foreign as another tenant's.
+    // A run of another principal gets the same answer as one of another tenant.
     if tenant.principal().is_none_or(|principal| principal.as_str() != run.principal) {
         return Err(unknown());
     }

@@ -1,5 +1,5 @@
-//! Publishing by server.json, as the official registry's `mcp-publisher` does. It uses the same code as every other
-//! server.
+//! Publishing by server.json, as the official registry's `mcp-publisher` does. The server.json is converted to a
+//! [`PublishServer`] request.
 
 use protocol::{ErrorBody, ErrorCode, Scope, ToolDescriptor};
 use registry::Caller;
@@ -9,16 +9,16 @@ use super::servers::{self, PublishServer, SERVER_JSON_LIMIT};
 use super::{invalid, parse_version};
 use crate::state::SharedGateway;
 
-/// The most characters of a description there.
+/// The longest description that the official registry's schema allows, in characters.
 const DESCRIPTION_LIMIT: usize = 100;
-/// The member of `_meta` for a publisher's own data; `mcp-publisher` sends nothing else of it.
+/// The member of `_meta` for a publisher's own data; `mcp-publisher` removes all other members.
 const PUBLISHER_META: &str = "io.modelcontextprotocol.registry/publisher-provided";
 /// The member with the tools, in the form of `tools/list`: server.json has no field for tools.
 const TOOLS_META: &str = "ai.casys.pml/tools";
 
 /// The published entry.
 #[derive(Debug)]
-pub(crate) struct MadeVersion {
+pub(crate) struct PublishedVersion {
     /// Its name in the official API.
     pub name: String,
     /// Its version.
@@ -30,13 +30,13 @@ pub(crate) struct MadeVersion {
 /// Publishes a server in the caller's scope. The caller of this function checks the right to publish.
 ///
 /// # Errors
-/// Returns its problem, `FORBIDDEN` for a name outside the caller's scope, `CONFLICT` for a version with different
-/// content or a taken name, and why the registry does not answer.
+/// Returns the problem of an invalid server.json, `FORBIDDEN` for a name outside the caller's scope, `CONFLICT` for a
+/// version with different content or a taken name, and the error of an unavailable registry.
 pub(crate) async fn publish(
     gateway: &SharedGateway,
     caller: &Caller,
     server: Map<String, Value>,
-) -> Result<MadeVersion, ErrorBody> {
+) -> Result<PublishedVersion, ErrorBody> {
     let name = text(&server, "name")?.to_owned();
     let namespace = own_namespace(&name, &caller.scope)?.to_owned();
     let version = text(&server, "version")?;
@@ -55,14 +55,14 @@ pub(crate) async fn publish(
     }
     let tools = tools(&server)?;
     let body = PublishServer::of_server_json(&namespace, server, tools)?;
-    let made = servers::publish_any(gateway, caller, body).await?;
+    let published = servers::publish_any(gateway, caller, body).await?;
     let mut warnings = Vec::new();
-    if made.tools.is_empty() {
+    if published.tools.is_empty() {
         warnings.push(format!(
             "no tools are listed, so programs cannot call any: publish the next version with `pml publish --mcp server.json`, which reads them from the server, or list them in `_meta[\"{PUBLISHER_META}\"][\"{TOOLS_META}\"]`"
         ));
     }
-    Ok(MadeVersion { name, version: made.version, warnings })
+    Ok(PublishedVersion { name, version: published.version, warnings })
 }
 
 fn text<'a>(server: &'a Map<String, Value>, field: &str) -> Result<&'a str, ErrorBody> {
@@ -92,7 +92,7 @@ fn own_namespace<'a>(name: &'a str, scope: &Scope) -> Result<&'a str, ErrorBody>
 fn tools(server: &Map<String, Value>) -> Result<Vec<ToolDescriptor>, ErrorBody> {
     let listed = server.get("_meta").and_then(|meta| meta.get(PUBLISHER_META)?.get(TOOLS_META));
     let Some(listed) = listed else { return Ok(Vec::new()) };
-    // As an answer to `tools/list`, or only its list.
+    // Either the whole answer of `tools/list`, or only its list.
     let listed = listed.get("tools").unwrap_or(listed);
     serde_json::from_value(listed.clone())
         .map_err(|error| invalid(format!("`{TOOLS_META}` is not a list of tools: {error}")))
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_the_scope_are_published() {
+    fn names_outside_the_scope_are_refused() {
         let scope: Scope = "acme.web".parse().unwrap();
         assert_eq!(own_namespace("acme.web/notes", &scope).unwrap(), "notes");
         for (name, code) in [

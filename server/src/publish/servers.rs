@@ -1,4 +1,4 @@
-//! Publishing an MCP server: the author's description, parsed and limited.
+//! Publishing MCP servers: validates the author's description.
 
 use protocol::server_json::{ServerPlace, place_of};
 use protocol::{EntryType, ErrorBody, Install, ToolDescriptor, ToolId, Visibility};
@@ -10,16 +10,16 @@ use utoipa::ToSchema;
 use super::{DESCRIPTION_LIMIT, invalid, is_storable, parse_version, reason, refused};
 use crate::state::SharedGateway;
 
-/// The most tools of one server.
+/// The maximum number of tools of one server.
 const TOOLS: usize = 500;
-/// The most arguments, variables and warnings.
+/// The maximum number of arguments, of variables and of warnings.
 const LIST: usize = 64;
 /// The longest argument, address or warning, in bytes.
 const TEXT: usize = 4 * 1024;
 /// The largest server.json, in bytes.
 pub(super) const SERVER_JSON_LIMIT: usize = 64 * 1024;
 /// The message for too few and too many tools.
-const NO_TOOLS: &str = "a server has 1 to 500 tools";
+const TOOL_COUNT: &str = "a server must have 1 to 500 tools";
 
 /// A request to publish.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -68,7 +68,7 @@ enum ServerKind {
 /// The published entry.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = PublishedServer)]
-pub(crate) struct MadeServer {
+pub(crate) struct PublishedServer {
     /// Its full name.
     fqdn: String,
     /// Its version.
@@ -92,48 +92,50 @@ pub(crate) struct MadeServer {
 /// Publishes a server in the caller's scope. The caller of this function checks the right to publish.
 ///
 /// # Errors
-/// Returns its problem, `CONFLICT` for a version with different content or a taken name, and why the registry does
-/// not answer.
+/// Returns the problem of an invalid description, `CONFLICT` for a version with different content or a taken name, and
+/// the error of an unavailable registry.
 pub(crate) async fn publish(
     gateway: &SharedGateway,
     caller: &Caller,
     body: PublishServer,
-) -> Result<MadeServer, ErrorBody> {
+) -> Result<PublishedServer, ErrorBody> {
     if body.tools.is_empty() {
-        return Err(invalid(NO_TOOLS));
+        return Err(invalid(TOOL_COUNT));
     }
     publish_any(gateway, caller, body).await
 }
 
-/// Publishes a server, even if its tools are not listed yet.
+/// Publishes a server, even without tools.
 pub(super) async fn publish_any(
     gateway: &SharedGateway,
     caller: &Caller,
     body: PublishServer,
-) -> Result<MadeServer, ErrorBody> {
+) -> Result<PublishedServer, ErrorBody> {
     let version = parse_version(body.version.as_deref())?;
     let visibility = body.visibility;
-    let server = read(body, |url| gateway.upstreams.check(url).map(drop))?;
+    // The address is checked again at each connection, because names can resolve to other addresses later.
+    let server = parse(body, |url| gateway.upstreams.check(url).map(drop))?;
     let tools =
         server.tools.iter().map(|tool| format!("{}:{}", server.namespace, tool.descriptor.name));
     let tools = tools.collect();
     let new = NewServer { server, version, visibility };
-    let made = gateway.registry.publish_server(&caller.tenant(), new).await.map_err(refused)?;
-    Ok(MadeServer {
-        location: format!("/mcp/{}@{}", made.fqdn, made.version),
-        fqdn: made.fqdn.to_string(),
-        version: made.version.to_string(),
-        integrity: made.integrity.to_string(),
-        routing: made.routing.as_str(),
+    let published =
+        gateway.registry.publish_server(&caller.tenant(), new).await.map_err(refused)?;
+    Ok(PublishedServer {
+        location: format!("/mcp/{}@{}", published.fqdn, published.version),
+        fqdn: published.fqdn.to_string(),
+        version: published.version.to_string(),
+        integrity: published.integrity.to_string(),
+        routing: published.routing.as_str(),
         tools,
-        new: made.new,
+        new: published.new,
     })
 }
 
 /// Deprecates a version, or all versions, or clears the deprecation.
 ///
 /// # Errors
-/// Returns `NOT_FOUND` for what the caller's scope does not have.
+/// Returns `NOT_FOUND` for a server or a version that the caller's scope does not have.
 pub(crate) async fn deprecate(
     gateway: &SharedGateway,
     caller: &Caller,
@@ -162,10 +164,10 @@ pub(crate) async fn yank(
 }
 
 impl PublishServer {
-    /// Describes a server by its server.json: `namespace` is its name here, `tools` are those that its author listed.
+    /// Creates a request from a server.json, for a namespace and the tools that the author listed.
     ///
     /// # Errors
-    /// Returns why the server can be neither started nor reached.
+    /// Returns an error if the server.json has neither a package that can be started nor a usable remote address.
     pub(super) fn of_server_json(
         namespace: &str,
         server: Map<String, Value>,
@@ -198,7 +200,8 @@ impl PublishServer {
     }
 }
 
-/// Checks an accompanying server.json: the official API must show what runs.
+/// Checks that a server.json in the request describes the same package or address as its other fields, so that the
+/// official API shows what actually runs.
 fn check_server_json(body: &PublishServer) -> Result<Option<Value>, ErrorBody> {
     let Some(server) = body.server_json.clone().map(Value::Object) else { return Ok(None) };
     let bytes = server.to_string().len();
@@ -220,14 +223,16 @@ fn check_server_json(body: &PublishServer) -> Result<Option<Value>, ErrorBody> {
     Ok(Some(server))
 }
 
-/// Parses an author's description of a server; `check` validates its address.
-fn read(
+/// Validates an author's description of a server; `check` validates the address.
+fn parse(
     body: PublishServer,
     check: impl Fn(&str) -> Result<(), String>,
 ) -> Result<CatalogServer, ErrorBody> {
     let length = body.description.chars().count();
     if body.description.trim().is_empty() || length > DESCRIPTION_LIMIT {
-        return Err(invalid(format!("`description` has 1 to {DESCRIPTION_LIMIT} characters")));
+        return Err(invalid(format!(
+            "`description` must have 1 to {DESCRIPTION_LIMIT} characters"
+        )));
     }
     texts("warnings", &body.warnings, TEXT)?;
     let server_json = check_server_json(&body)?;
@@ -257,7 +262,7 @@ fn read(
         }
     };
     if body.env_required.len() > LIST {
-        return Err(invalid(format!("`env_required` has at most {LIST} names")));
+        return Err(invalid(format!("`env_required` can have at most {LIST} names")));
     }
     let tools = check_any_tools(&body.name, body.tools)?;
     let server = CatalogServer {
@@ -273,7 +278,7 @@ fn read(
         server_json,
         tools,
     };
-    // Postgres cannot store a NUL in any field.
+    // Postgres cannot store NUL characters in text.
     if json!(server).to_string().contains("\\u0000") {
         return Err(invalid("the entry contains a NUL character"));
     }
@@ -294,22 +299,22 @@ fn check_install(install: &Install) -> Result<(), ErrorBody> {
     };
     if install.env_required.len() > LIST || !install.env_required.iter().all(is_variable) {
         return Err(invalid(format!(
-            "`install.env_required` has at most {LIST} names of variables"
+            "`install.env_required` must be a list of at most {LIST} names of variables"
         )));
     }
     Ok(())
 }
 
-/// Checks the descriptions of a server's tools.
+/// Validates the descriptions of a server's tools.
 ///
 /// # Errors
-/// Returns their problem.
+/// Returns `INVALID_REQUEST` for an invalid description, and for too many tools or none.
 pub(crate) fn check_tools(
     namespace: &str,
     tools: Vec<ToolDescriptor>,
 ) -> Result<Vec<CatalogTool>, ErrorBody> {
     if tools.is_empty() {
-        return Err(invalid(NO_TOOLS));
+        return Err(invalid(TOOL_COUNT));
     }
     check_any_tools(namespace, tools)
 }
@@ -319,7 +324,7 @@ fn check_any_tools(
     tools: Vec<ToolDescriptor>,
 ) -> Result<Vec<CatalogTool>, ErrorBody> {
     if tools.len() > TOOLS {
-        return Err(invalid(NO_TOOLS));
+        return Err(invalid(TOOL_COUNT));
     }
     tools.into_iter().map(|tool| check_tool(namespace, tool)).collect()
 }
@@ -341,16 +346,16 @@ fn check_tool(namespace: &str, tool: ToolDescriptor) -> Result<CatalogTool, Erro
     }
     if tool.description.chars().count() > DESCRIPTION_LIMIT {
         return Err(invalid(format!(
-            "`{id}`: a description has at most {DESCRIPTION_LIMIT} characters"
+            "`{id}`: the description can have at most {DESCRIPTION_LIMIT} characters"
         )));
     }
-    // The author sets neither.
+    // Only the operator sets these two.
     Ok(CatalogTool { descriptor: tool, read_only: false, deterministic: false })
 }
 
 fn texts(what: &str, texts: &[String], longest: usize) -> Result<(), ErrorBody> {
     if texts.len() > LIST || texts.iter().any(|text| text.len() > longest) {
-        return Err(invalid(format!("`{what}`: at most {LIST} of at most {longest} bytes each")));
+        return Err(invalid(format!("`{what}`: at most {LIST} texts of {longest} bytes each")));
     }
     Ok(())
 }

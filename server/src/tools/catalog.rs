@@ -1,4 +1,4 @@
-//! The catalog: the shipped MCP servers and the gateway's own tools.
+//! The contents of the catalog: the shipped MCP servers and the gateway's own tools.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) fn all() -> Vec<CatalogServer> {
     servers
 }
 
-/// Describes the native tools, one server a namespace.
+/// Describes the native tools, one server per namespace.
 fn native() -> Vec<CatalogServer> {
     let mut namespaces: BTreeMap<&str, Vec<CatalogTool>> = BTreeMap::new();
     for tool in tools::all() {
@@ -39,7 +39,7 @@ fn native() -> Vec<CatalogServer> {
         .collect()
 }
 
-/// Describes the tools by which programs use PML itself.
+/// Describes the tools with which programs use PML itself.
 fn own() -> CatalogServer {
     let descriptor = protocol::discovery::search_tools();
     let tool = CatalogTool { descriptor, read_only: true, deterministic: false };

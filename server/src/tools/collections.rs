@@ -1,7 +1,7 @@
-//! `collections:*`: lists and objects, ordered, grouped, cut and combined.
+//! `collections:*`: sorting, grouping, splitting and combining lists and objects.
 //!
-//! Every tool is linear in its input but for sorting. Equality is by value: the order of
-//! keys does not matter and `1` equals `1.0`.
+//! Except for sorting, every tool is linear in its input. Equality is by value: the order of
+//! keys does not matter, and `1` equals `1.0`.
 
 mod group;
 mod pick;
@@ -17,7 +17,7 @@ use super::key_path::{KeyPath, find_by, identity, order};
 use super::number::Real;
 use super::{NativeTool, ToolFailure};
 
-/// The most numbers of one range.
+/// The maximum number of items of a range.
 const MAX_RANGE: usize = 100_000;
 
 /// Returns the tools of this namespace.
@@ -26,7 +26,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "collections",
             "sort",
-            "Sorts a list by itself or by key paths, the first of them first; equal items keep their order.",
+            "Sorts a list by its items or by key paths, in their order of precedence; equal items keep their order.",
             sort,
         )
         .example(json!({"items": [3, 1, 2]}), json!([1, 2, 3]))
@@ -41,12 +41,12 @@ pub(super) fn tools() -> Vec<NativeTool> {
             unique,
         )
         .example(json!({"items": [1, 1.0, "1", 2]}), json!([1, "1", 2])),
-        NativeTool::new("collections", "chunk", "Cuts a list into lists of a given size.", chunk)
+        NativeTool::new("collections", "chunk", "Splits a list into lists of a given size.", chunk)
             .example(json!({"items": [1, 2, 3], "size": 2}), json!([[1, 2], [3]])),
         NativeTool::new(
             "collections",
             "flatten",
-            "Puts the items of inner lists in their place, one level deep or deeper.",
+            "Replaces inner lists by their items, one level deep or deeper.",
             flatten,
         )
         .example(json!({"items": [1, [2, [3]]]}), json!([1, 2, [3]]))
@@ -54,14 +54,14 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "collections",
             "zip",
-            "Joins lists place by place, up to the end of the shortest.",
+            "Combines the items at the same position of several lists, up to the end of the shortest.",
             zip,
         )
         .example(json!({"lists": [[1, 2], ["a", "b", "c"]]}), json!([[1, "a"], [2, "b"]])),
         NativeTool::new(
             "collections",
             "range",
-            "Counts from start up to, but not including, end; at most 100,000 numbers.",
+            "Returns the numbers from start up to, but not including, end; at most 100,000.",
             range,
         )
         .example(json!({"end": 3}), json!([0, 1, 2]))
@@ -69,14 +69,14 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "collections",
             "intersect",
-            "Returns the distinct items that every list has.",
+            "Returns the distinct items that all lists contain.",
             intersect,
         )
         .example(json!({"lists": [[1, 2, 3], [3, 2, 5]]}), json!([2, 3])),
         NativeTool::new(
             "collections",
             "difference",
-            "Returns the items of a list that another does not have.",
+            "Returns the items of a list that another does not contain.",
             difference,
         )
         .example(json!({"items": [1, 2, 3], "exclude": [2]}), json!([1, 3])),
@@ -117,7 +117,7 @@ enum Direction {
 struct Sort {
     /// The list.
     items: Vec<Value>,
-    /// What to sort by: a dotted key path, or several; the item itself if left out.
+    /// What to sort by: a dotted key path, or several; the item itself if omitted.
     #[serde(default)]
     by: Option<KeyPaths>,
     /// The direction.
@@ -137,6 +137,7 @@ fn sort(input: Sort) -> Result<Vec<Value>, ToolFailure> {
     let keys = |item: &Value| -> Vec<Value> {
         paths.iter().map(|path| path.find_or_null(item).clone()).collect()
     };
+    // The keys are looked up once per item, not once per comparison.
     let mut items: Vec<(Vec<Value>, Value)> =
         input.items.into_iter().map(|item| (keys(&item), item)).collect();
     items.sort_by(|(left_keys, left), (right_keys, right)| {
@@ -162,7 +163,7 @@ fn sort(input: Sort) -> Result<Vec<Value>, ToolFailure> {
 struct Unique {
     /// The list.
     items: Vec<Value>,
-    /// The dotted key path of what must differ; the whole item if left out.
+    /// The dotted key path of the value that must be unique; the whole item if omitted.
     #[serde(default)]
     by: Option<KeyPath>,
 }
@@ -180,7 +181,7 @@ fn unique(input: Unique) -> Result<Vec<Value>, ToolFailure> {
 struct Chunk {
     /// The list.
     items: Vec<Value>,
-    /// The items of each list but the last.
+    /// The number of items of each list except the last.
     #[schemars(range(min = 1))]
     size: usize,
 }
@@ -198,7 +199,7 @@ fn chunk(input: Chunk) -> Result<Vec<Vec<Value>>, ToolFailure> {
 struct Flatten {
     /// The list.
     items: Vec<Value>,
-    /// How many levels to remove; 1 if left out.
+    /// The number of levels to remove; 1 if omitted.
     #[serde(default = "one_level")]
     depth: usize,
 }
@@ -208,6 +209,7 @@ fn one_level() -> usize {
 }
 
 fn flatten(input: Flatten) -> Result<Vec<Value>, ToolFailure> {
+    // The recursion is bounded by the depth of the arguments, which was checked before.
     fn push(items: Vec<Value>, depth: usize, out: &mut Vec<Value>) {
         for item in items {
             match item {
@@ -239,12 +241,12 @@ fn zip(input: Lists) -> Result<Vec<Vec<Value>>, ToolFailure> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Range {
-    /// The first number; 0 if left out.
+    /// The first number; 0 if omitted.
     #[serde(default)]
     start: f64,
     /// The number to stop before.
     end: f64,
-    /// The distance from one number to the next; 1 if left out.
+    /// The distance from one number to the next; 1 if omitted.
     #[serde(default = "one")]
     step: f64,
 }
@@ -270,7 +272,7 @@ fn range(input: Range) -> Result<Vec<Real>, ToolFailure> {
         reason = "an integer in range; a negative one becomes 0"
     )]
     let count = count as u32;
-    // Multiplied, not added up, so that errors do not add up.
+    // Multiplied instead of added repeatedly, so that rounding errors do not accumulate.
     (0..count)
         .map(|index| {
             Real::new(input.start + f64::from(index) * input.step, "a number of the range")
@@ -280,6 +282,7 @@ fn range(input: Range) -> Result<Vec<Real>, ToolFailure> {
 
 fn intersect(input: Lists) -> Result<Vec<Value>, ToolFailure> {
     let mut lists = input.lists.into_iter();
+    // The items and their order come from the first list.
     let mut kept = lists.next().unwrap_or_default();
     let mut seen = HashSet::new();
     kept.retain(|item| seen.insert(identity(item)));
@@ -298,7 +301,7 @@ fn intersect(input: Lists) -> Result<Vec<Value>, ToolFailure> {
 struct Difference {
     /// The list.
     items: Vec<Value>,
-    /// The items to leave out.
+    /// The items to exclude.
     exclude: Vec<Value>,
 }
 

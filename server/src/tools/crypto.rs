@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256, Sha384, Sha512};
 
 use super::{NativeTool, ToolFailure};
 
-/// The most random bytes of one call.
+/// The maximum number of random bytes of one call.
 const MAX_RANDOM_BYTES: usize = 4096;
 
 /// Returns the tools of this namespace.
@@ -42,7 +42,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "crypto",
             "encode",
-            "Turns bytes from one encoding into another: text, hexadecimal, Base64, Base64 for URLs.",
+            "Converts bytes from one encoding to another: text, hexadecimal, Base64, Base64 for URLs.",
             encode,
         )
         .example(json!({"data": "héllo", "to": "base64"}), json!("aMOpbGxv"))
@@ -53,7 +53,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "crypto",
             "uuid",
-            "Makes a UUID: version 4 is random, version 7 sorts by the time it was made.",
+            "Generates a UUID: version 4 is random, version 7 sorts by the time of its creation.",
             uuid,
         )
         .varies(json!({}))
@@ -61,14 +61,14 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "crypto",
             "random_bytes",
-            "Makes random bytes that are fit for keys and tokens.",
+            "Generates random bytes that are suitable for keys and tokens.",
             random_bytes,
         )
         .varies(json!({"length": 16})),
     ]
 }
 
-/// How bytes are written as text.
+/// An encoding of bytes as text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Encoding {
@@ -81,7 +81,7 @@ enum Encoding {
     Base64url,
 }
 
-/// What a text argument stands for.
+/// The encoding of a text argument.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum TextEncoding {
@@ -136,15 +136,15 @@ enum Algorithm {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Hash {
-    /// The text, or bytes as `data_encoding` says.
+    /// The text, or bytes in `data_encoding`.
     data: String,
     /// The digest algorithm.
     #[serde(default)]
     algorithm: Algorithm,
-    /// How the digest is written.
+    /// The encoding of the digest.
     #[serde(default)]
     encoding: Encoding,
-    /// How `data` is written.
+    /// The encoding of `data`.
     #[serde(default)]
     data_encoding: TextEncoding,
 }
@@ -177,20 +177,20 @@ enum HmacAlgorithm {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HmacInput {
-    /// The text, or bytes as `data_encoding` says.
+    /// The text, or bytes in `data_encoding`.
     data: String,
-    /// The key, a text or bytes as `key_encoding` says.
+    /// The key: a text, or bytes in `key_encoding`.
     key: String,
     /// The digest algorithm.
     #[serde(default)]
     algorithm: HmacAlgorithm,
-    /// How the code is written.
+    /// The encoding of the code.
     #[serde(default)]
     encoding: Encoding,
-    /// How `data` is written.
+    /// The encoding of `data`.
     #[serde(default)]
     data_encoding: TextEncoding,
-    /// How `key` is written.
+    /// The encoding of `key`.
     #[serde(default)]
     key_encoding: TextEncoding,
 }
@@ -218,12 +218,12 @@ fn authenticate<M: Mac + KeyInit>(key: &[u8], data: &[u8]) -> Result<Vec<u8>, To
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Encode {
-    /// The text, or bytes as `from` says.
+    /// The text, or bytes in the encoding `from`.
     data: String,
-    /// How `data` is written.
+    /// The encoding of `data`.
     #[serde(default)]
     from: TextEncoding,
-    /// How the result is written.
+    /// The encoding of the result.
     to: TextEncoding,
 }
 
@@ -243,7 +243,7 @@ fn encode(input: Encode) -> Result<String, ToolFailure> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Uuid {
-    /// The version, 4 or 7; 4 if left out.
+    /// The version, 4 or 7; 4 if omitted.
     #[serde(default = "random_version")]
     #[schemars(extend("enum" = [4, 7]))]
     version: u8,
@@ -267,10 +267,10 @@ fn uuid(input: Uuid) -> Result<String, ToolFailure> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RandomBytes {
-    /// How many bytes.
+    /// The number of bytes.
     #[schemars(range(min = 1, max = 4096))]
     length: usize,
-    /// How they are written.
+    /// The encoding of the bytes.
     #[serde(default)]
     encoding: Encoding,
 }
@@ -278,12 +278,12 @@ struct RandomBytes {
 fn random_bytes(input: RandomBytes) -> Result<String, ToolFailure> {
     if !(1..=MAX_RANDOM_BYTES).contains(&input.length) {
         return Err(ToolFailure::InvalidArguments(format!(
-            "`length` is between 1 and {MAX_RANDOM_BYTES}"
+            "`length` must be between 1 and {MAX_RANDOM_BYTES}"
         )));
     }
     let mut bytes = vec![0; input.length];
     getrandom::fill(&mut bytes)
-        .map_err(|error| ToolFailure::Failed(format!("no random bytes: {error}")))?;
+        .map_err(|error| ToolFailure::Failed(format!("could not get random bytes: {error}")))?;
     Ok(write(&bytes, input.encoding))
 }
 
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_those_of_the_standards() {
+    fn digests_match_the_standards() {
         for (algorithm, expected) in [
             ("md5", "900150983cd24fb0d6963f7d28e17f72"),
             ("sha1", "a9993e364706816aba3e25717850c26c9cd0d89d"),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_encodings_are_named() {
+    fn errors_report_the_wrong_encoding() {
         for (arguments, expected) in [
             (json!({"data": "abc", "from": "hex", "to": "utf8"}), "`data` is not hex"),
             (json!({"data": "a===", "from": "base64", "to": "hex"}), "`data` is not base64"),

@@ -1,6 +1,6 @@
-//! `datetime:*`: the time now, and reading, writing and moving points in time.
+//! `datetime:*`: the current time, and parsing, formatting and arithmetic of points in time.
 //!
-//! Time zones come from the database that is compiled in; no file is read.
+//! Time zones come from a compiled-in database; no file is read.
 
 mod moment;
 
@@ -22,7 +22,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "datetime",
             "now",
-            "Returns the time now as an RFC 3339 text, in UTC or the given time zone.",
+            "Returns the current time as an RFC 3339 text, in UTC or the given time zone.",
             now,
         )
         .varies(json!({}))
@@ -30,7 +30,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "datetime",
             "parse",
-            "Reads a date or a time (RFC 3339, RFC 9557, RFC 2822, a bare date, or a strftime format) and returns its parts.",
+            "Parses a date or a time (RFC 3339, RFC 9557, RFC 2822, a bare date, or a strftime format) and returns its parts.",
             parse,
         )
         .example(
@@ -45,7 +45,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "datetime",
             "format",
-            "Writes a point in time by a strftime format such as `%A, %d %B %Y`, or as rfc3339, rfc2822, date, time, unix or unix_ms.",
+            "Formats a date and time by a strftime format such as `%A, %d %B %Y`, or as rfc3339, rfc2822, date, time, unix or unix_ms.",
             format,
         )
         .example(
@@ -56,7 +56,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "datetime",
             "add",
-            "Moves a point in time. Days and longer keep the local time of day across a change of the clock; the 31st becomes the last day of a shorter month.",
+            "Adds a duration to a point in time. Days and longer units keep the local time of day across a daylight saving change; the 31st becomes the last day of a shorter month.",
             add,
         )
         .example(
@@ -80,7 +80,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Now {
-    /// An IANA name such as `Europe/Paris` or an offset such as `+02:00`; UTC if left out.
+    /// An IANA name such as `Europe/Paris` or an offset such as `+02:00`; UTC if omitted.
     #[serde(default)]
     timezone: Option<String>,
 }
@@ -94,17 +94,17 @@ fn now(input: Now) -> Result<String, ToolFailure> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Parse {
-    /// The date or time to read.
+    /// The date or time to parse.
     text: String,
-    /// The strftime format it is written in; found out if left out.
+    /// The strftime format of the text; detected if omitted.
     #[serde(default)]
     format: Option<String>,
-    /// The time zone of a text that names none, and the zone of the result.
+    /// The time zone of a text without one, and the zone of the result.
     #[serde(default)]
     timezone: Option<String>,
 }
 
-/// What `datetime:parse` answers.
+/// The result of `datetime:parse`.
 #[derive(Serialize, JsonSchema)]
 struct Parts {
     /// The point in time as an RFC 3339 text.
@@ -160,7 +160,7 @@ struct Format {
     /// A strftime format, or `rfc3339` (the default), `rfc2822`, `date`, `time`, `unix`, `unix_ms`.
     #[serde(default)]
     format: Option<String>,
-    /// The time zone to write it in; that of `datetime` if left out.
+    /// The time zone of the result; that of `datetime` if omitted.
     #[serde(default)]
     timezone: Option<String>,
 }
@@ -181,7 +181,7 @@ fn format(input: Format) -> Result<String, ToolFailure> {
         _ if format.contains('%') => strtime::format(format, &at)
             .map_err(|error| ToolFailure::InvalidArguments(format!("`format`: {error}"))),
         other => Err(ToolFailure::InvalidArguments(format!(
-            "`format` is `{}`; it must hold `%` directives or be one of rfc3339, rfc2822, date, time, unix, unix_ms",
+            "`format` is `{}`; it must contain `%` directives or be one of rfc3339, rfc2822, date, time, unix, unix_ms",
             other.escape_debug()
         ))),
     }
@@ -217,7 +217,7 @@ struct Add {
     /// Milliseconds.
     #[serde(default)]
     milliseconds: i64,
-    /// The time zone to count days in; that of `datetime` if left out.
+    /// The time zone in which days are counted; that of `datetime` if omitted.
     #[serde(default)]
     timezone: Option<String>,
 }
@@ -231,9 +231,10 @@ fn add(input: Add) -> Result<String, ToolFailure> {
     Ok(rfc3339(&moved))
 }
 
-/// Moves by the longest unit first; years and months as one, so that a day is cut to a
-/// shorter month only once.
+/// Adds the longest unit first. Years and months are added together, so that the day is
+/// reduced to the length of a shorter month only once.
 fn moved(at: &Zoned, by: &Add) -> Option<Zoned> {
+    // Arguments are any `i64`, so every step is checked for overflow.
     let months = by.years.checked_mul(12)?.checked_add(by.months)?;
     let days = by.weeks.checked_mul(7)?.checked_add(by.days)?;
     let seconds = by
@@ -274,16 +275,17 @@ struct Diff {
     start: Moment,
     /// The second point in time.
     end: Moment,
-    /// The unit of the result. Days and longer follow the calendar of `start`.
+    /// The unit of the result. Days and longer units follow the calendar in the zone of `start`.
     #[serde(default)]
     unit: Unit,
-    /// The time zone to count days in; that of `start` if left out.
+    /// The time zone in which days are counted; that of `start` if omitted.
     #[serde(default)]
     timezone: Option<String>,
 }
 
 fn diff(input: Diff) -> Result<Real, ToolFailure> {
     let zone = zone(input.timezone.as_deref())?;
+    // Both points are in the zone of `start`: the length of a day depends on the zone.
     let start = in_zone(input.start.read("start", zone.as_ref())?, zone.clone());
     let end = in_zone(input.end.read("end", zone.as_ref())?, Some(start.time_zone().clone()));
     let unit = match input.unit {

@@ -1,4 +1,4 @@
-//! `json:*`: read, write, look into, combine and compare JSON.
+//! `json:*`: parsing, serializing, querying, merging and comparing JSON.
 
 mod diff;
 mod patch;
@@ -25,7 +25,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "json",
             "stringify",
-            "Writes a value as JSON text, compact or indented, on request with sorted keys.",
+            "Serializes a value as JSON text, compact or indented, optionally with sorted keys.",
             stringify,
         )
         .example(json!({"value": {"b": 1, "a": [2]}}), json!("{\"b\":1,\"a\":[2]}"))
@@ -47,7 +47,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "json",
             "get",
-            "Returns the one value a JSON Pointer (RFC 6901) names, or the default.",
+            "Returns the value at a JSON Pointer (RFC 6901), or the default.",
             get,
         )
         .example(json!({"data": {"a": [7, 8]}, "pointer": "/a/1"}), json!(8))
@@ -55,7 +55,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "json",
             "merge",
-            "Applies a JSON Merge Patch (RFC 7396): objects merge, null removes, all else replaces.",
+            "Applies a JSON Merge Patch (RFC 7396): objects are merged, null removes a field, other values replace it.",
             merge,
         )
         .example(
@@ -65,7 +65,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "json",
             "diff",
-            "Compares two values and returns the JSON Patch (RFC 6902) from one to the other.",
+            "Compares two values and returns the JSON Patch (RFC 6902) that changes one to the other.",
             difference,
         )
         .example(
@@ -78,7 +78,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "json",
             "patch",
-            "Applies a JSON Patch (RFC 6902) of at most 1,000 operations, all of them or none.",
+            "Applies a JSON Patch (RFC 6902) of at most 1,000 operations; if one fails, none is applied.",
             apply_patch,
         )
         .example(
@@ -97,7 +97,7 @@ struct Parse {
 }
 
 fn parse(input: Parse) -> Result<Value, ToolFailure> {
-    // serde_json refuses more than 128 levels by itself, without recursing further.
+    // serde_json stops at 128 levels by itself.
     let value: Value = serde_json::from_str(&input.data)
         .map_err(|error| ToolFailure::Failed(format!("`data` is not JSON: {error}")))?;
     if is_deeper_than(&value, MAX_DEPTH) {
@@ -110,20 +110,20 @@ fn parse(input: Parse) -> Result<Value, ToolFailure> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Stringify {
-    /// The value to write.
+    /// The value to serialize.
     value: Value,
-    /// Spaces per level; 0 writes everything on one line.
+    /// The number of spaces per level; 0 for a single line.
     #[serde(default)]
     #[schemars(range(max = 10))]
     indent: u8,
-    /// Whether the keys of every object are written in sorted order.
+    /// Whether the keys of all objects are sorted.
     #[serde(default)]
     sort_keys: bool,
 }
 
 fn stringify(mut input: Stringify) -> Result<String, ToolFailure> {
     if input.indent > 10 {
-        return Err(ToolFailure::InvalidArguments("`indent` is at most 10".to_owned()));
+        return Err(ToolFailure::InvalidArguments("`indent` can be at most 10".to_owned()));
     }
     if input.sort_keys {
         input.value.sort_all_objects();
@@ -144,7 +144,7 @@ fn stringify(mut input: Stringify) -> Result<String, ToolFailure> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Query {
-    /// The value to look into.
+    /// The value to query.
     data: Value,
     /// The JSONPath, for example `$.items[?@.price < 10].name`.
     path: String,
@@ -153,7 +153,7 @@ struct Query {
 fn query(input: Query) -> Result<Vec<Value>, ToolFailure> {
     check_path("path", &input.path)?;
     let selected = path::select(&input.path, &input.data)?;
-    // A value may be selected together with its container, so the copies can be many times the data.
+    // A value can be selected together with its container, so the copies can be many times larger than the data.
     let mut budget = Budget::result();
     for value in &selected {
         budget.take_value(value)?;
@@ -165,17 +165,17 @@ fn query(input: Query) -> Result<Vec<Value>, ToolFailure> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Get {
-    /// The value to look into.
+    /// The value that contains it.
     data: Value,
     /// The JSON Pointer, for example `/items/0/name`; empty for the whole value.
     pointer: String,
-    /// What to return when nothing is there; without it that is an error.
+    /// The result if there is no value at the pointer; if omitted, that is an error.
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     default: Option<Value>,
 }
 
-/// Keeps a `null` that was written apart from a field that was left out.
+/// Distinguishes an explicit `null` from an omitted field.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -183,13 +183,15 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
 fn get(mut input: Get) -> Result<Value, ToolFailure> {
     if !input.pointer.is_empty() && !input.pointer.starts_with('/') {
         return Err(ToolFailure::InvalidArguments(
-            "`pointer` starts with `/`, or is empty for the whole value".to_owned(),
+            "`pointer` must start with `/`, or be empty for the whole value".to_owned(),
         ));
     }
     match input.data.pointer_mut(&input.pointer) {
         Some(value) => Ok(value.take()),
         None => input.default.ok_or_else(|| {
-            ToolFailure::Failed("`data` has no value there; set `default` to allow that".to_owned())
+            ToolFailure::Failed(
+                "`data` has no value at `pointer`; set `default` to allow that".to_owned(),
+            )
         }),
     }
 }
@@ -213,9 +215,9 @@ fn merge(mut input: Merge) -> Result<Value, ToolFailure> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Diff {
-    /// The value as it was.
+    /// The old value.
     before: Value,
-    /// The value as it is to be.
+    /// The new value.
     after: Value,
 }
 
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn parse_names_the_place_of_an_error() {
+    fn parse_reports_the_position_of_an_error() {
         for (data, expected) in [
             ("{\"a\": 1,\n  b}", "line 2 column 3"),
             ("", "line 1 column 0"),
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn get_tells_null_from_nothing() {
+    fn get_distinguishes_null_from_a_missing_value() {
         assert_eq!(call("get", json!({"data": {"a": null}, "pointer": "/a"})), Ok(Value::Null));
         assert_eq!(
             call("get", json!({"data": {}, "pointer": "/a", "default": null})),

@@ -1,4 +1,4 @@
-//! A path to a field, and what makes two values equal or one come first.
+//! Paths to fields, and the equality and order of values.
 
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use super::limits::{MAX_DEPTH, MAX_PATH_BYTES};
 pub(super) struct KeyPath(Vec<String>);
 
 impl KeyPath {
-    /// Finds what the path names in a value.
+    /// Returns the value at the path.
     pub(super) fn find<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         self.0.iter().try_fold(value, |value, key| match value {
             Value::Object(fields) => fields.get(key),
@@ -24,13 +24,13 @@ impl KeyPath {
         })
     }
 
-    /// Finds what the path names; nothing there counts as null.
+    /// Returns the value at the path, or null.
     pub(super) fn find_or_null<'v>(&self, value: &'v Value) -> &'v Value {
         self.find(value).unwrap_or(&Value::Null)
     }
 }
 
-/// Finds what an optional path names: the value itself without one.
+/// Returns the value at an optional path; without a path, the value itself.
 pub(super) fn find_by<'v>(by: Option<&KeyPath>, value: &'v Value) -> &'v Value {
     by.map_or(value, |path| path.find_or_null(value))
 }
@@ -38,16 +38,16 @@ pub(super) fn find_by<'v>(by: Option<&KeyPath>, value: &'v Value) -> &'v Value {
 impl<'de> Deserialize<'de> for KeyPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        // Every segment is looked up in every item, so both numbers multiply.
+        // The path is applied to every item of a list, so its length multiplies the cost.
         if text.is_empty() || text.len() > MAX_PATH_BYTES {
             return Err(D::Error::custom(format!(
-                "a key path has 1 to {MAX_PATH_BYTES} bytes, not {}",
+                "a key path must have 1 to {MAX_PATH_BYTES} bytes, not {}",
                 text.len()
             )));
         }
         let segments: Vec<String> = text.split('.').map(str::to_owned).collect();
         if segments.len() > MAX_DEPTH {
-            return Err(D::Error::custom(format!("a key path has at most {MAX_DEPTH} keys")));
+            return Err(D::Error::custom(format!("a key path can have at most {MAX_DEPTH} keys")));
         }
         Ok(Self(segments))
     }
@@ -67,7 +67,7 @@ impl JsonSchema for KeyPath {
     }
 }
 
-/// Serializes a value so that equal values give equal texts: keys sorted, `1` and `1.0` alike.
+/// Serializes a value so that equal values have equal texts: keys are sorted, and `1` and `1.0` are the same.
 pub(super) fn identity(value: &Value) -> String {
     let mut text = String::new();
     write_identity(value, &mut text);
@@ -105,7 +105,7 @@ fn write_identity(value: &Value, out: &mut String) {
     }
 }
 
-/// Writes a text after its length, so that nothing in it can pass for something else.
+/// Writes a text with its length, so that its content cannot be confused with other parts.
 fn write_text(text: &str, out: &mut String) {
     let _infallible = write!(out, "\"{}:{text}", text.len());
 }
@@ -120,7 +120,7 @@ fn comparable(number: &Number) -> Comparable {
         return Comparable::Integer(integer);
     }
     let real = number.as_f64().unwrap_or_default();
-    // A real this small has an exact integer, if it has no fraction.
+    // Without a fraction, a number of this size converts exactly to an `i128`.
     if real.fract() == 0.0 && real.abs() < 1e30 {
         #[expect(clippy::cast_possible_truncation, reason = "an integer in range")]
         return Comparable::Integer(real as i128);
@@ -128,7 +128,7 @@ fn comparable(number: &Number) -> Comparable {
     Comparable::Real(real)
 }
 
-/// Orders any two values: null, false, true, numbers, texts, arrays, objects.
+/// Orders values: null, false, true, numbers, texts, arrays, objects.
 pub(super) fn order(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Bool(left), Value::Bool(right)) => left.cmp(right),
@@ -149,6 +149,7 @@ pub(super) fn order(left: &Value, right: &Value) -> Ordering {
 pub(super) fn order_numbers(left: &Number, right: &Number) -> Ordering {
     match (comparable(left), comparable(right)) {
         (Comparable::Integer(left), Comparable::Integer(right)) => left.cmp(&right),
+        // Two integers are compared exactly above, so that large ones do not collapse to one double.
         #[expect(clippy::cast_precision_loss, reason = "the other side has a fraction or is huge")]
         (left, right) => {
             let real = |side| match side {
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_goes_through_objects_and_arrays() {
+    fn paths_traverse_objects_and_arrays() {
         let path = |text: &str| serde_json::from_value::<KeyPath>(json!(text));
         let value = json!({"a": [{"b": 1}], "": 2});
         assert_eq!(path("a.0.b").expect("a path").find(&value), Some(&json!(1)));

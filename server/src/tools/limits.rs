@@ -1,4 +1,4 @@
-//! The numbers that bound every native tool, and the ways to keep to them.
+//! The limits of native tools, and helpers that enforce them.
 
 use std::io::{self, Write};
 
@@ -6,24 +6,25 @@ use serde_json::Value;
 
 use super::ToolFailure;
 
-/// The most bytes the arguments of one call may have as JSON.
+/// The maximum size of a call's arguments as JSON, in bytes.
 pub(super) const MAX_ARGUMENT_BYTES: usize = 1024 * 1024;
 
-/// The most bytes one result may have as JSON.
+/// The maximum size of a result as JSON, in bytes.
 pub(super) const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
 
-/// The deepest JSON a tool reads or returns.
+/// The maximum nesting depth of a tool's arguments and results.
 ///
-/// `serde_json` reads 128 levels; the rest is left for the messages around a value.
+/// `serde_json` parses 128 levels; the difference is for the messages around a value.
 pub(super) const MAX_DEPTH: usize = 100;
 
-/// The most bytes of a key path, a pattern's name or another small text argument.
+/// The maximum size of a key path, a pattern or another small text argument, in bytes.
 ///
-/// Such a text is searched once for every item, so its length multiplies.
+/// Such a text is applied to every item, so its length multiplies the cost.
 pub(super) const MAX_PATH_BYTES: usize = 1024;
 
 /// Returns whether a value nests deeper than `levels`.
 pub(super) fn is_deeper_than(value: &Value, levels: usize) -> bool {
+    // The recursion stops at `levels`, so the stack is bounded whatever the depth of the value.
     let Some(below) = levels.checked_sub(1) else {
         return value.is_array() || value.is_object();
     };
@@ -36,6 +37,7 @@ pub(super) fn is_deeper_than(value: &Value, levels: usize) -> bool {
 
 /// Returns whether a value fits into `limit` bytes as JSON.
 pub(super) fn fits(value: &Value, limit: usize) -> bool {
+    // Serializing into a budget stops at the limit, and allocates nothing.
     let mut budget = Budget::new(limit);
     serde_json::to_writer(&mut budget, value).is_ok()
 }
@@ -51,7 +53,7 @@ pub(super) fn check_path(field: &str, text: &str) -> Result<(), ToolFailure> {
     Ok(())
 }
 
-/// A number of bytes that may still be produced.
+/// A number of bytes that may still be used.
 ///
 /// As a writer it counts the bytes and discards them.
 pub(super) struct Budget {
@@ -79,7 +81,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes the size of a value as JSON, so that a copy of it may be made.
+    /// Takes the size of a value as JSON, before the value is copied.
     pub(super) fn take_value(&mut self, value: &Value) -> Result<(), ToolFailure> {
         let limit = self.limit;
         serde_json::to_writer(self, value).map_err(|_full| ToolFailure::ResultTooLarge { limit })
@@ -97,7 +99,7 @@ impl Write for Budget {
     }
 }
 
-/// A text that refuses to grow beyond one result.
+/// A text that cannot become larger than a result.
 pub(super) struct BoundedText {
     text: Vec<u8>,
     budget: Budget,
@@ -141,7 +143,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn depth_counts_containers() {
+    fn depth_is_the_number_of_nested_containers() {
         assert!(!is_deeper_than(&json!(1), 0));
         assert!(is_deeper_than(&json!([]), 0));
         assert!(!is_deeper_than(&json!([[1]]), 2));
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn size_is_that_of_the_json_text() {
+    fn size_is_the_length_of_the_json_text() {
         let value = json!({"a": [1, "ä\n"]});
         let bytes = value.to_string().len();
         assert!(fits(&value, bytes));
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_text_stops_growing() {
+    fn a_bounded_text_refuses_to_grow_beyond_its_limit() {
         let mut text = BoundedText::new();
         let block = "x".repeat(MAX_RESULT_BYTES / 2);
         assert_eq!(text.push(&block), Ok(()));

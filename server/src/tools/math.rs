@@ -13,7 +13,7 @@ use serde_json::json;
 use super::number::Real;
 use super::{NativeTool, ToolFailure};
 
-/// The most percentiles of one call.
+/// The maximum number of percentiles of one call.
 const MAX_PERCENTILES: usize = 100;
 
 /// Returns the tools of this namespace.
@@ -22,7 +22,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "math",
             "eval",
-            "Computes an arithmetic expression: + - * / % (remainder), ^ or ** (power, binds tighter than a minus before it), parentheses, the constants pi, tau and e, variables, and functions such as sqrt, ln, log10, sin, min, max, sum, mean, round, floor, abs, clamp, hypot, gcd, factorial.",
+            "Computes an arithmetic expression: + - * / % (remainder), ^ or ** (power, binds tighter than a preceding minus), parentheses, the constants pi, tau and e, variables, and functions such as sqrt, ln, log10, sin, min, max, sum, mean, round, floor, abs, clamp, hypot, gcd, factorial.",
             eval,
         )
         .example(json!({"expression": "2 * (3 + 4) ^ 2"}), json!(98))
@@ -48,7 +48,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "math",
             "round",
-            "Rounds a number to decimal digits, as it is written: 1.005 to 2 digits is 1.01.",
+            "Rounds a number to decimal digits, based on its decimal notation: 1.005 to 2 digits is 1.01.",
             round,
         )
         .example(json!({"value": 1.005, "digits": 2}), json!(1.01))
@@ -63,7 +63,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
 struct Eval {
     /// The expression, for example `2 * (x + 1)`.
     expression: String,
-    /// The values of the names in it.
+    /// The values of the variables in the expression.
     #[serde(default)]
     variables: BTreeMap<String, f64>,
 }
@@ -80,20 +80,20 @@ struct Stats {
     /// The numbers, at least one.
     #[schemars(length(min = 1))]
     numbers: Vec<f64>,
-    /// The percentiles wanted, each from 0 to 100; 25, 50, 75, 90, 95 and 99 if left out.
-    #[serde(default = "usual_percentiles")]
+    /// The percentiles to compute, each from 0 to 100; 25, 50, 75, 90, 95 and 99 if omitted.
+    #[serde(default = "default_percentiles")]
     #[schemars(length(max = 100), inner(range(min = 0, max = 100)))]
     percentiles: Vec<f64>,
 }
 
-fn usual_percentiles() -> Vec<f64> {
+fn default_percentiles() -> Vec<f64> {
     vec![25.0, 50.0, 75.0, 90.0, 95.0, 99.0]
 }
 
-/// What `math:stats` answers.
+/// The result of `math:stats`.
 #[derive(Serialize, JsonSchema)]
 struct Summary {
-    /// How many numbers there are.
+    /// The number of numbers.
     count: usize,
     /// Their sum.
     sum: Real,
@@ -113,7 +113,7 @@ struct Summary {
     population_variance: Real,
     /// The standard deviation of the numbers as a whole population (n).
     population_stdev: Real,
-    /// Each percentile wanted, interpolated between its two neighbours.
+    /// The requested percentiles, each interpolated linearly between its two neighbours.
     percentiles: BTreeMap<String, Real>,
 }
 
@@ -121,7 +121,7 @@ fn stats(input: Stats) -> Result<Summary, ToolFailure> {
     let mut numbers = input.numbers;
     if numbers.is_empty() {
         return Err(ToolFailure::InvalidArguments(
-            "`numbers` is empty; give at least one".to_owned(),
+            "`numbers` is empty; at least one is required".to_owned(),
         ));
     }
     if input.percentiles.len() > MAX_PERCENTILES {
@@ -163,7 +163,7 @@ fn stats(input: Stats) -> Result<Summary, ToolFailure> {
     })
 }
 
-/// Adds numbers with Neumaier's correction, so that small ones are not lost next to large ones.
+/// Adds numbers with Neumaier's compensated summation, so that small numbers are not lost next to large ones.
 pub(super) fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
     let (mut total, mut lost) = (0.0_f64, 0.0_f64);
     for number in numbers {
@@ -175,7 +175,7 @@ pub(super) fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
         };
         total = next;
     }
-    // After an overflow the correction is no number; the overflow is the answer.
+    // After an overflow, the compensation is NaN, and the infinite total is the result.
     if total.is_finite() { total + lost } else { total }
 }
 
@@ -191,7 +191,7 @@ fn percentile(sorted: &[f64], wanted: f64) -> f64 {
     let below = place.floor() as usize;
     let above = (below + 1).min(sorted.len() - 1);
     let share = place.fract();
-    // Weighted, not by the difference, which could overflow.
+    // A weighted sum, because the difference of the two neighbours could overflow.
     sorted[below] * (1.0 - share) + sorted[above] * share
 }
 
@@ -205,14 +205,16 @@ struct Round {
     #[serde(default)]
     #[schemars(range(min = -308, max = 308))]
     digits: i32,
-    /// What happens between two neighbours.
+    /// The direction of rounding.
     #[serde(default)]
     mode: rounding::Mode,
 }
 
 fn round(input: Round) -> Result<Real, ToolFailure> {
     if !(-308..=308).contains(&input.digits) {
-        return Err(ToolFailure::InvalidArguments("`digits` is between -308 and 308".to_owned()));
+        return Err(ToolFailure::InvalidArguments(
+            "`digits` must be between -308 and 308".to_owned(),
+        ));
     }
     Real::new(rounding::round(input.value, input.digits, input.mode), "the result")
 }
@@ -236,13 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn sums_keep_small_numbers() {
+    fn sums_do_not_lose_small_numbers() {
         let summary = call("stats", json!({"numbers": [1e16, 1, -1e16, 1]})).expect("numbers");
         assert_eq!(summary["sum"], 2);
     }
 
     #[test]
-    fn numbers_that_cannot_be_described_are_refused() {
+    fn invalid_numbers_are_refused() {
         for arguments in [
             json!({"numbers": []}),
             json!({"numbers": [1e308, 1e308]}),
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_beyond_numbers_is_an_error() {
+    fn an_infinite_or_undefined_result_is_an_error() {
         for expression in ["1 / 0", "0 / 0", "10 ^ 400", "sqrt(-1)", "ln(0)"] {
             let failure = call("eval", json!({"expression": expression})).expect_err("no number");
             assert!(matches!(failure, ToolFailure::Failed(_)), "{expression}: {failure}");

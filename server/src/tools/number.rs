@@ -1,19 +1,19 @@
-//! Numbers as native tools return them.
+//! The numbers that native tools return.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use super::ToolFailure;
 
-/// The largest integer up to which a double holds every integer.
+/// The largest integer up to which a double represents every integer exactly: 2^53 - 1.
 const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 
-/// A finite number, written without a fraction when it has none.
+/// A finite number, serialized as an integer if it has no fraction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Real(f64);
 
 impl Real {
-    /// Takes a finite number; `what` names the result in the error.
+    /// Checks that a number is finite; `what` is its name in the error.
     pub(super) fn new(number: f64, what: &str) -> Result<Self, ToolFailure> {
         if number.is_finite() {
             Ok(Self(number))

@@ -1,9 +1,9 @@
-//! Regular expressions within bounds.
+//! Regular expressions within limits.
 //!
-//! The `regex` crate never backtracks: in the worst case one search looks at every
-//! position of the pattern, its repetitions written out, for every byte of the text.
-//! That product is bounded here. Going through all matches can still be quadratic in
-//! the text, so its CPU time is bounded as well.
+//! The `regex` crate does not backtrack: in the worst case, a search visits every position
+//! of the pattern, with its repetitions expanded, for every byte of the text. This product
+//! is limited here. Iterating over all matches can still be quadratic in the text, so its
+//! CPU time is limited as well.
 
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ use rustix::time::{ClockId, clock_gettime};
 use super::ToolFailure;
 use super::limits::check_path;
 
-/// The most memory of a compiled pattern.
+/// The maximum memory of a compiled pattern.
 const MAX_PATTERN_BYTES: usize = 1024 * 1024;
 
-/// How deep groups nest.
+/// The maximum nesting depth of groups.
 const MAX_NESTING: u32 = 32;
 
-/// The most groups that are captured; each is copied with every state of a search.
+/// The maximum number of capture groups; each is copied with every state of a search.
 const MAX_GROUPS: usize = 32;
 
-/// Bytes of text times positions of the pattern, each some five nanoseconds at worst.
+/// The maximum product of the text's bytes and the pattern's positions, each about five nanoseconds at worst.
 const MAX_WORK: usize = 64 * 1024 * 1024;
 
-/// The CPU time that going through all matches of one text may take.
+/// The maximum CPU time for iterating over all matches of one text.
 const MAX_TIME: Duration = Duration::from_millis(300);
 
-/// What changes the meaning of a pattern.
+/// The flags of a pattern.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Flags {
     pub(super) ignore_case: bool,
@@ -38,7 +38,7 @@ pub(super) struct Flags {
     pub(super) dot_all: bool,
 }
 
-/// A compiled pattern that knows what a search with it may cost.
+/// A compiled pattern with the cost of a search.
 pub(super) struct Pattern {
     regex: Regex,
     positions: usize,
@@ -59,9 +59,10 @@ impl Pattern {
             .map_err(|error| invalid(&error))?;
         if hir.properties().explicit_captures_len() > MAX_GROUPS {
             return Err(ToolFailure::InvalidArguments(format!(
-                "`pattern` has more than {MAX_GROUPS} groups; write `(?:` for those you do not need"
+                "`pattern` has more than {MAX_GROUPS} groups; use `(?:` for those that need not be captured"
             )));
         }
+        // The size limit also bounds the time for compiling.
         let regex = RegexBuilder::new(pattern)
             .case_insensitive(flags.ignore_case)
             .multi_line(flags.multi_line)
@@ -83,7 +84,10 @@ impl Pattern {
         Self::compile(&anchored, Flags::default())
     }
 
-    /// Returns the expression, if a text of this length may be searched with it.
+    /// Returns the compiled expression for a text of this length.
+    ///
+    /// # Errors
+    /// Returns an error if a search could take too long.
     pub(super) fn for_text(&self, bytes: usize) -> Result<&Regex, ToolFailure> {
         if self.work(bytes) > MAX_WORK {
             return Err(too_large());
@@ -91,7 +95,7 @@ impl Pattern {
         Ok(&self.regex)
     }
 
-    /// Returns the work of one search in a text of this length, at worst.
+    /// Returns the worst-case work of a search in a text of this length.
     pub(super) fn work(&self, bytes: usize) -> usize {
         self.positions.saturating_mul(bytes)
     }
@@ -104,15 +108,15 @@ fn too_large() -> ToolFailure {
     )
 }
 
-/// Counts the places of a pattern a search can be in, with its repetitions written out.
+/// Counts the positions of a pattern, with its repetitions expanded.
 ///
-/// What a loop and a group add was measured: on the way from one place to the next they
-/// are passed through, and a group's bounds are copied.
+/// The constants for repetitions and groups were measured: a search passes through them
+/// between two positions, and copies the bounds of groups.
 fn positions(hir: &Hir) -> usize {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 1,
         HirKind::Literal(literal) => literal.0.len(),
-        // A class outside ASCII takes up to four bytes, each a place.
+        // A class with non-ASCII characters matches up to four bytes, each a position.
         HirKind::Class(class) => class.maximum_len().unwrap_or(1),
         HirKind::Repetition(repetition) => {
             let times = repetition.max.unwrap_or(repetition.min.saturating_add(1));
@@ -126,7 +130,7 @@ fn positions(hir: &Hir) -> usize {
     }
 }
 
-/// Makes `.` leave out the carriage return too, as RFC 9485 says.
+/// Excludes carriage returns from `.`, as RFC 9485 requires.
 fn translate_iregexp(pattern: &str) -> String {
     let mut translated = String::with_capacity(pattern.len());
     let (mut escaped, mut in_class) = (false, false);
@@ -147,9 +151,9 @@ fn translate_iregexp(pattern: &str) -> String {
     translated
 }
 
-/// The CPU time that is left to go through the matches of one text.
+/// The end of the CPU time for iterating over the matches of one text.
 ///
-/// A tool runs on one thread, so the thread's own time is the tool's, however
+/// A tool runs on one thread, so the CPU time of the thread is that of the tool, however
 /// busy the machine is.
 pub(super) struct Deadline(Duration);
 
@@ -181,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pattern_allowed_falls_with_the_length_of_the_text() {
+    fn long_texts_allow_only_smaller_patterns() {
         for (pattern, bytes, allowed) in [
             (r"\w+@\w+\.\w+", 1_000_000, true),
             ("(a|b)*abb$", 1_000_000, true),
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_are_too_large_by_themselves_are_refused() {
+    fn large_patterns_are_refused_for_any_text() {
         for pattern in [
             "(?:a{1000}){1000}".to_owned(),
             r"(?:\w{100}){100}".to_owned(),
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dot_of_an_iregexp_is_no_line_end() {
+    fn a_dot_of_an_iregexp_does_not_match_line_ends() {
         let compiled = Pattern::compile_iregexp(r"a.[.]\.", true).expect("a pattern");
         let regex = compiled.for_text(10).expect("a short text");
         assert!(regex.is_match("ab.."));

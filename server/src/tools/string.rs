@@ -1,4 +1,4 @@
-//! `string:*`: text, cut and counted by what a reader sees as characters.
+//! `string:*`: text operations, based on characters as readers see them (grapheme clusters).
 
 mod search;
 mod shape;
@@ -14,9 +14,9 @@ use super::{NativeTool, ToolFailure};
 /// Returns the tools of this namespace.
 pub(super) fn tools() -> Vec<NativeTool> {
     let mut tools = vec![
-        NativeTool::new("string", "upper", "Writes a text in upper case.", upper)
+        NativeTool::new("string", "upper", "Converts a text to upper case.", upper)
             .example(json!({"text": "straße"}), json!("STRASSE")),
-        NativeTool::new("string", "lower", "Writes a text in lower case.", lower)
+        NativeTool::new("string", "lower", "Converts a text to lower case.", lower)
             .example(json!({"text": "ÀB"}), json!("àb")),
         NativeTool::new(
             "string",
@@ -29,7 +29,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "string",
             "split",
-            "Cuts a text at every separator; an empty separator cuts it into characters.",
+            "Splits a text at every separator; an empty separator splits it into characters.",
             split,
         )
         .example(json!({"text": "a,b,c", "separator": ","}), json!(["a", "b", "c"]))
@@ -39,7 +39,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "string",
             "length",
-            "Counts the characters a reader sees, code points, bytes, words and lines of a text.",
+            "Counts the visible characters, code points, bytes, words and lines of a text.",
             length,
         )
         .example(
@@ -49,7 +49,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "string",
             "template",
-            "Fills `{{name}}` places of a text with values; other text stays as it is.",
+            "Fills the placeholders `{{name}}` of a template with values; other text is unchanged.",
             template,
         )
         .example(
@@ -94,18 +94,18 @@ enum Side {
 struct Trim {
     /// The text.
     text: String,
-    /// The characters to remove, each by itself; white space if left out.
+    /// The characters to remove, in any order; white space if omitted.
     #[serde(default)]
     #[schemars(length(max = 100))]
     characters: Option<String>,
-    /// Which end.
+    /// The end to trim.
     #[serde(default)]
     side: Side,
 }
 
 fn trim(input: Trim) -> Result<String, ToolFailure> {
     let characters: Option<Vec<char>> = input.characters.map(|text| text.chars().collect());
-    // Each character at an end is looked up among them.
+    // The list is searched for each removed character, so its length multiplies the cost.
     if characters.as_ref().is_some_and(|characters| characters.len() > 100) {
         return Err(ToolFailure::InvalidArguments(
             "`characters` has more than 100 characters".to_owned(),
@@ -131,9 +131,9 @@ fn trim(input: Trim) -> Result<String, ToolFailure> {
 struct Split {
     /// The text.
     text: String,
-    /// Where to cut.
+    /// The separator.
     separator: String,
-    /// The most parts; the last one holds the rest.
+    /// The maximum number of parts; the last one contains the rest.
     #[serde(default)]
     #[schemars(range(min = 1))]
     limit: Option<usize>,
@@ -142,12 +142,13 @@ struct Split {
 fn split(input: Split) -> Result<Vec<String>, ToolFailure> {
     let limit = input.limit.unwrap_or(usize::MAX);
     if limit == 0 {
-        return Err(ToolFailure::InvalidArguments("`limit` is at least 1".to_owned()));
+        return Err(ToolFailure::InvalidArguments("`limit` must be at least 1".to_owned()));
     }
     if !input.separator.is_empty() {
         return Ok(input.text.splitn(limit, &input.separator).map(str::to_owned).collect());
     }
     let mut parts = Vec::new();
+    // Grapheme clusters, so that an accent or a part of an emoji is never separated from its character.
     for (start, character) in input.text.grapheme_indices(true) {
         if parts.len() + 1 == limit {
             parts.push(input.text[start..].to_owned());
@@ -162,14 +163,14 @@ fn split(input: Split) -> Result<Vec<String>, ToolFailure> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Join {
-    /// The texts; numbers and booleans are written as JSON writes them.
+    /// The texts; numbers and booleans are converted as in JSON.
     parts: Vec<Scalar>,
-    /// What to put between them; nothing if left out.
+    /// The text between two parts; none if omitted.
     #[serde(default)]
     separator: String,
 }
 
-/// A value that has one obvious text.
+/// A value with an unambiguous text.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a text, a number, a boolean or null")]
 enum Scalar {
@@ -201,7 +202,7 @@ fn join(input: Join) -> Result<String, ToolFailure> {
     joined.finish()
 }
 
-/// What `string:length` answers.
+/// The result of `string:length`.
 #[derive(Serialize, JsonSchema)]
 struct Length {
     /// Characters as a reader sees them (grapheme clusters).
@@ -234,7 +235,7 @@ fn length(input: Text) -> Result<Length, ToolFailure> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Template {
-    /// The text with `{{name}}` in it.
+    /// The text with placeholders such as `{{name}}`.
     template: String,
     /// The values by name.
     values: std::collections::HashMap<String, Scalar>,
@@ -244,12 +245,13 @@ fn template(input: Template) -> Result<String, ToolFailure> {
     let mut filled = BoundedText::new();
     let mut rest = input.template.as_str();
     while let Some((before, after)) = rest.split_once("{{") {
+        // An unclosed `{{` is ordinary text.
         let Some((name, behind)) = after.split_once("}}") else {
             break;
         };
         let value = input.values.get(name.trim()).ok_or_else(|| {
             ToolFailure::InvalidArguments(format!(
-                "`values` has no `{}`, which `template` names",
+                "`template` refers to `{0}`, but `values` has no `{0}`",
                 name.trim().chars().take(100).collect::<String>()
             ))
         })?;

@@ -20,7 +20,7 @@ fn ids_are_unique_and_sorted() {
 }
 
 #[test]
-fn schemas_are_whole_and_say_what_fields_mean() {
+fn schemas_are_valid_and_describe_all_fields() {
     for tool in all() {
         for schema in [&tool.input_schema, &tool.output_schema] {
             assert!(jsonschema::draft202012::meta::is_valid(schema), "{}: {schema}", tool.id());
@@ -37,7 +37,7 @@ fn schemas_are_whole_and_say_what_fields_mean() {
 }
 
 #[test]
-fn examples_hold_and_fit_both_schemas() {
+fn examples_are_correct_and_match_both_schemas() {
     for tool in all() {
         assert!(!tool.examples.is_empty(), "{}", tool.id());
         let input = jsonschema::draft202012::new(&tool.input_schema).expect("a schema");
@@ -58,7 +58,7 @@ fn examples_hold_and_fit_both_schemas() {
 }
 
 #[test]
-fn a_wrong_field_is_named_with_what_is_expected() {
+fn errors_have_the_field_and_the_expected_value() {
     for (id, arguments, expected) in [
         ("json:parse", json!({}), "missing field `data`; `json:parse` takes `data`"),
         ("json:parse", Value::Null, "missing field `data`"),
@@ -85,9 +85,9 @@ fn a_wrong_field_is_named_with_what_is_expected() {
     }
 }
 
-/// Arguments of every shape reach every tool: an answer or an error, never a panic.
+/// Every tool gets arguments of every shape, and returns a value or an error.
 #[test]
-fn no_tool_panics_on_any_shape() {
+fn no_tool_panics() {
     let mut deep = json!(1);
     for _ in 0..MAX_DEPTH {
         deep = json!([deep]);
@@ -139,7 +139,7 @@ fn no_tool_panics_on_any_shape() {
 }
 
 #[test]
-fn arguments_too_large_or_too_deep_are_refused() {
+fn large_and_deep_arguments_are_refused() {
     let mut deep = json!(1);
     for _ in 0..MAX_DEPTH {
         deep = json!([deep]);
@@ -155,9 +155,8 @@ fn arguments_too_large_or_too_deep_are_refused() {
     }
 }
 
-/// Nobody who calls a tool has to know Rust.
 #[test]
-fn wrong_numbers_are_told_in_plain_words() {
+fn errors_do_not_contain_rust_types() {
     for (tool, arguments, expected) in [
         ("string:pad", json!({ "text": "x", "length": -5 }), "expected a whole number from 0;"),
         ("string:pad", json!({ "text": "x", "length": 1.5 }), "expected a whole number from 0;"),

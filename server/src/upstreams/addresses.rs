@@ -1,9 +1,9 @@
-//! Which addresses the gateway connects to for an upstream.
+//! Protection against server-side request forgery: decides which addresses the gateway connects to for an upstream.
 //!
-//! An entry of the registry contains a URL, and its publisher may have written the address of a machine in the
-//! operator's own network. So connections go only to public addresses, whatever the name is; an operator lists the
-//! hosts that are private on purpose. A name is resolved once per connection, by [`GuardedResolver`], and the
-//! connection uses one of the addresses that were checked, so a second look-up cannot return a different one.
+//! An entry of the registry contains a URL, and its publisher may have chosen the address of a machine in the
+//! operator's network. So connections go only to public addresses; an operator lists the hosts that are private on
+//! purpose. A name is resolved once per connection, by [`GuardedResolver`], and the connection uses one of the
+//! addresses that were checked, so a second look-up cannot return a different one (DNS rebinding).
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,11 +16,12 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 /// The class of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// Anybody's.
+    /// Globally reachable.
     Public,
-    /// Of this machine or of a network of somebody's own.
+    /// Of this machine or of a private network; allowed for hosts that the operator lists.
     Private,
-    /// The metadata services of clouds, and addresses that belong to no machine.
+    /// The metadata services of clouds, and addresses that no server can have. Allowed only if the operator lists the
+    /// address itself.
     Never,
 }
 
@@ -29,10 +30,11 @@ enum Reach {
 pub(crate) struct PrivateHosts(Arc<HashSet<String>>);
 
 impl PrivateHosts {
-    /// Takes the hosts; an address in any spelling is the same address.
+    /// Parses the operator's list. Different spellings of one address are equal.
     ///
     /// # Errors
-    /// Returns which of them is no host, and what to write instead: it would allow nothing.
+    /// Returns an error for an item that is not just a host, with the host to write instead: the item would never
+    /// match.
     pub(crate) fn new(hosts: &[String]) -> Result<Self, String> {
         let named = hosts.iter().map(|host| host.trim()).filter(|host| !host.is_empty());
         let named: Result<_, _> =
@@ -44,12 +46,12 @@ impl PrivateHosts {
         self.0.contains(&plain(host))
     }
 
-    /// Returns whether an address may be connected to under the name of this host.
+    /// Returns whether the gateway may connect to an address of this host.
     fn allow(&self, host: &str, address: IpAddr) -> bool {
         match reach(address) {
             Reach::Public => true,
             Reach::Private => self.contains(host),
-            // A name may resolve to it by mistake; only the address itself shows the intent.
+            // A listed name may resolve to such an address unintentionally, so only the address itself counts.
             Reach::Never => {
                 plain(host).parse() == Ok(address.to_canonical()) && self.contains(host)
             }
@@ -69,7 +71,7 @@ impl PrivateHosts {
             return Err("its address contains a user name or a password".to_owned());
         }
         let host = url.host_str().ok_or("its address has no host")?;
-        // The URL standard has read decimal, octal and hexadecimal spellings already.
+        // `Url` has already normalized decimal, octal and hexadecimal spellings of addresses.
         match plain(host).parse::<IpAddr>() {
             Ok(address) if !self.allow(host, address) => Err(refusal(host)),
             _ => Ok(url),
@@ -77,7 +79,7 @@ impl PrivateHosts {
     }
 }
 
-/// Refuses what is more or less than a host.
+/// Checks that a text is a host, without a scheme, port or path.
 fn check_host(text: &str) -> Result<(), String> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     if bare.parse::<IpAddr>().is_ok() {
@@ -108,14 +110,14 @@ fn check_host(text: &str) -> Result<(), String> {
     }
 }
 
-/// Returns what an operator does about a refused host.
+/// Returns the message for a refused host, with the remedy.
 fn refusal(host: &str) -> String {
     format!(
         "the gateway does not connect to the private address of `{host}`; the operator can allow it with PML_UPSTREAM_PRIVATE_HOSTS"
     )
 }
 
-/// Returns a host in small letters, an address without its brackets.
+/// Returns a host in lower case without a trailing dot, or an address in canonical form without brackets.
 fn plain(host: &str) -> String {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     match bare.parse::<IpAddr>() {
@@ -139,7 +141,7 @@ fn reach_v4(address: Ipv4Addr) -> Reach {
         // "This network", multicast, reserved, broadcast.
         (0 | 224..=255, ..) => Reach::Never,
         (10 | 127, ..) | (172, 16..=31, ..) | (192, 168, ..) => Reach::Private,
-        // Shared by carriers and by overlay networks.
+        // Carrier-grade NAT (RFC 6598), also used by overlay networks.
         (100, 64..=127, ..) => Reach::Private,
         // Protocol assignments, documentation, 6to4 relays, benchmarks.
         (192, 0, 0 | 2, _) | (192, 88, 99, _) | (198, 18 | 19, ..) => Reach::Never,
@@ -161,7 +163,7 @@ fn reach_v6(address: Ipv6Addr) -> Reach {
         // Documentation, Teredo and other assignments to protocols.
         0x2001 if segments[1] == 0x0db8 || segments[1] < 0x0200 => Reach::Never,
         0x3fff if segments[1] < 0x1000 => Reach::Never,
-        // The only allocated part; link-local, site-local and multicast are outside of it.
+        // The only allocated global range (2000::/3); link-local, site-local and multicast are outside of it.
         0x2000..=0x3fff => Reach::Public,
         _ => Reach::Never,
     }
@@ -188,7 +190,7 @@ fn inner_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
 /// A function that looks up a name.
 type LookUp = dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<SocketAddr>>> + Send + Sync;
 
-/// Resolves names for connections, and returns only permitted addresses.
+/// A DNS resolver that returns only permitted addresses.
 #[derive(Clone)]
 pub(crate) struct GuardedResolver {
     private: PrivateHosts,
@@ -196,7 +198,7 @@ pub(crate) struct GuardedResolver {
 }
 
 impl GuardedResolver {
-    /// Creates one that uses the system's resolver.
+    /// Creates a resolver that asks the system's.
     pub(crate) fn new(private: PrivateHosts) -> Self {
         Self::with_look_up(private, |host| {
             Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.collect()) })
@@ -237,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    /// SE-13: every class of address that is not a public machine's, in every spelling that a URL has.
+    /// SE-13: addresses of every class that is not public, in every spelling that a URL can have.
     #[test]
     fn private_addresses_are_refused_in_every_spelling() {
         let none = PrivateHosts::default();
@@ -300,7 +302,7 @@ mod tests {
             let refused = none.check(&format!("http://{host}/mcp")).expect_err(host);
             assert!(refused.contains("PML_UPSTREAM_PRIVATE_HOSTS"), "{host}: {refused}");
         }
-        // The twin.
+        // Public addresses next to those ranges are accepted.
         for host in [
             "8.8.8.8",
             "1.1.1.1",
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_allows_hosts_one_by_one() {
+    fn only_listed_private_hosts_are_allowed() {
         let hosts = ["127.0.0.1", "MCP.Internal", "[fd12::1]", "169.254.10.1"].map(str::to_owned);
         let allowed = PrivateHosts::new(&hosts).unwrap();
         for host in ["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "[fd12::1]", "169.254.10.1"] {
@@ -348,12 +350,12 @@ mod tests {
             !allowed.allow("other.internal", ip("10.1.2.3"))
                 && allowed.allow("other.internal", ip("8.8.8.8"))
         );
-        // A name that was allowed still never leads to the credentials of the machine.
+        // Even a listed name may not resolve to the metadata service, which has credentials of the machine.
         assert!(!allowed.allow("mcp.internal", ip("169.254.169.254")));
         assert!(!PrivateHosts::new(&[String::new()]).unwrap().allow("", ip("127.0.0.1")));
     }
 
-    /// A server on loopback that counts its visitors.
+    /// Starts a server on loopback that counts its connections.
     fn server() -> (u16, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -371,17 +373,16 @@ mod tests {
         (port, visits)
     }
 
-    /// GW-17, SE-13: a name that answers with another address the second time is connected to under neither, and
-    /// one that mixes a private address into its answer is only connected to at the public one.
+    /// GW-17, SE-13: a name that resolves to another address at the second look-up reaches no private address.
     #[tokio::test]
-    async fn a_name_that_changes_its_mind_reaches_nothing_private() {
+    async fn dns_rebinding_reaches_no_private_address() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (port, visits) = server();
         let look_ups = Arc::new(AtomicUsize::new(0));
         let visit = async |private: PrivateHosts| {
             let count = Arc::clone(&look_ups);
             let resolver = GuardedResolver::with_look_up(private, move |_| {
-                // An address that nothing answers at, then this machine.
+                // An unusable address first, then this machine.
                 let first = count.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
                 let address = if first { "0.0.0.0:0" } else { "127.0.0.1:0" };
                 Box::pin(async move { Ok(vec![address.parse().unwrap()]) })
@@ -400,15 +401,15 @@ mod tests {
             assert!(answer.unwrap_err().contains("PML_UPSTREAM_PRIVATE_HOSTS"));
         }
         assert_eq!((visits.load(Ordering::SeqCst), look_ups.load(Ordering::SeqCst)), (0, 2));
-        // The twin: allowed by its name, this machine is reached, and what is no address still is not.
+        // If the operator lists the name, it reaches this machine, but still not the unusable address.
         let answers = visit(PrivateHosts::new(&["rebind.example".to_owned()]).unwrap()).await;
         assert!(answers[0].is_err() && answers[1] == Ok(200), "{answers:?}");
         assert_eq!((visits.load(Ordering::SeqCst), look_ups.load(Ordering::SeqCst)), (1, 4));
     }
 
-    /// A real look-up goes the same way.
+    /// The same with the system's resolver.
     #[tokio::test]
-    async fn a_name_of_this_machine_is_refused() {
+    async fn localhost_is_refused_unless_listed() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (port, visits) = server();
         let client = |private: PrivateHosts| {
@@ -423,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_alone_is_told_with_what_to_write() {
+    fn an_item_that_is_not_just_a_host_is_refused_with_the_host_to_write() {
         let new = |host: &str| PrivateHosts::new(&[host.to_owned()]);
         for host in ["db.internal", "DB.internal.", "10.1.2.3", "::1", "[::1]", " localhost "] {
             assert!(new(host).is_ok(), "{host}");

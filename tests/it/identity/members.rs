@@ -293,7 +293,8 @@ fn the_operator_manages_organisations() {
         serde_json::from_str(&installation.run_well(arguments)).unwrap()
     };
     let added = ["members", "add", "--org", name, "--project", "web", "--role", "viewer", "ann"];
-    assert_eq!(installation.run_well(&added), format!("`ann` is `viewer` of `{name}.web` now.\n"));
+    let answer = format!("`ann` now has the role `viewer` in `{name}.web`.\n");
+    assert_eq!(installation.run_well(&added), answer);
     let members = json(&["members", "list", "--org", name, "--json"]);
     assert_eq!((&members[0]["principal"], &members[1]["role"]), (&json!("ann"), &json!("owner")));
     let listed = installation.run_well(&["members", "list", "--org", name]);

@@ -1,7 +1,7 @@
-//! The threads that work on large messages.
+//! The threads for large messages.
 //!
-//! Parsing a large message, answering it and freeing it keeps a processor busy for up to a tenth of a second. On the
-//! threads that serve requests, everybody else would wait for that long.
+//! Parsing, answering and freeing a large message keeps a processor busy for up to a tenth of a second. On the threads
+//! that serve requests, all other requests would wait for that long.
 
 use std::io;
 
@@ -9,24 +9,25 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-/// How far these threads stand behind those that serve, in steps of `nice`.
+/// The `nice` value of these threads relative to those that serve requests.
 const NICENESS: i32 = 10;
-/// How many threads there are beyond half of the processors. Connections to the database and to servers that are opened
-/// here are heard by these threads for everybody, so one must be free while two tenants' largest messages are parsed.
+/// The number of threads in addition to half of the processors. A connection to the database or to a server that is
+/// opened on this runtime is driven by it, even when other requests use it later. So one thread must be free while two
+/// tenants' largest messages are parsed.
 const SPARE: usize = 2;
-/// How many calls of native tools, and look-ups of host names, such messages may have under way on threads of their own. One
-/// alone could be held up by the slowest tool of another tenant.
+/// The maximum number of blocking tasks of these messages: native tools, and look-ups of host names. With only one, a
+/// tenant would wait for the slowest tool of another.
 const BLOCKING: usize = 8;
 
-/// A runtime beside the one that serves.
+/// A runtime in addition to the one that serves requests.
 #[derive(Debug)]
 pub(super) struct Threads(Option<Runtime>);
 
 impl Threads {
-    /// Starts them.
+    /// Starts the threads.
     ///
     /// # Errors
-    /// Returns an error when the system gives no thread.
+    /// Returns an error when the system cannot create a thread.
     pub(super) fn start() -> io::Result<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = Builder::new_multi_thread()
@@ -34,7 +35,7 @@ impl Threads {
             .max_blocking_threads(BLOCKING)
             .thread_name("large-messages")
             .on_thread_start(|| {
-                // Of the calling thread alone, as Linux has it. Without it the threads share the processors evenly.
+                // On Linux, this applies to the calling thread only. If it fails, the threads compete as equals.
                 let _ = rustix::process::setpriority_process(None, NICENESS);
             })
             .enable_all()
@@ -42,7 +43,7 @@ impl Threads {
         Ok(Self(Some(runtime)))
     }
 
-    /// Runs work on these threads, until it is done or the caller does not wait for it any longer.
+    /// Runs work on these threads. It is aborted when the returned future is dropped.
     pub(super) async fn run<F>(&self, work: F) -> F::Output
     where
         F: Future<Output: Send> + Send + 'static,
@@ -52,7 +53,7 @@ impl Threads {
             Ok(output) => output,
             Err(ended) => match ended.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                // The gateway stops.
+                // Aborted, because the gateway is stopping: no answer is needed.
                 Err(_) => std::future::pending().await,
             },
         }
@@ -61,7 +62,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // A runtime must not be waited for where others run.
+        // A normal drop blocks until all tasks have ended, which panics within another runtime.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }

@@ -1,4 +1,4 @@
-//! Reads all pages of another registry, or none: bounded in pages, servers, bytes and time.
+//! Reads all pages of another registry, or fails; limited in pages, servers, bytes and time.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use crate::http_client;
 
 /// The largest page, in bytes.
 const PAGE_LIMIT: usize = 8 * 1024 * 1024;
-/// The most bytes of all pages, or of a file.
+/// The maximum number of bytes of all pages, or of a file.
 const TOTAL_LIMIT: usize = 256 * 1024 * 1024;
-/// The most pages.
+/// The maximum number of pages.
 const PAGES: usize = 5_000;
-/// The most servers and versions.
+/// The maximum number of servers and versions.
 const SERVERS: usize = 200_000;
 /// The time limit of one page.
 const PAGE_TIME: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ const TOTAL_TIME: Duration = Duration::from_secs(30 * 60);
 pub(super) struct ReadRegistry {
     /// The servers that may go into quarantine.
     pub(super) servers: Vec<ReadServer>,
-    /// The reasons for refused ones.
+    /// The reasons of the refusals.
     pub(super) refused: Vec<String>,
     /// The number of pages.
     pub(super) pages: usize,
@@ -40,6 +40,7 @@ impl ReadRegistry {
         let number = self.pages;
         let page = read_page(body).map_err(anyhow::Error::msg);
         let page = page.with_context(|| format!("page {number}"))?;
+        // A registry that returns empty pages forever would otherwise only be stopped by the limit on pages.
         ensure!(
             page.next_cursor.is_none() || !page.servers.is_empty() || !page.refused.is_empty(),
             "page {number} is empty but announces more pages"
@@ -117,9 +118,7 @@ async fn page(client: &reqwest::Client, url: Url) -> anyhow::Result<Vec<u8>> {
     let mut response = client.get(url).header("accept", "application/json").send().await?;
     let status = response.status();
     if status.is_redirection() {
-        bail!(
-            "it answers with a redirect ({status}), which is not followed; use the target address"
-        );
+        bail!("it answers with a redirect ({status}), which is not followed; use the target URL");
     }
     ensure!(status.is_success(), "it answers with {status}");
     let mut body = Vec::new();
@@ -130,9 +129,9 @@ async fn page(client: &reqwest::Client, url: Url) -> anyhow::Result<Vec<u8>> {
     Ok(body)
 }
 
-/// Returns where the servers of a registry are listed.
+/// Returns the URL of a registry's list of servers.
 fn servers_url(source: &str) -> anyhow::Result<Url> {
-    let mut url = Url::parse(source).context("it is not an address")?;
+    let mut url = Url::parse(source).context("it is not a URL")?;
     let path = url.path().trim_end_matches('/').to_owned();
     let path = if path.ends_with("/servers") { path } else { path + "/v0.1/servers" };
     url.set_path(&path);
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_leads_to_the_list() {
+    fn completes_the_url_of_the_list() {
         for (source, expected) in [
             ("https://r.example", "https://r.example/v0.1/servers?limit=100"),
             ("https://r.example/", "https://r.example/v0.1/servers?limit=100"),

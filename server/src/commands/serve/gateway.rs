@@ -9,10 +9,10 @@ use sandbox::{Pool, PoolConfig, SandboxError};
 use crate::admission::exchanges::Exchanges;
 use crate::admission::limits::Limits;
 use crate::admission::memory::Memory;
-use crate::admission::turns::{Places, Turns};
+use crate::admission::queue::{ProgramQueue, QueueLimits};
 use crate::analyser::Analyser;
 use crate::config::{Isolation, OauthSettings, Serve, Switch, address};
-use crate::execution::capabilities::MOST_NESTED;
+use crate::execution::capabilities::MAX_NESTED;
 use crate::identity::credentials::Credentials;
 use crate::identity::sessions::Sessions;
 use crate::identity::tokens::{Claims, Tokens};
@@ -20,7 +20,7 @@ use crate::state::{Gateway, SharedGateway};
 use crate::upstreams::Upstreams;
 use crate::upstreams::addresses::PrivateHosts;
 
-/// Starts the parts around an opened registry.
+/// Builds the gateway on an open registry, and starts its threads and child processes.
 ///
 /// # Errors
 /// Returns an error when a setting is invalid, or when sealed children cannot be started here.
@@ -35,17 +35,18 @@ pub(super) async fn start(
     let memory = Memory::start().context("threads cannot be started")?;
     let upstreams = Upstreams::new(private, memory.clone())
         .context("cannot call upstreams from this machine")?;
+    // Connections with an outdated secret are closed when secrets change on any gateway.
     upstreams.follow(&registry);
     let (analyser, sandboxes, nested) =
         children(serve).context("programs cannot be sandboxed on this machine")?;
-    let places =
-        Places { running: serve.tenant_programs.into(), waiting: serve.tenant_waiting.into() };
+    let limits =
+        QueueLimits { running: serve.tenant_programs.into(), waiting: serve.tenant_waiting.into() };
     Ok(SharedGateway::new(Gateway {
         registry,
         analyser,
         sandboxes,
         nested,
-        turns: Turns::new(places),
+        queue: ProgramQueue::new(limits),
         upstreams,
         exchanges: Exchanges::default(),
         memory,
@@ -55,7 +56,7 @@ pub(super) async fn start(
     }))
 }
 
-/// Starts the sealed children: those that analyse, and both pools of sandboxes.
+/// Starts the sealed children: the analysers, the sandboxes of programs, and those of the capabilities that they call.
 fn children(serve: &Serve) -> Result<(Analyser, Pool, Pool), SandboxError> {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let default = PoolConfig::default();
@@ -65,8 +66,9 @@ fn children(serve: &Serve) -> Result<(Analyser, Pool, Pool), SandboxError> {
         make_way: true,
         ..default
     };
+    // Every running program can have one running capability per level.
     let nested =
-        PoolConfig { warm: pool.warm.min(2), max_running: pool.max_running * MOST_NESTED, ..pool };
+        PoolConfig { warm: pool.warm.min(2), max_running: pool.max_running * MAX_NESTED, ..pool };
     Ok((Analyser::start(cores)?, Pool::new(pool)?, Pool::new(nested)?))
 }
 
@@ -112,13 +114,13 @@ mod tests {
     }
 
     #[test]
-    fn half_a_configuration_is_refused() {
-        let made = |flags: &[&str]| {
+    fn incomplete_oauth_settings_are_refused() {
+        let verifier = |flags: &[&str]| {
             let line = Line::parse_from(std::iter::once(&"x").chain(flags));
             tokens(&line.oauth).map(|tokens| tokens.is_some()).map_err(|error| error.to_string())
         };
-        assert_eq!(made(&[]), Ok(false));
-        let refused = made(&["--oauth-issuer", "https://id.test"]).unwrap_err();
+        assert_eq!(verifier(&[]), Ok(false));
+        let refused = verifier(&["--oauth-issuer", "https://id.test"]).unwrap_err();
         assert!(refused.contains("PML_OAUTH_JWKS_URL"), "{refused}");
     }
 }

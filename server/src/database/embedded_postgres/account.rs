@@ -1,10 +1,10 @@
-//! The accounts of this machine, since Postgres refuses to run as root.
+//! The accounts of this machine: Postgres refuses to run as root, so root needs another account for it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The account that runs Postgres when we are root.
+/// The account that runs Postgres if this process is root.
 #[derive(Debug, Clone)]
 pub(super) struct Account {
     pub(super) name: String,
@@ -14,8 +14,8 @@ pub(super) struct Account {
 
 /// Returns the accounts of this machine.
 ///
-/// Read from the file and not from the name service: Postgres looks itself up
-/// too, and refuses a number without an entry.
+/// Read from `/etc/passwd`, not from the name service. Postgres looks up its own user, and refuses to run as one that
+/// has no entry.
 pub(super) fn accounts() -> Vec<Account> {
     let text = fs::read_to_string("/etc/passwd").unwrap_or_default();
     text.lines()
@@ -31,7 +31,7 @@ pub(super) fn accounts() -> Vec<Account> {
         .collect()
 }
 
-/// Returns the first folder on the way to `dir`, itself included, that the account cannot enter.
+/// Returns the first folder on the path to `dir`, including `dir`, that the account cannot enter.
 pub(super) fn closed_ancestor(dir: &Path, account: &Account) -> Option<PathBuf> {
     let mut ancestors: Vec<&Path> = dir.ancestors().collect();
     ancestors.reverse();

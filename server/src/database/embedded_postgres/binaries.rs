@@ -1,4 +1,4 @@
-//! The programs of one Postgres version, and how they are run.
+//! The programs of one Postgres version.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ impl Binaries {
         self.dir.join("postgres")
     }
 
-    /// Returns the path of the program that makes clusters.
+    /// Returns the path of the program that creates clusters.
     pub(super) fn initdb(&self) -> PathBuf {
         self.dir.join("initdb")
     }
@@ -30,7 +30,7 @@ pub(super) fn tail(output: &[u8]) -> String {
     if last.is_empty() { "it printed nothing".to_owned() } else { last.join("\n") }
 }
 
-/// Creates a command with an empty environment: the gateway's own may hold secrets.
+/// Creates a command with a minimal environment, because the gateway's environment may contain secrets.
 pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("LC_ALL", "C").env("PATH", "/usr/local/bin:/usr/bin:/bin");

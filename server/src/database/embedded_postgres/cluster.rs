@@ -1,4 +1,4 @@
-//! The cluster's folder: its owner, its atomic creation, and what its files say about a running server.
+//! The folder of a cluster: its owner, its atomic creation, and the state of a running server as its files show it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -24,13 +24,13 @@ use super::{Durability, EmbeddedPostgresError as Error, POLL};
 const SOCKET_PATH_LIMIT: usize = 107;
 /// The name of Postgres' socket on port 5432.
 const SOCKET_NAME: &str = ".s.PGSQL.5432";
-/// The log is truncated at the start if it is larger than this.
+/// A log larger than this is truncated when the server starts.
 const LOG_LIMIT: u64 = 8 * 1024 * 1024;
 
-/// Roles and database, created before the cluster gets its final name.
+/// The roles and the database, created before the cluster gets its final name.
 ///
-/// The gateway serves as `pml_app`, which owns nothing and cannot pass by
-/// row-level security; `pml_owner` migrates.
+/// The gateway serves as `pml_app`, which owns nothing and cannot bypass
+/// row-level security; migrations run as `pml_owner`.
 const ROLES: &str = "\
 create role pml_owner login nosuperuser nocreatedb nocreaterole nobypassrls;
 create role pml_app login nosuperuser nocreatedb nocreaterole nobypassrls;
@@ -47,7 +47,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Creates the folders and finds the account that owns them.
+    /// Creates the folders, and determines the account that owns them.
     pub(super) fn prepare(data_dir: &Path) -> Result<Self, Error> {
         let root = rustix::process::geteuid().is_root();
         let mode = if root { 0o711 } else { 0o700 };
@@ -70,7 +70,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Opens the folder if it is there, changing nothing.
+    /// Opens the folder if it exists, without changing anything.
     pub(super) fn existing(data_dir: &Path) -> Result<Option<Self>, Error> {
         let dir = data_dir.join("postgres");
         match fs::canonicalize(&dir) {
@@ -80,7 +80,7 @@ impl Cluster {
         }
     }
 
-    /// Gives the folder to the account that will run Postgres, which cannot be root.
+    /// Makes the account that will run Postgres the owner of the folder; it cannot be root.
     fn claim(data_dir: &Path, dir: &Path) -> Result<Account, Error> {
         let metadata = fs::metadata(dir).map_err(Error::io("open", dir))?;
         let accounts = accounts();
@@ -99,7 +99,7 @@ impl Cluster {
             chown(dir, Some(account.uid), Some(account.gid))
                 .map_err(Error::io("change the owner of", dir))?;
         }
-        // The data directory is ours; the account may pass through it, not list it.
+        // If the data directory belongs to root, let the account pass through it, but not list it.
         let metadata = fs::metadata(data_dir).map_err(Error::io("open", data_dir))?;
         if metadata.uid() == 0 && metadata.mode() & 0o001 == 0 {
             let mode = fs::Permissions::from_mode(metadata.mode() | 0o011);
@@ -121,8 +121,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns the account's name if it cannot enter a folder.
-    pub(super) fn account_kept_out_of(&self, dir: &Path) -> Option<&str> {
+    /// Returns the name of the account if it cannot enter a folder.
+    pub(super) fn account_without_access_to(&self, dir: &Path) -> Option<&str> {
         let account = self.account.as_ref()?;
         closed_ancestor(dir, account).map(|_| account.name.as_str())
     }
@@ -135,7 +135,7 @@ impl Cluster {
         self.dir.join("server.log")
     }
 
-    /// Takes the lock that the owner of a running database holds.
+    /// Takes the lock that the owner of a running database holds; `None` if another process has it.
     pub(super) fn try_lock(&self) -> Result<Option<File>, Error> {
         let path = self.dir.join("lock");
         let file = OpenOptions::new()
@@ -160,7 +160,7 @@ impl Cluster {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             Err(error) => return Err(Error::io("open", &path)(error)),
         };
-        // Shared, so that two processes that only check do not block each other.
+        // A shared lock, so that two processes that only check do not see each other as the owner.
         match file.try_lock_shared() {
             Ok(()) => Ok(true),
             Err(TryLockError::WouldBlock) => Ok(false),
@@ -168,12 +168,12 @@ impl Cluster {
         }
     }
 
-    /// Returns whether the cluster has been made.
+    /// Returns whether the cluster has been created.
     pub(super) fn exists(&self) -> bool {
         self.data_dir().join("PG_VERSION").is_file()
     }
 
-    /// Returns the major version that made the cluster.
+    /// Returns the major version that created the cluster.
     pub(super) fn version(&self) -> Result<Option<u32>, Error> {
         let path = self.data_dir().join("PG_VERSION");
         match fs::read_to_string(&path) {
@@ -185,22 +185,23 @@ impl Cluster {
         }
     }
 
-    /// Creates the cluster next to its final place and renames it when it is complete, so that a kill at any time
-    /// leaves a complete cluster or none.
+    /// Creates the cluster under a temporary name and renames it when it is complete, so that a kill at any time leaves
+    /// a complete cluster or none.
     pub(super) fn create(&self, binaries: &Binaries, durability: Durability) -> Result<(), Error> {
-        let fresh = self.dir.join(format!("init.{}", std::process::id()));
+        let temporary = self.dir.join(format!("init.{}", std::process::id()));
         let mut initdb = self.command(binaries.initdb());
         initdb
+            // `trust` needs no password: only the account itself can access the socket.
             .args(["-U", "pml", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-instructions"])
             .args((durability == Durability::Volatile).then_some("--no-sync"))
             .arg("-D")
-            .arg(&fresh);
+            .arg(&temporary);
         run(initdb, "", "creating the database cluster (initdb)")?;
         let mut single = self.command(binaries.postgres());
-        single.args(["--single", "-c", "exit_on_error=true", "-D"]).arg(&fresh).arg("postgres");
+        single.args(["--single", "-c", "exit_on_error=true", "-D"]).arg(&temporary).arg("postgres");
         run(single, ROLES, "creating the database's roles")?;
         let data_dir = self.data_dir();
-        fs::rename(&fresh, &data_dir).map_err(Error::io("rename the new cluster to", &data_dir))
+        fs::rename(&temporary, &data_dir).map_err(Error::io("rename the new cluster to", &data_dir))
     }
 
     /// Returns the command that serves the cluster.
@@ -216,7 +217,7 @@ impl Cluster {
         let mut server = self.command(binaries.postgres());
         server.arg("-D").arg(self.data_dir()).arg("-c").arg(sockets);
         let mut settings = vec![
-            // No TCP at all: no port to clash, nothing for another user to reach.
+            // No TCP: there is no port that can be in use, and none that another user can connect to.
             "listen_addresses=",
             "port=5432",
             "unix_socket_permissions=0700",
@@ -233,11 +234,12 @@ impl Cluster {
         for setting in settings {
             server.args(["-c", setting]);
         }
-        // Its own group: Ctrl-C in a terminal must reach the gateway, which drains first.
+        // A separate process group: Ctrl-C in a terminal must reach only the gateway, which drains before it stops
+        // Postgres.
         server.process_group(0);
         let log = self.open_log()?;
-        let also = log.try_clone().map_err(Error::io("open", &self.log_path()))?;
-        server.stdout(log).stderr(also);
+        let stderr = log.try_clone().map_err(Error::io("open", &self.log_path()))?;
+        server.stdout(log).stderr(stderr);
         Ok(server)
     }
 
@@ -267,11 +269,11 @@ impl Cluster {
         tail(&read().unwrap_or_default())
     }
 
-    /// Returns the folder for the socket: the cluster's own, or a spare one where
-    /// that path is too long for a socket.
+    /// Returns the folder for the socket: that of the cluster, or a spare one in the temporary folder if the cluster's
+    /// path is too long for a socket.
     pub(super) fn socket_dir(&self) -> Result<PathBuf, Error> {
         let fits = |dir: &Path| dir.as_os_str().len() + 1 + SOCKET_NAME.len() <= SOCKET_PATH_LIMIT;
-        // A quote would end the name in the setting's list syntax.
+        // The setting is a list of quoted names, so a name cannot contain a quote.
         let plain = |dir: &Path| !dir.as_os_str().as_bytes().contains(&b'"');
         if fits(&self.dir) && plain(&self.dir) {
             return Ok(self.dir.clone());
@@ -279,7 +281,7 @@ impl Cluster {
         let dir = self.spare_socket_dir();
         let unusable = |reason| Err(Error::Socket { dir: dir.clone(), reason });
         if !fits(&dir) || !plain(&dir) {
-            return unusable("its path is longer than a socket's may be");
+            return unusable("its path is too long for a socket");
         }
         match DirBuilder::new().mode(0o700).create(&dir) {
             Ok(()) => {
@@ -291,11 +293,12 @@ impl Cluster {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error::io("create", &dir)(error)),
         }
-        // Others can write to the parent folder, so it must be a real folder, owned by us, and closed to others.
+        // Other users can write to the temporary folder, so this must be a real folder that belongs to us and that only
+        // we can access.
         let metadata = fs::symlink_metadata(&dir).map_err(Error::io("open", &dir))?;
         let ours = self.account.as_ref().map_or(rustix::process::geteuid().as_raw(), |a| a.uid);
         if !metadata.is_dir() || metadata.uid() != ours || metadata.mode() & 0o077 != 0 {
-            return unusable("somebody else made it");
+            return unusable("it belongs to another user or is accessible to others");
         }
         Ok(dir)
     }
@@ -306,19 +309,19 @@ impl Cluster {
         std::env::temp_dir().join(format!("pml-{:016x}", hasher.finish()))
     }
 
-    /// Removes the spare folder; Postgres removed its socket.
+    /// Removes the spare folder; Postgres has removed its socket.
     pub(super) fn remove_spare_socket_dir(&self, socket_dir: &Path) {
         if socket_dir == self.spare_socket_dir() {
             let _ = fs::remove_dir(socket_dir);
         }
     }
 
-    /// Returns the process id of a server that reports that it is ready.
+    /// Returns the process id of the server, if its file reports that it is ready.
     pub(super) fn ready_pid(&self) -> Result<Option<u32>, Error> {
         Ok(self.pid_file()?.filter(|file| file.ready).map(|file| file.pid))
     }
 
-    /// Returns the socket's folder of a server that lives and is ready.
+    /// Returns the socket's folder, if the server is alive and ready.
     pub(super) fn live_socket_dir(&self) -> Result<Option<PathBuf>, Error> {
         Ok(self.pid_file()?.filter(|file| file.ready && is_alive(file.pid)).map(|f| f.socket_dir))
     }
@@ -332,12 +335,13 @@ impl Cluster {
         }
     }
 
-    /// Waits for the processes of an owner that was killed, which the kernel has signalled to stop, and removes what
-    /// they left. The caller holds the lock.
+    /// Waits until the processes of a killed owner, which the kernel has signalled to stop, have exited, and removes
+    /// the files that they left. The caller holds the lock.
     pub(super) fn await_orphans(&self, limit: Duration) -> Result<(), Error> {
+        // SIGINT is Postgres's fast shutdown, SIGQUIT the immediate one.
         for signal in [Signal::INT, Signal::QUIT] {
             let deadline = Instant::now() + limit;
-            let mut told = false;
+            let mut signalled = false;
             loop {
                 let orphans = processes_in(&self.dir);
                 if orphans.is_empty() {
@@ -348,8 +352,9 @@ impl Cluster {
                     break;
                 }
                 let postmaster = self.pid_file()?.map(|file| file.pid);
-                if let (false, Some(pid)) = (told, postmaster.filter(|pid| orphans.contains(pid))) {
-                    told = true;
+                let postmaster = postmaster.filter(|pid| orphans.contains(pid));
+                if let (false, Some(pid)) = (signalled, postmaster) {
+                    signalled = true;
                     if let Some(pid) = pid_of(pid) {
                         let _ = kill_process(pid, signal);
                     }
@@ -361,11 +366,11 @@ impl Cluster {
         Err(Error::Timeout { step, limit: 2 * limit, log: self.log_path() })
     }
 
-    /// Removes what killed creations left, whether or not one succeeded since.
+    /// Removes the temporary folders of creations that were killed.
     fn remove_half_clusters(&self) {
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             if entry.file_name().as_bytes().starts_with(b"init.") {
-                // It does no harm; what cannot be removed now is removed at the next start.
+                // Such a folder does no harm, and the next start tries to remove it again.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -373,8 +378,8 @@ impl Cluster {
 
     /// Removes the lock file of a server that has exited.
     ///
-    /// Postgres does so itself unless its number now belongs to another process
-    /// of the same user; that no process works in the folder has just been seen.
+    /// Postgres removes it itself at a start, unless the process id now belongs to another process of the same user.
+    /// The caller has checked that no process of Postgres works in the folder.
     fn remove_stale_pid_file(&self) -> Result<(), Error> {
         let path = self.data_dir().join("postmaster.pid");
         match fs::remove_file(&path) {
@@ -411,6 +416,6 @@ fn run(mut command: Command, input: &str, step: &'static str) -> Result<(), Erro
     if output.status.success() {
         return Ok(());
     }
-    let said = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
-    Err(Error::Failed { step, output: tail(said) })
+    let text = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
+    Err(Error::Failed { step, output: tail(text) })
 }

@@ -1,5 +1,5 @@
-//! The running server process: spawned so that it dies with us, signalled
-//! through a handle that cannot mean another process.
+//! The running server process. It is spawned so that it dies with this process, and signalled through a pidfd, which
+//! can never refer to another process.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,15 +18,15 @@ use super::POLL;
 pub(super) struct Postmaster {
     pid: u32,
     handle: OwnedFd,
-    /// Ends when the process has been reaped.
+    /// The thread exits when the process has been reaped.
     spawner: JoinHandle<()>,
 }
 
 impl Postmaster {
     /// Spawns the server from a thread that waits for it.
     ///
-    /// `PR_SET_PDEATHSIG` follows the *thread* that spawned, not the process: on
-    /// a thread of a pool the database would end at the pool's whim.
+    /// `PR_SET_PDEATHSIG` applies to the exit of the spawning *thread*, not of the process: spawned from a thread of a
+    /// pool, the database would stop when the pool retires the thread.
     pub(super) fn spawn(mut command: Command) -> io::Result<Self> {
         // SIGINT is Postgres's fast shutdown.
         die_with_parent(&mut command, Signal::INT);
@@ -62,6 +62,7 @@ impl Postmaster {
 
     /// Stops the process, with a fast and then an immediate shutdown; returns whether it exited.
     pub(super) fn stop(&self, limit: Duration) -> bool {
+        // Fast, then immediate shutdown, then a kill, from which Postgres recovers at its next start.
         for signal in [Signal::INT, Signal::QUIT, Signal::KILL] {
             // Fails only if the process has exited, which the loop detects.
             let _ = pidfd_send_signal(&self.handle, signal);

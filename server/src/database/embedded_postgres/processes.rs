@@ -1,4 +1,4 @@
-//! Which processes of a cluster run, by its own file and by the kernel's.
+//! The running processes of a cluster, according to `postmaster.pid` and to `/proc`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(super) struct PidFile {
 }
 
 impl PidFile {
-    /// Reads the lines that matter: 1 the process, 5 the socket's folder, 8 the status.
+    /// Parses the relevant lines: 1 is the process id, 5 the socket's folder, 8 the status.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let lines: Vec<&str> = text.lines().collect();
         let pid = lines.first()?.trim().parse().ok()?;
@@ -28,14 +28,14 @@ pub(super) fn pid_of(pid: u32) -> Option<Pid> {
 }
 
 pub(super) fn is_alive(pid: u32) -> bool {
-    // Another user's process cannot be signalled, but it lives.
+    // A process of another user cannot be signalled (`EPERM`), but it is alive.
     pid_of(pid).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
-/// Returns the processes of Postgres that work in a cluster's folder.
+/// Returns the processes of Postgres whose working directory is in a cluster's folder.
 ///
-/// A server's working directory is `data`; for `initdb` it is the folder itself, and for the server that it runs, its
-/// `init.<pid>`. The name distinguishes them from a person's shell.
+/// The working directory of a server is `data`, that of `initdb` is the folder itself, and that of the server that
+/// `initdb` runs is `init.<pid>`. The name of the process excludes, for example, a user's shell in the folder.
 pub(super) fn processes_in(dir: &Path) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries

@@ -1,4 +1,4 @@
-//! The location of `postgres` and `initdb`.
+//! Finds `postgres` and `initdb`.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -9,8 +9,7 @@ use super::binaries::{Binaries, tail};
 use super::cluster::Cluster;
 use super::{EmbeddedPostgresError, OLDEST_MAJOR};
 
-/// Finds programs that the cluster's account can run, of the cluster's
-/// version if there is a cluster.
+/// Finds programs that the cluster's account can run; if there is a cluster, of its version.
 pub(super) fn find(
     cluster: &Cluster,
     data_dir: &Path,
@@ -32,6 +31,7 @@ pub(super) fn find(
             Err(reason) => refused.push(format!("`{}` {reason}", dir.display())),
         }
     }
+    // There are usable programs, but none of the cluster's version: name both.
     if let (Some(version), false) = (wanted, versions.is_empty()) {
         let (dir, found) = (cluster.data_dir(), versions.join(", "));
         return Err(EmbeddedPostgresError::VersionMismatch { dir, cluster: version, found });
@@ -47,7 +47,7 @@ pub(super) fn find(
 /// Returns every folder that has both programs, the best first.
 fn candidates(data_dir: &Path) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // An empty or relative entry would search the current folder, which may be anybody's.
+    // An empty or relative entry means the current folder, in which another user may have put a program.
     let in_path = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
     let mut packaged: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -67,18 +67,19 @@ fn candidates(data_dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the major version of the programs in a folder, or why they do not do.
+/// Returns the major version of the programs in a folder, or why they cannot be used.
 fn usable(dir: &Path, cluster: &Cluster) -> Result<u32, String> {
     for program in ["postgres", "initdb"] {
         if !dir.join(program).is_file() {
             return Err(format!("has no `{program}`"));
         }
     }
-    // PATH entries are often links; what must be reachable is the real folder.
+    // PATH entries are often links; the account must be able to enter the real folder.
     let real = fs::canonicalize(dir).map_err(|error| error.to_string())?;
-    if let Some(account) = cluster.account_kept_out_of(&real) {
+    if let Some(account) = cluster.account_without_access_to(&real) {
         return Err(format!("cannot be entered by user `{account}`"));
     }
+    // This also shows whether the program runs at all: a wheel may be for another architecture.
     let output = Command::new(dir.join("postgres"))
         .arg("--version")
         .env_clear()

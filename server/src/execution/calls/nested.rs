@@ -1,4 +1,4 @@
-//! The program of a capability, which runs within the run that calls it.
+//! Runs the program of a capability within the run that calls it.
 
 use std::sync::Arc;
 
@@ -13,32 +13,33 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-use super::{ProgramCalls, RunOf};
+use super::{ProgramCalls, RunContext};
 use crate::execution::capabilities;
 
-/// The limits of a run's capability calls.
+/// The nesting depth of a run, and the slot for its capability calls: only one of them executes at a time.
 #[derive(Debug, Clone)]
 pub(super) struct Nesting {
     depth: usize,
-    place: Arc<Semaphore>,
+    slot: Arc<Semaphore>,
 }
 
 impl Nesting {
     /// Returns the nesting of a program that no other program called.
     pub(super) fn outermost() -> Self {
-        Self { depth: 0, place: Arc::new(Semaphore::new(1)) }
+        Self { depth: 0, slot: Arc::new(Semaphore::new(1)) }
     }
 
-    fn inner(&self) -> Self {
+    /// Returns the nesting of a program that a program of this nesting calls.
+    fn deeper(&self) -> Self {
         Self { depth: self.depth + 1, ..Self::outermost() }
     }
 }
 
 /// Runs the program of a capability as a part of the run that called it.
 ///
-/// Boxed, because it may call itself: a capability may call others.
+/// The future is boxed because it is recursive: a capability may call other capabilities.
 pub(super) fn run<'a>(
-    of: &'a RunOf,
+    context: &'a RunContext,
     tool: &'a ResolvedTool,
     capability: &'a ResolvedCapability,
     args: Value,
@@ -47,23 +48,25 @@ pub(super) fn run<'a>(
     Box::pin(async move {
         let fail =
             |code, what: &str| ErrorBody::new(code, format!("capability `{}`: {what}", tool.id));
-        if of.nesting.depth >= CAPABILITY_DEPTH {
+        if context.nesting.depth >= CAPABILITY_DEPTH {
             return Err(fail(ErrorCode::TooComplex, "capabilities are nested too deeply"));
         }
-        let _place = of
+        let _slot = context
             .nesting
-            .place
+            .slot
             .acquire()
             .await
             .map_err(|_| fail(ErrorCode::Cancelled, "the run has ended"))?;
-        let analysis = of.gateway.analyser.analyse(&capability.code).await?;
+        let analysis = context.gateway.analyser.analyse(&capability.code).await?;
+        // A newer analyser may find other tools than the one at publication; the caller's plan rests on those.
         if !analysis.can_run() || analysis.dynamic || analysis.tools != capability.calls {
             let what =
                 "the analysis of its program differs from that at publication; publish it again";
             return Err(fail(ErrorCode::IntegrityMismatch, what));
         }
-        let declared = capabilities::inner(tool).filter_map(|named| of.reach.get(&named).cloned());
-        let inner = RunOf { nesting: of.nesting.inner(), ..of.clone() };
+        let declared =
+            capabilities::callees(tool).filter_map(|named| context.reach.get(&named).cloned());
+        let inner = RunContext { nesting: context.nesting.deeper(), ..context.clone() };
         let calls = Arc::new(ProgramCalls::new(inner, declared));
         let program = Program {
             source: analysis.program.clone(),
@@ -72,9 +75,9 @@ pub(super) fn run<'a>(
             ..Program::default()
         };
         let limits = Limits::server();
-        let (gateway, callee) = (of.gateway.clone(), calls.clone());
-        // In a task of its own: polled within the run that calls it, each level would add to one stack.
-        let task = async move { gateway.nested.run(program, &limits, callee, cancel).await };
+        let (gateway, caller) = (context.gateway.clone(), calls.clone());
+        // In a separate task: if it were polled by the calling run, all levels would share one stack.
+        let task = async move { gateway.nested.run(program, &limits, caller, cancel).await };
         let task = AbortOnDropHandle::new(tokio::spawn(task.in_current_span()));
         let outcome =
             task.await.map_err(|_| fail(ErrorCode::Internal, "its run was aborted; retry"))?;

@@ -10,13 +10,14 @@ use crate::execution::capabilities::{self, Named, Reach};
 use crate::execution::refusal::why_missing;
 use crate::identity::requester::ClientKind;
 
-/// Parses the ids that only the caller's machine knows; only the CLI may send them.
+/// Parses the ids of tools that only the caller's machine has; only the CLI may send them.
 pub(super) fn local_tools(client: ClientKind, names: &[String]) -> Result<Vec<ToolId>, ErrorBody> {
     const LIMIT: usize = 2_000;
     if names.is_empty() {
         return Ok(Vec::new());
     }
     let refuse = |message: String| ErrorBody::new(ErrorCode::InvalidRequest, message);
+    // A client that does not run programs has no such tools.
     if client == ClientKind::Plain {
         return Err(refuse(
             "`local_tools` is only for callers that run programs themselves".into(),
@@ -30,7 +31,7 @@ pub(super) fn local_tools(client: ClientKind, names: &[String]) -> Result<Vec<To
         .map(|name| {
             let id: ToolId =
                 name.parse().map_err(|error| refuse(format!("`local_tools`: {error}")))?;
-            // A scope and a version belong to the registry; a tool of that machine only has neither.
+            // Only entries of the registry have a scope and a version.
             if id.is_plain() {
                 Ok(id)
             } else {
@@ -78,7 +79,7 @@ pub(super) fn tool_use(
     })
 }
 
-/// Returns a warning for every tool that hides others of the same short name, and for what it replaces.
+/// Returns a warning for every tool that hides others of the same short name, or that stands in for yanked ones.
 pub(super) fn shadowing<'a>(tools: impl IntoIterator<Item = &'a Arc<ResolvedTool>>) -> Vec<String> {
     let named =
         |names: &[Fqdn]| names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -96,7 +97,7 @@ pub(super) fn shadowing<'a>(tools: impl IntoIterator<Item = &'a Arc<ResolvedTool
     warnings
 }
 
-/// Returns every unknown tool with suggestions, and the tools that were found.
+/// Returns the error for unknown tools, with suggestions for each, and with the tools that were found.
 pub(super) fn unknown_tools(unknown: &[&MissingTool], known: &[Arc<ResolvedTool>]) -> ErrorBody {
     let message = match unknown {
         [one] => format!("tool {}", why_missing(one)),

@@ -19,11 +19,12 @@ pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
         .any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// Answers a body that the MCP endpoint could not read, if that is what it refused.
+/// Returns the JSON-RPC error for a body that rmcp could not parse, if that is why rmcp refused the request.
 ///
-/// The endpoint answers 415 both for an unsupported type and for such a body.
+/// rmcp answers 415 both for an unsupported media type and for a body that it cannot parse.
 pub(super) fn of_body(status: StatusCode, headers: &HeaderMap, body: &Bytes) -> Option<Response> {
     let is_json = headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
+        // The first 16 bytes: parameters such as `charset` may follow.
         kind.as_bytes().get(..16).is_some_and(|kind| kind.eq_ignore_ascii_case(b"application/json"))
     });
     (status == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json && !is_encoded(headers))
@@ -38,7 +39,7 @@ fn refusal(body: &Bytes) -> Response {
             (Value::Null, INVALID_REQUEST, message.to_owned())
         }
         Ok(mut message) => {
-            // An id is repeated only if it is a valid one.
+            // An invalid id is not echoed.
             let id = message.get_mut("id").map(Value::take).unwrap_or_default();
             let id = if id.is_string() || id.is_i64() { id } else { Value::Null };
             (id, INVALID_REQUEST, "the body is not a JSON-RPC message of MCP".to_owned())

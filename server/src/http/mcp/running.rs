@@ -1,8 +1,8 @@
 //! The running calls, so that a notification can cancel one of them.
 //!
-//! Every message is a request of its own, and ids are unique only within a client; clients that share a key may use
-//! the same ids. Each client gets a session id with its handshake. The id has no other meaning and is not stored, so
-//! any replica accepts it.
+//! Every message is a separate HTTP request, and request ids are unique only within a client; clients that share a key
+//! may use the same ids. So each client gets a session id with its handshake. The id serves no other purpose and is not
+//! stored, so any replica accepts it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use uuid::Uuid;
 /// The header with the id that a client got with its handshake.
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// The caller of a request, and the id that its client chose.
+/// Identifies a request: its caller, its client's session, and the id that the client chose.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Name {
     tenant: Tenant,
@@ -46,6 +46,7 @@ pub(super) struct Running(Mutex<HashMap<Name, Vec<(Uuid, CancellationToken)>>>);
 impl Running {
     /// Registers a call that is cancelled with `outer`, or by its name.
     pub(super) fn enter(self: &Arc<Self>, name: Name, outer: &CancellationToken) -> Entry {
+        // Names are not unique: clients without a session id may use the same request ids at the same time.
         let (id, cancel) = (Uuid::new_v4(), outer.child_token());
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         calls.entry(name.clone()).or_default().push((id, cancel.clone()));
@@ -53,7 +54,7 @@ impl Running {
         Entry { running: Arc::clone(self), name, id, cancel }
     }
 
-    /// Cancels the call of that name, if there is exactly one.
+    /// Cancels the call of that name, if there is exactly one. Of several, it is unknown which one is meant.
     pub(super) fn cancel(&self, name: &Name) {
         let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match calls.get(name).map(Vec::as_slice) {
@@ -64,7 +65,7 @@ impl Running {
                     "Did not cancel any of several requests with the same id, because their clients send no session id"
                 );
             }
-            None => tracing::debug!("A request to cancel is not running here"),
+            None => tracing::debug!("The request to cancel is not running on this gateway"),
         }
     }
 }
@@ -82,6 +83,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let mut calls = self.running.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(same) = calls.get_mut(&self.name) {
+            // Only this call; another one of the same name may still be running.
             same.retain(|(id, _)| *id != self.id);
             if same.is_empty() {
                 calls.remove(&self.name);
@@ -102,6 +104,7 @@ pub(super) fn cancelled(body: &[u8]) -> Option<RequestId> {
     struct Params {
         request_id: RequestId,
     }
+    // rmcp has already accepted the body as a message; one that does not have this shape is another notification.
     let message: Message = serde_json::from_slice(body).ok()?;
     (message.method == "notifications/cancelled").then_some(message.params.request_id)
 }

@@ -53,12 +53,13 @@ pub(crate) async fn exchange_key(
     ApiBytes(body): ApiBytes,
 ) -> Result<Response, ApiError> {
     let refused = || ApiError::new(ErrorCode::Unauthorized, "the API key is not valid");
-    // The key is in the body, so a body without one is a request without a credential.
+    // The credential is in the body, so an invalid body gets the same answer as an invalid key.
     let body: Exchange = serde_json::from_slice(&body).map_err(|_| refused())?;
     let bearer = format!("Bearer {}", body.github_token);
     let mut value = HeaderValue::from_str(&bearer).map_err(|_| refused())?;
+    // Never shown in debug output.
     value.set_sensitive(true);
-    // Checked and counted as if it were in the request's header.
+    // Checked and counted like a key in the request's header.
     let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
     let caller = authentication::find_caller(&gateway, &headers).await?.ok_or_else(refused)?;
     require(&caller, Right::Publish)?;

@@ -9,11 +9,11 @@ use registry::{Caller, Right};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::{Asked, ServerResponse, answer, told};
+use super::{Incoming, ServerResponse, answer, official_error};
 use crate::error::ApiError;
 use crate::http::api::require;
 use crate::http::body::ApiJson;
-use crate::http::capabilities::told as told_of_publishing;
+use crate::http::capabilities::publish_error;
 use crate::http::openapi::Problem;
 use crate::publish::official;
 use crate::state::SharedGateway;
@@ -58,21 +58,23 @@ struct ServerJson {
         (status = 409, description = "The version exists with different content, or the name is or was taken", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn publish_server(
     State(gateway): State<SharedGateway>,
-    asked: Asked,
+    incoming: Incoming,
     Extension(caller): Extension<Arc<Caller>>,
     ApiJson(body, _room): ApiJson<Map<String, Value>>,
 ) -> Result<Response, ApiError> {
     require(&caller, Right::Publish)?;
-    let made = official::publish(&gateway, &caller, body).await.map_err(|error| {
+    let published = official::publish(&gateway, &caller, body).await.map_err(|error| {
         let detail = error.message.clone();
-        // The member that clients of the official API read the reason from.
-        told_of_publishing(error).with_member("error", detail)
+        // Clients of the official API read the reason from this member.
+        publish_error(error).with_member("error", detail)
     })?;
-    let reader = asked.on_behalf_of(caller.tenant());
-    let found = gateway.registry.official_version(&reader, &made.name, &made.version, true).await;
-    let mut found = found.map_err(told)?;
-    if !made.warnings.is_empty() {
-        found["_meta"]["ai.casys.pml/registry"]["warnings"] = json!(made.warnings);
+    let reader = incoming.on_behalf_of(caller.tenant());
+    // Answered as a reader would see it, in the official form.
+    let found =
+        gateway.registry.official_version(&reader, &published.name, &published.version, true).await;
+    let mut found = found.map_err(official_error)?;
+    if !published.warnings.is_empty() {
+        found["_meta"]["ai.casys.pml/registry"]["warnings"] = json!(published.warnings);
     }
     Ok(answer("private, no-store", &found))
 }

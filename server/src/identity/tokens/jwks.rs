@@ -1,4 +1,4 @@
-//! The issuer's public keys: fetched with limits, cached, looked up by `kid`.
+//! The issuer's public keys: fetched within limits, cached, and looked up by `kid`.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -13,18 +13,18 @@ use crate::http_client;
 
 /// The time limit of one fetch.
 const FETCH_LIMIT: Duration = Duration::from_secs(5);
-/// The largest set that is read, in bytes.
+/// The largest accepted key set, in bytes.
 const SIZE_LIMIT: usize = 256 * 1024;
 /// The maximum number of cached keys.
 const KEYS_LIMIT: usize = 100;
 /// The accepted sizes of an RSA modulus, in bits. Shorter ones can be factored; `rsa` does not verify with longer
 /// ones.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2_048..=4_096;
-/// Keys of this age are refreshed while the old ones are still valid.
+/// Keys older than this are refreshed in the background, while the old ones are still used.
 const FRESH: Duration = Duration::from_secs(300);
-/// The pause between two fetches for a key that was not there: anybody can name one.
+/// The minimum time between two fetches because of an unknown key id: anyone can send a token with one.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(60);
-/// The pause after a fetch that failed.
+/// The minimum time between a failed fetch and the next one.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
 /// The keys of one issuer.
@@ -33,7 +33,7 @@ pub(super) struct Jwks {
     http: reqwest::Client,
     max_age: Duration,
     current: RwLock<Option<Arc<KeySet>>>,
-    /// Held while keys are fetched, so that one request does it for all that wait.
+    /// Held while keys are fetched, so that concurrent requests share one fetch.
     fetching: tokio::sync::Mutex<Fetching>,
 }
 
@@ -68,20 +68,22 @@ impl Jwks {
         kid: &str,
         algorithm: Algorithm,
     ) -> Result<Arc<DecodingKey>, TokenError> {
-        let set = self.believed().await?;
+        let set = self.valid_keys().await?;
         if let Some(key) = set.get(kid, algorithm) {
+            // Refreshed in the background, so that no request waits for the issuer as long as it is reachable.
             if set.fetched.elapsed() >= FRESH.min(self.max_age / 2) {
                 let this = Arc::clone(self);
                 tokio::spawn(async move { this.refresh(&set).await });
             }
             return Ok(key);
         }
+        // The issuer may have added a key since: fetch the keys, unless another request has just done so.
         let unknown = TokenError::Invalid("its key is not one of the issuer's");
         let mut fetching = self.fetching.lock().await;
         let now = self.current().filter(|now| !Arc::ptr_eq(now, &set));
         if now.is_none() {
-            let lately = fetching.for_unknown.is_some_and(|at| at.elapsed() < UNKNOWN_PAUSE);
-            if lately {
+            let is_recent = fetching.for_unknown.is_some_and(|at| at.elapsed() < UNKNOWN_PAUSE);
+            if is_recent {
                 return Err(unknown);
             }
             fetching.for_unknown = Some(Instant::now());
@@ -91,35 +93,36 @@ impl Jwks {
         self.current().and_then(|set| set.get(kid, algorithm)).ok_or(unknown)
     }
 
-    /// Returns keys that are young enough to be believed, fetched if need be.
-    async fn believed(&self) -> Result<Arc<KeySet>, TokenError> {
-        let young = |set: &Arc<KeySet>| set.fetched.elapsed() < self.max_age;
-        if let Some(set) = self.current().filter(young) {
+    /// Returns keys that are younger than the maximum age, fetched if necessary.
+    async fn valid_keys(&self) -> Result<Arc<KeySet>, TokenError> {
+        let is_valid = |set: &Arc<KeySet>| set.fetched.elapsed() < self.max_age;
+        if let Some(set) = self.current().filter(is_valid) {
             return Ok(set);
         }
         let mut fetching = self.fetching.lock().await;
-        if let Some(set) = self.current().filter(young) {
+        // Another request may have fetched them while this one waited for the lock.
+        if let Some(set) = self.current().filter(is_valid) {
             return Ok(set);
         }
         self.fetch(&mut fetching).await.map_err(|_| TokenError::Unavailable)
     }
 
-    /// Refreshes keys that are no longer fresh; if that fails, they stay valid until they expire.
+    /// Refreshes the keys, unless this is already done; if it fails, the old ones stay valid until the maximum age.
     async fn refresh(&self, old: &Arc<KeySet>) {
         let Ok(mut fetching) = self.fetching.try_lock() else { return };
         if self.current().is_some_and(|now| Arc::ptr_eq(&now, old)) {
-            // The failure is in the log.
+            // `fetch` has logged a failure.
             let _ = self.fetch(&mut fetching).await;
         }
     }
 
     async fn fetch(&self, fetching: &mut Fetching) -> Result<Arc<KeySet>, FetchError> {
         if fetching.failed.is_some_and(|at| at.elapsed() < FAILED_PAUSE) {
-            return Err(FetchError::Lately);
+            return Err(FetchError::TooSoon);
         }
         match self.download().await {
             Ok(keys) => {
-                tracing::info!(keys = keys.len(), "Read the issuer's keys");
+                tracing::info!(keys = keys.len(), "Fetched the issuer's keys");
                 let set = Arc::new(KeySet { keys, fetched: Instant::now() });
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) =
                     Some(Arc::clone(&set));
@@ -127,7 +130,7 @@ impl Jwks {
                 Ok(set)
             }
             Err(error) => {
-                tracing::warn!(error = %error, "Could not read the issuer's keys");
+                tracing::warn!(error = %error, "Could not fetch the issuer's keys");
                 fetching.failed = Some(Instant::now());
                 Err(error)
             }
@@ -141,6 +144,7 @@ impl Jwks {
             return Err(FetchError::Status(response.status().as_u16()));
         }
         let mut body = Vec::new();
+        // Read in chunks, because `Content-Length` may be missing or wrong.
         while let Some(chunk) = response.chunk().await.map_err(reqwest::Error::without_url)? {
             if body.len() + chunk.len() > SIZE_LIMIT {
                 return Err(FetchError::TooLarge);
@@ -159,14 +163,14 @@ impl Jwks {
 }
 
 impl KeySet {
-    /// Returns the key of that name, if it is one for the algorithm.
+    /// Returns the key with that id, if it can be used with the algorithm.
     fn get(&self, kid: &str, algorithm: Algorithm) -> Option<Arc<DecodingKey>> {
-        let fits = |key: &&PublicKey| {
+        let matches = |key: &&PublicKey| {
             key.kid == kid
                 && key.only.is_none_or(|only| only == algorithm)
                 && key.key.family() == algorithm.family()
         };
-        self.keys.iter().find(fits).map(|key| Arc::clone(&key.key))
+        self.keys.iter().find(matches).map(|key| Arc::clone(&key.key))
     }
 }
 
@@ -174,7 +178,7 @@ impl KeySet {
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
     #[error("the last attempt failed a moment ago")]
-    Lately,
+    TooSoon,
     #[error("{0}")]
     Http(#[from] reqwest::Error),
     #[error("the issuer answered with status {0}")]
@@ -185,14 +189,14 @@ enum FetchError {
     Json(serde_json::Error),
 }
 
-/// A set of keys as RFC 7517 has it.
+/// A key set (RFC 7517, 5).
 #[derive(Deserialize)]
 struct WireSet {
     keys: Vec<serde_json::Value>,
 }
 
 impl PublicKey {
-    /// Takes a key of the set, unless it is one that signs no tokens of ours.
+    /// Converts a key of the set; `None` for a key that cannot sign tokens for us.
     fn of(jwk: Jwk) -> Option<Self> {
         if jwk.common.public_key_use.is_some_and(|usage| usage != PublicKeyUse::Signature) {
             return None;
@@ -206,12 +210,12 @@ impl PublicKey {
             Some(_) => return None,
         };
         let bytes = |text: &str| BASE64URL_NOPAD.decode(text.as_bytes()).ok();
-        // Sizes are checked here: the library takes any, and panics at an Ed25519 key that is too short.
+        // The library does not check sizes, and panics on an Ed25519 key that is too short.
         let of_32 = |text: &str| bytes(text).is_some_and(|bytes| bytes.len() == 32);
         let key = match &jwk.algorithm {
             AlgorithmParameters::RSA(rsa) => {
                 let mut n = bytes(&rsa.n)?;
-                // Some issuers write the sign of the number as well.
+                // Some issuers prepend a zero byte, which is the sign of the number in other encodings.
                 n.drain(..n.iter().take_while(|byte| **byte == 0).count());
                 let bits = n.len() * 8 - n.first()?.leading_zeros() as usize;
                 RSA_BITS.contains(&bits).then(|| {
@@ -249,9 +253,9 @@ mod tests {
         BASE64URL_NOPAD.encode(&vec![0xab; bytes])
     }
 
-    /// GW-03: a key that is too short, of another curve, secret or for another use is none, and none of them panics.
+    /// GW-03: keys that are too short, symmetric, of another curve or for another use are ignored, without a panic.
     #[test]
-    fn only_keys_that_can_sign_tokens_are_taken() {
+    fn keys_that_cannot_sign_tokens_are_ignored() {
         let rsa = |n: usize| json!({ "kty": "RSA", "kid": "r", "n": text(n), "e": "AQAB" });
         let okp = |x: usize| json!({ "kty": "OKP", "crv": "Ed25519", "kid": "o", "x": text(x) });
         let ec = |x: usize, y: usize| json!({ "kty": "EC", "crv": "P-256", "kid": "e", "x": text(x), "y": text(y) });

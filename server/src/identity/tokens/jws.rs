@@ -1,7 +1,7 @@
-//! The required form of a token's text, checked before its signature.
+//! The form of a token, checked before its signature.
 //!
-//! `jsonwebtoken` decodes and verifies. It accepts more headers than we do (it ignores `crit` and `b64`, accepts any
-//! `typ`, and keeps the last of two members with one name), so the rules of RFC 8725 are checked first.
+//! `jsonwebtoken` decodes and verifies tokens. It accepts more headers than we do (it ignores `crit` and `b64`, accepts
+//! any `typ`, and uses the last of two members with the same name), so the rules of RFC 8725 are checked first.
 
 use std::fmt;
 
@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 /// The longest token, in bytes.
 const TOKEN_LIMIT: usize = 8 * 1024;
 
-/// Parses one of the accepted algorithms. None of them has a secret that the gateway shares.
+/// Parses one of the accepted algorithms. All are asymmetric: with a symmetric one, the public key could be used to
+/// sign.
 fn algorithm<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Algorithm, D::Error> {
     let name = String::deserialize(deserializer)?;
     match name.as_str() {
@@ -33,13 +34,13 @@ pub(super) struct Header {
     pub(super) alg: Algorithm,
     pub(super) typ: String,
     pub(super) kid: String,
-    /// The `crit` header: extensions that must be understood, which we do not.
+    /// The `crit` header: extensions that must be understood. We support none.
     #[serde(default)]
     crit: Present,
     /// The `b64` header: a different encoding of the payload.
     #[serde(default)]
     b64: Present,
-    /// Say that the token is encrypted or compressed.
+    /// The headers of encrypted and compressed tokens.
     #[serde(default)]
     enc: Present,
     #[serde(default)]
@@ -58,14 +59,14 @@ impl<'de> Deserialize<'de> for Present {
 }
 
 impl Header {
-    /// Reads the header of a token; `None` unless the text is a plain signed token with an accepted algorithm.
+    /// Parses the header of a token; `None` unless the text is a plain signed token with an accepted algorithm.
     pub(super) fn of(token: &str) -> Option<Self> {
         if token.len() > TOKEN_LIMIT {
             return None;
         }
         let mut parts = token.split('.').map(|part| BASE64URL_NOPAD.decode(part.as_bytes()).ok());
         let header = parts.next()??;
-        // Of two members with one name, another reader could take the other one, also where we read neither.
+        // A duplicate member is refused even if we ignore it, because another implementation could use it.
         serde_json::from_slice::<Claims>(&header).ok()?;
         let header: Self = serde_json::from_slice(&header).ok()?;
         let (_payload, _signature) = (parts.next()??, parts.next()??);
@@ -74,7 +75,8 @@ impl Header {
     }
 }
 
-/// The claims of a token, each name once (RFC 7519, 4): of two, another reader could take the other one.
+/// The claims of a token. Duplicate names are refused (RFC 7519, 4), because another implementation could use the other
+/// claim.
 pub(super) struct Claims(pub(super) Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Claims {
@@ -92,7 +94,7 @@ impl<'de> Deserialize<'de> for Claims {
                 let mut claims = Map::new();
                 while let Some((name, value)) = map.next_entry::<String, Value>()? {
                     if claims.insert(name, value).is_some() {
-                        return Err(serde::de::Error::custom("two claims with one name"));
+                        return Err(serde::de::Error::custom("duplicate claim"));
                     }
                 }
                 Ok(Claims(claims))
@@ -113,12 +115,12 @@ mod tests {
         format!("{header}.{payload}.{signature}")
     }
 
-    /// GW-03: the form alone refuses what is not a token signed with an allowed algorithm.
+    /// GW-03: everything but a plain token with an allowed algorithm is refused by its form alone.
     #[test]
-    fn only_plain_signed_tokens_are_read() {
+    fn only_plain_signed_tokens_are_accepted() {
         let good = r#"{"alg":"ES256","typ":"at+jwt","kid":"a"}"#;
         assert!(Header::of(&token(good)).is_some());
-        // A header that points at keys is not refused for it; nobody looks there.
+        // Headers that point at keys are ignored, not refused.
         let pointing =
             r#"{"alg":"ES256","typ":"at+jwt","kid":"a","jku":"https://evil.test","jwk":{}}"#;
         assert!(Header::of(&token(pointing)).is_some());
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_stands_once() {
+    fn duplicate_claims_are_refused() {
         let read = |text: &str| serde_json::from_str::<Claims>(text).map(|claims| claims.0);
         assert_eq!(read(r#"{"sub":"a","exp":1}"#).unwrap()["sub"], "a");
         for text in [r#"{"sub":"a","sub":"b"}"#, r#"{"sub":"a","s\u0075b":"a"}"#, "[]", "null", "7"]

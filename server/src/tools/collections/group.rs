@@ -1,4 +1,4 @@
-//! The tools that gather items by a key.
+//! The tools that group items by a key.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "collections",
             "group_by",
-            "Gathers items in an object of lists, by the text of a key; a missing key counts as `null`.",
+            "Groups items into an object of lists, by the text of a key; a missing key counts as `null`.",
             group_by,
         )
         .example(
@@ -33,7 +33,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "collections",
             "key_by",
-            "Turns a list into an object by the text of a key; of items with an equal key the last stays.",
+            "Converts a list to an object by the text of a key; of items with equal keys, the last one is kept.",
             key_by,
         )
         .example(
@@ -43,7 +43,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "collections",
             "sum_by",
-            "Adds up the numbers at a key path, in all or for each group.",
+            "Adds up the numbers at a key path, in total or for each group.",
             sum_by,
         )
         .example(json!({"items": [{"n": 1}, {"n": 2.5}], "by": "n"}), json!(3.5))
@@ -54,7 +54,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
     ]
 }
 
-/// The text of a key: texts as they are, all else as JSON.
+/// Returns the text of a key: texts unchanged, other values as JSON.
 fn key_text(key: &Value) -> String {
     match key {
         Value::String(text) => text.clone(),
@@ -91,7 +91,7 @@ fn key_by(input: By) -> Result<Map<String, Value>, ToolFailure> {
 struct CountBy {
     /// The list.
     items: Vec<Value>,
-    /// The dotted key path; the item itself if left out.
+    /// The dotted key path; the item itself if omitted.
     #[serde(default)]
     by: Option<KeyPath>,
 }
@@ -110,10 +110,10 @@ fn count_by(input: CountBy) -> Result<IndexMap<String, usize>, ToolFailure> {
 struct SumBy {
     /// The list.
     items: Vec<Value>,
-    /// The dotted key path of the numbers; the item itself if left out.
+    /// The dotted key path of the numbers; the item itself if omitted.
     #[serde(default)]
     by: Option<KeyPath>,
-    /// The dotted key path of the groups; one sum for all if left out.
+    /// The dotted key path of the groups; one total if omitted.
     #[serde(default)]
     group: Option<KeyPath>,
 }
@@ -130,12 +130,12 @@ fn sum_by(input: SumBy) -> Result<Sums, ToolFailure> {
     let mut groups: IndexMap<String, Vec<f64>> = IndexMap::new();
     for (index, item) in input.items.iter().enumerate() {
         let number = match find_by(input.by.as_ref(), item) {
-            // Nothing adds nothing, as in a data base.
+            // A null counts as 0, as in SQL's `sum`.
             Value::Null => 0.0,
             Value::Number(number) => number.as_f64().unwrap_or_default(),
             _ => {
                 return Err(ToolFailure::Failed(format!(
-                    "`items[{index}]` has no number there to add; filter it out or name another key"
+                    "`items[{index}]` has no number at that key; filter it out or use another key"
                 )));
             }
         };

@@ -1,4 +1,4 @@
-//! The tools that keep some fields of objects.
+//! The tools that select fields of objects.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "collections",
             "pick",
-            "Keeps only the named fields of an object, or of each object in a list.",
+            "Keeps only the listed fields of an object, or of each object in a list.",
             pick,
         )
         .example(
@@ -25,14 +25,14 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "collections",
             "omit",
-            "Leaves out the named fields of an object, or of each object in a list.",
+            "Removes the listed fields of an object, or of each object in a list.",
             omit,
         )
         .example(json!({"data": {"a": 1, "b": 2}, "keys": ["b"]}), json!({"a": 1})),
         NativeTool::new(
             "collections",
             "pluck",
-            "Returns what a key path names in each item; null where there is nothing.",
+            "Returns the value at a key path of each item; null if there is none.",
             pluck,
         )
         .example(json!({"items": [{"a": {"b": 1}}, {}], "by": "a.b"}), json!([1, null])),
@@ -57,7 +57,7 @@ fn omit(input: Keys) -> Result<Value, ToolFailure> {
     retain(input.data, |key| !input.keys.contains(key))
 }
 
-/// Goes through the fields of the data, not through the names: that is linear.
+/// Keeps the fields that `keep` selects. Iterating over the fields of the data, not over the names, is linear.
 fn retain(mut data: Value, keep: impl Fn(&str) -> bool) -> Result<Value, ToolFailure> {
     match &mut data {
         Value::Object(fields) => fields.retain(|key, _| keep(key)),

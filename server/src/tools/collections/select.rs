@@ -1,4 +1,4 @@
-//! The tool that keeps the items a condition holds for.
+//! The tool that keeps the items that satisfy a condition.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "collections",
             "filter",
-            "Keeps the items whose value at a key path compares with a given value as asked.",
+            "Keeps the items whose value at a key path satisfies a comparison with a given value.",
             filter,
         )
         .example(
@@ -29,7 +29,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
     ]
 }
 
-/// How two values are compared.
+/// A comparison of two values.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Operator {
@@ -49,13 +49,13 @@ enum Operator {
     In,
     /// Is none of a list.
     NotIn,
-    /// A text holds a text, or a list holds a value.
+    /// A text contains a text, or a list contains a value.
     Contains,
     /// A text starts with a text.
     StartsWith,
     /// A text ends with a text.
     EndsWith,
-    /// Is there and is not null.
+    /// Exists and is not null.
     Exists,
     /// Is missing or null.
     Missing,
@@ -67,7 +67,7 @@ enum Operator {
 struct Filter {
     /// The list.
     items: Vec<Value>,
-    /// The dotted key path of what is compared; the item itself if left out.
+    /// The dotted key path of the value to compare; the item itself if omitted.
     #[serde(default)]
     by: Option<KeyPath>,
     /// The comparison.
@@ -84,7 +84,7 @@ fn filter(input: Filter) -> Result<Vec<Value>, ToolFailure> {
     Ok(items)
 }
 
-/// An operator with its value made ready, so that each item costs only its own size.
+/// An operator with its precomputed value, so that the cost for each item depends only on the item's size.
 struct Condition {
     operator: Operator,
     value: Value,
@@ -104,7 +104,7 @@ impl Condition {
         };
         if !fits {
             return Err(ToolFailure::InvalidArguments(
-                "`value` does not fit the operator: `in` and `not_in` take a list, `lt`, `le`, `gt` and `ge` a number or a text, `starts_with` and `ends_with` a text"
+                "`value` has the wrong type for the operator: `in` and `not_in` take a list, `lt`, `le`, `gt` and `ge` a number or a text, `starts_with` and `ends_with` a text"
                     .to_owned(),
             ));
         }

@@ -8,7 +8,7 @@ fn call(action: &str, arguments: Value) -> Result<Value, ToolFailure> {
 }
 
 #[test]
-fn lists_change_as_asked() {
+fn tools_return_the_expected_lists() {
     let people = json!([
         {"name": "b", "age": 2}, {"name": "a", "age": 2}, {"name": "c"}, {"name": "d", "age": 1},
     ]);
@@ -61,7 +61,7 @@ fn lists_change_as_asked() {
 }
 
 #[test]
-fn each_operator_means_what_it_says() {
+fn filter_applies_each_operator() {
     let items = json!([1, 2, "ab", "b", [1, 2], null, {"a": 1}]);
     for (operator, value, expected) in [
         ("eq", json!(1.0), json!([1])),
@@ -86,7 +86,7 @@ fn each_operator_means_what_it_says() {
 }
 
 #[test]
-fn wrong_arguments_are_refused() {
+fn invalid_arguments_are_refused() {
     for (action, arguments) in [
         ("sort", json!({"items": {}})),
         ("sort", json!({"items": [], "by": ""})),

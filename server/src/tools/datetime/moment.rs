@@ -1,4 +1,4 @@
-//! A point in time as an argument, read from text or number.
+//! A point in time as an argument, parsed from a text or a number.
 
 use jiff::civil::Time;
 use jiff::fmt::strtime::BrokenDownTime;
@@ -22,13 +22,13 @@ pub(super) enum Moment {
 }
 
 impl Moment {
-    /// Reads the point in time; one that names no zone is in `zone`, or else in UTC.
+    /// Parses the point in time. A text without a zone is in `zone`, or else in UTC.
     pub(super) fn read(&self, field: &str, zone: Option<&TimeZone>) -> Result<Zoned, ToolFailure> {
         match self {
             Self::Milliseconds(number) => {
                 #[expect(
                     clippy::cast_possible_truncation,
-                    reason = "a cast stops at the ends, which lie outside what a timestamp takes"
+                    reason = "the cast saturates, and the extremes are outside of a timestamp's range"
                 )]
                 let milliseconds = number.floor() as i64;
                 Timestamp::from_millisecond(milliseconds)
@@ -44,7 +44,7 @@ fn invalid(field: &str, reason: &dyn std::fmt::Display) -> ToolFailure {
     ToolFailure::InvalidArguments(format!("`{field}` is not a date or time: {reason}"))
 }
 
-/// Reads a date or time in any of the standard forms.
+/// Parses a date or time in any of the standard forms.
 pub(super) fn read_text(
     field: &str,
     text: &str,
@@ -54,7 +54,7 @@ pub(super) fn read_text(
     let text = text.trim();
     let pieces = match Pieces::parse(text) {
         Ok(pieces) => pieces,
-        // What starts with a digit is no RFC 2822 text, so the first error is the helpful one.
+        // A text that starts with a digit cannot be RFC 2822, so the error of the first parser is more helpful.
         Err(error) => {
             return jiff::fmt::rfc2822::parse(text).map_err(|other| {
                 let starts_with_digit = text.starts_with(|c: char| c.is_ascii_digit());
@@ -62,6 +62,7 @@ pub(super) fn read_text(
             });
         }
     };
+    // RFC 9557: the annotation, such as `[Europe/Paris]`, must agree with the offset, which this parser checks.
     if pieces.time_zone_annotation().is_some() {
         return text.parse::<Zoned>().map_err(|error| invalid(field, &error));
     }
@@ -73,7 +74,7 @@ pub(super) fn read_text(
     local.to_zoned(zone).map_err(|error| invalid(field, &error))
 }
 
-/// Reads a date or time in a strftime format.
+/// Parses a date or time in a strftime format.
 pub(super) fn read_format(
     field: &str,
     text: &str,
@@ -83,7 +84,7 @@ pub(super) fn read_format(
     check_path(field, text)?;
     check_path("format", format)?;
     let broken = BrokenDownTime::parse(format, text).map_err(|error| {
-        ToolFailure::InvalidArguments(format!("`{field}` does not fit `format`: {error}"))
+        ToolFailure::InvalidArguments(format!("`{field}` does not match `format`: {error}"))
     })?;
     if broken.offset().is_some() || broken.iana_time_zone().is_some() {
         return broken.to_zoned().map_err(|error| invalid(field, &error));
@@ -131,7 +132,7 @@ pub(super) fn in_zone(at: Zoned, zone: Option<TimeZone>) -> Zoned {
     }
 }
 
-/// Writes a point in time as RFC 3339, with `Z` for UTC itself.
+/// Formats a point in time as RFC 3339, with `Z` for UTC.
 pub(super) fn rfc3339(at: &Zoned) -> String {
     if *at.time_zone() == TimeZone::UTC {
         at.timestamp().to_string()
@@ -140,7 +141,7 @@ pub(super) fn rfc3339(at: &Zoned) -> String {
     }
 }
 
-/// Names the zone of a point in time.
+/// Returns the name or the offset of a point in time's zone.
 pub(super) fn zone_name(at: &Zoned) -> String {
     match at.time_zone().iana_name() {
         Some(name) => name.to_owned(),

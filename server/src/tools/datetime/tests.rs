@@ -8,7 +8,7 @@ fn call(action: &str, arguments: Value) -> Result<Value, ToolFailure> {
 }
 
 #[test]
-fn texts_of_every_kind_are_read() {
+fn all_standard_forms_are_parsed() {
     for (text, zone, expected) in [
         ("2026-03-01T12:00:00Z", None, "2026-03-01T12:00:00Z"),
         ("2026-03-01 12:00:00+02:00", None, "2026-03-01T12:00:00+02:00"),
@@ -30,7 +30,7 @@ fn texts_of_every_kind_are_read() {
 }
 
 #[test]
-fn formats_read_what_they_write() {
+fn formats_parse_their_own_output() {
     let format = "%d.%m.%Y %H:%M:%S";
     let arguments =
         json!({"text": "01.03.2026 08:05:09", "format": format, "timezone": "Europe/Paris"});
@@ -53,7 +53,7 @@ fn formats_read_what_they_write() {
 }
 
 #[test]
-fn days_keep_the_local_time_across_a_change_of_the_clock() {
+fn days_keep_the_local_time_across_daylight_saving() {
     let before = "2026-03-28T12:00:00+01:00[Europe/Paris]";
     assert_eq!(
         call("add", json!({"datetime": before, "days": 1})),
@@ -70,7 +70,7 @@ fn days_keep_the_local_time_across_a_change_of_the_clock() {
 }
 
 #[test]
-fn years_and_months_cut_a_day_once() {
+fn years_and_months_are_added_together() {
     assert_eq!(
         call("add", json!({"datetime": "2024-02-29T00:00:00Z", "years": 1, "months": 1})),
         Ok(json!("2025-03-29T00:00:00Z"))

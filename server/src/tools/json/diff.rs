@@ -1,7 +1,7 @@
 //! The JSON Patch from one value to another.
 //!
-//! Arrays are compared place by place after their common beginning and end, which is
-//! linear. A shortest edit script would be quadratic.
+//! The common beginning and end of two arrays are skipped, and the rest is compared position
+//! by position, which is linear. A shortest edit script would be quadratic.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,21 +14,21 @@ use crate::tools::limits::Budget;
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub(super) enum Operation {
-    /// Puts a value where there was none.
+    /// Adds a value.
     Add {
-        /// The JSON Pointer of the place.
+        /// The JSON Pointer of the value.
         path: String,
         /// The value.
         value: Value,
     },
-    /// Takes a value away.
+    /// Removes a value.
     Remove {
-        /// The JSON Pointer of the place.
+        /// The JSON Pointer of the value.
         path: String,
     },
-    /// Puts a value in place of another.
+    /// Replaces a value.
     Replace {
-        /// The JSON Pointer of the place.
+        /// The JSON Pointer of the value.
         path: String,
         /// The value.
         value: Value,
@@ -40,7 +40,7 @@ pub(super) fn compare(before: &Value, after: &Value) -> Result<Vec<Operation>, T
     let mut comparison = Comparison {
         path: String::new(),
         operations: Vec::new(),
-        // Long keys high up are repeated in every path below, so the patch can be
+        // The keys of outer objects are repeated in every path within, so the patch can be
         // much larger than both values.
         budget: Budget::result(),
     };
@@ -98,7 +98,7 @@ impl Comparison {
             self.values(&old[index], &new[index])?;
             self.path.truncate(length);
         }
-        // From the back, so that an index still means the same place when its turn comes.
+        // From the end, so that a removal does not shift the indices of the remaining ones.
         for index in (shared..old.len()).rev() {
             let length = self.enter(&(start + index).to_string());
             self.remove()?;
@@ -125,7 +125,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Goes one level down and returns the length of the path to go back to.
+    /// Appends a key to the path, and returns the path's previous length, to which the caller truncates it afterwards.
     fn enter(&mut self, key: &str) -> usize {
         let length = self.path.len();
         self.path.push('/');
@@ -146,7 +146,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_patch_leads_from_before_to_after() {
+    fn the_patch_changes_before_to_after() {
         let values = [
             json!(null),
             json!(1),

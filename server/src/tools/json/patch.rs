@@ -1,7 +1,7 @@
-//! Applying a JSON Patch within bounds.
+//! Applies a JSON Patch within limits.
 //!
-//! `copy` can double a value with every operation, in size and in depth, and moving
-//! things about in a long array is slow. So each operation is weighed first.
+//! Each `copy` can double a value, in size and in depth, and insertions and removals in a
+//! long array are slow. So the cost of each operation is checked before it is applied.
 
 use json_patch::PatchOperation;
 use json_patch::jsonptr::Pointer;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use crate::tools::ToolFailure;
 use crate::tools::limits::{Budget, MAX_DEPTH, is_deeper_than};
 
-/// The most operations of one patch.
+/// The maximum number of operations of one patch.
 const MAX_OPERATIONS: usize = 1_000;
 
-/// The work one patch may cause: bytes looked at, and quarters of array places moved.
+/// The maximum work of one patch: bytes visited, and a quarter for each array item moved.
 const MAX_WORK: usize = 32 * 1024 * 1024;
 
-/// Applies the operations in turn, or fails with the place of the first that cannot be.
+/// Applies the operations in order; fails with the index of the first that cannot be applied.
 pub(super) fn apply(mut target: Value, patch: Vec<Value>) -> Result<Value, ToolFailure> {
     if patch.len() > MAX_OPERATIONS {
         return Err(ToolFailure::InvalidArguments(format!(
@@ -29,7 +29,8 @@ pub(super) fn apply(mut target: Value, patch: Vec<Value>) -> Result<Value, ToolF
     for (index, operation) in patch.into_iter().enumerate() {
         let operation: PatchOperation = serde_json::from_value(operation)
             .map_err(|error| ToolFailure::InvalidArguments(format!("`patch[{index}]`: {error}")))?;
-        weigh(&target, &operation, &mut copied, &mut work).map_err(|failure| at(index, failure))?;
+        check_cost(&target, &operation, &mut copied, &mut work)
+            .map_err(|failure| at(index, failure))?;
         json_patch::patch_unsafe(&mut target, std::slice::from_ref(&operation)).map_err(
             |error| ToolFailure::Failed(format!("`patch[{index}]` ({operation}): {}", error.kind)),
         )?;
@@ -44,15 +45,17 @@ fn at(index: usize, failure: ToolFailure) -> ToolFailure {
     }
 }
 
-/// Refuses an operation that would make the value too large, too deep or too slow to make.
-fn weigh(
+/// Refuses an operation that would take too long, or make the value too large or too deep.
+fn check_cost(
     target: &Value,
     operation: &PatchOperation,
     copied: &mut Budget,
     work: &mut Budget,
 ) -> Result<(), ToolFailure> {
-    let too_slow = |_| ToolFailure::Failed("the patch moves too much; split it up".to_owned());
-    let mut places = |pointer: &Pointer| {
+    let too_slow =
+        |_| ToolFailure::Failed("the patch moves too much data; split the patch".to_owned());
+    // Inserting or removing an item moves the items after it.
+    let mut charge_move = |pointer: &Pointer| {
         let parent = pointer.parent().and_then(|parent| parent.resolve(target).ok());
         let length = parent.and_then(Value::as_array).map_or(0, Vec::len);
         work.take(length / 4).map_err(too_slow)
@@ -68,14 +71,14 @@ fn weigh(
     };
     match operation {
         PatchOperation::Add(add) => {
-            places(&add.path)?;
+            charge_move(&add.path)?;
             depth_allowed(&add.path, &add.value)
         }
         PatchOperation::Replace(replace) => depth_allowed(&replace.path, &replace.value),
-        PatchOperation::Remove(remove) => places(&remove.path),
+        PatchOperation::Remove(remove) => charge_move(&remove.path),
         PatchOperation::Move(movement) => {
-            places(&movement.from)?;
-            places(&movement.path)?;
+            charge_move(&movement.from)?;
+            charge_move(&movement.path)?;
             if let Ok(value) = movement.from.resolve(target) {
                 work.take_value(value).map_err(too_slow)?;
                 depth_allowed(&movement.path, value)?;
@@ -83,7 +86,7 @@ fn weigh(
             Ok(())
         }
         PatchOperation::Copy(copy) => {
-            places(&copy.path)?;
+            charge_move(&copy.path)?;
             if let Ok(value) = copy.from.resolve(target) {
                 copied.take_value(value)?;
                 depth_allowed(&copy.path, value)?;
@@ -104,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_apply_in_turn() {
+    fn operations_are_applied_in_order() {
         let patch = json!([
             {"op": "test", "path": "/a", "value": 1},
             {"op": "copy", "from": "/a", "path": "/b"},
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_operation_is_named() {
+    fn the_error_has_the_index_of_the_operation() {
         for (patch, expected) in [
             (json!([{"op": "remove", "path": "/x"}]), "patch[0]"),
             (json!([{"op": "add", "path": "/x", "value": 1}, {"op": "jump"}]), "patch[1]"),
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_cannot_double_for_ever() {
+    fn repeated_copies_are_refused() {
         let wide: Vec<Value> = (0..1_000)
             .map(|i| json!({"op": "copy", "from": "", "path": format!("/k{i}")}))
             .collect();
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_array_is_not_moved_a_thousand_times() {
+    fn repeated_moves_of_a_long_array_are_refused() {
         let patch: Vec<Value> =
             (0..1_000).map(|_| json!({"op": "move", "from": "", "path": ""})).collect();
         assert!(apply(json!(vec![0; 400_000]), patch).is_err());

@@ -1,7 +1,7 @@
-//! JSONPath (RFC 9535) within bounds.
+//! JSONPath (RFC 9535) within limits.
 //!
-//! The `jsonpath-rust` parser parses the query. It is evaluated here, because a short query such as `$..*..*..*` or a
-//! filter inside a filter can make any evaluator without a step limit run forever.
+//! The crate `jsonpath-rust` parses the query. It is evaluated here, because a short query such as `$..*..*..*`, or a
+//! filter within a filter, can make any evaluator without a step limit run practically forever.
 
 mod filter;
 
@@ -16,22 +16,21 @@ use serde_json::Value;
 use crate::tools::ToolFailure;
 use crate::tools::pattern::Pattern;
 
-/// How deep parentheses and brackets nest in a query.
+/// The maximum nesting depth of parentheses and brackets in a query.
 ///
-/// The parser is a grammar with backtracking: its time triples with each function call
-/// inside another.
+/// The parser backtracks: its time triples with each level of nested function calls.
 const MAX_NESTING: usize = 8;
 
-/// The steps one query may take, each a few dozen nanoseconds.
+/// The maximum number of steps of one query, each a few dozen nanoseconds.
 const MAX_STEPS: usize = 8_000_000;
 
-/// The most values one segment of a query may select.
+/// The maximum number of values that one segment of a query selects.
 const MAX_NODES: usize = 1_000_000;
 
-/// The steps that compiling one regular expression counts for.
+/// The cost of compiling one regular expression, in steps.
 const COMPILE_STEPS: usize = 400_000;
 
-/// Selects the values of `data` that a query names, in document order.
+/// Returns the values of `data` that a query selects, in document order.
 pub(super) fn select<'v>(path: &str, data: &'v Value) -> Result<Vec<&'v Value>, ToolFailure> {
     let invalid = |reason: String| {
         ToolFailure::InvalidArguments(format!("`path` is not a JSONPath: {reason}"))
@@ -48,18 +47,18 @@ pub(super) fn select<'v>(path: &str, data: &'v Value) -> Result<Vec<&'v Value>, 
     evaluation.absolute(&query)
 }
 
-/// Says in one line why and where the parser stopped.
+/// Returns the reason and the position of a syntax error, in one line.
 fn reason(error: &JsonPathError) -> String {
     let JsonPathError::PestError(syntax) = error else {
         return error.to_string();
     };
-    // Its own text is a drawing over several lines; the first is ` --> line:column`.
-    let drawing = syntax.to_string();
-    let place = drawing.lines().next().and_then(|line| line.rsplit(':').next());
-    format!("column {}: {}", place.unwrap_or("1").trim(), syntax.variant.message())
+    // The parser's message shows the position over several lines; the first is ` --> line:column`.
+    let picture = syntax.to_string();
+    let column = picture.lines().next().and_then(|line| line.rsplit(':').next());
+    format!("column {}: {}", column.unwrap_or("1").trim(), syntax.variant.message())
 }
 
-/// Counts the deepest nesting of brackets, those in strings included.
+/// Returns the maximum nesting depth of brackets, including those in strings.
 fn nesting(path: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     for byte in path.bytes() {
@@ -80,6 +79,7 @@ struct Evaluation<'v> {
 }
 
 impl<'v> Evaluation<'v> {
+    /// Takes steps from the budget of the query.
     fn spend(&self, steps: usize) -> Result<(), ToolFailure> {
         let left = self.steps.get().checked_sub(steps).ok_or_else(|| {
             ToolFailure::Failed(
@@ -188,7 +188,7 @@ impl<'v> Evaluation<'v> {
     }
 
     fn member(&self, node: &'v Value, name: &str) -> Result<Option<&'v Value>, ToolFailure> {
-        // Looking up a name hashes it.
+        // The look-up hashes the name, so long names cost more.
         self.spend(1 + name.len() / 32)?;
         Ok(node.as_object().and_then(|fields| fields.get(name)))
     }

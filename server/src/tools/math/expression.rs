@@ -1,9 +1,8 @@
-//! Arithmetic expressions, computed while they are read.
+//! Arithmetic expressions, evaluated while they are parsed.
 //!
-//! Nothing is built that could be large: the text is read once from left to right, with
-//! one level of recursion for each parenthesis, sign and power, and a cap on those. The
-//! crates for this either weigh `-2^2` against the custom of mathematics or are not
-//! under a licence we can take.
+//! No syntax tree is built, which could be large: a recursive-descent parser reads the text
+//! once, with a limit on its recursion. The available crates either evaluate `-2^2` to 4 or
+//! have a licence that we cannot use.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +12,13 @@ use crate::tools::ToolFailure;
 /// The longest expression in bytes.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// How deep parentheses, signs and powers nest.
+/// The maximum nesting depth of parentheses, powers and arguments.
 const MAX_DEPTH: usize = 64;
 
-/// The most arguments of one function.
+/// The maximum number of arguments of one function.
 const MAX_ARGUMENTS: usize = 1_000;
 
-/// Computes an expression with the given variables.
+/// Evaluates an expression with the given variables.
 pub(super) fn evaluate(
     expression: &str,
     variables: &BTreeMap<String, f64>,
@@ -46,7 +45,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// Reads terms joined by `+` and `-`.
+    /// Parses terms joined by `+` and `-`.
     fn sum(&mut self) -> Result<f64, ToolFailure> {
         let mut value = self.product()?;
         loop {
@@ -60,7 +59,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads factors joined by `*`, `/` and `%`.
+    /// Parses factors joined by `*`, `/` and `%`.
     fn product(&mut self) -> Result<f64, ToolFailure> {
         let mut value = self.signed()?;
         loop {
@@ -76,7 +75,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads what the value before it is divided by.
+    /// Parses a divisor, which must not be zero.
     fn divisor(&mut self) -> Result<f64, ToolFailure> {
         let start = self.at;
         let value = self.signed()?;
@@ -89,23 +88,25 @@ impl<'t> Reader<'t> {
         Ok(value)
     }
 
-    /// Reads a factor with the signs before it.
+    /// Parses a factor with its signs.
     fn signed(&mut self) -> Result<f64, ToolFailure> {
         let mut negative = false;
         loop {
             if self.take("-") {
                 negative = !negative;
             } else if !self.take("+") {
+                // A sign binds weaker than a power, so `-2^2` is -4, as in mathematics.
                 let value = self.power()?;
                 return Ok(if negative { -value } else { value });
             }
         }
     }
 
-    /// Reads a power, which groups to the right: `2^3^2` is `2^9`.
+    /// Parses a power, which is right-associative: `2^3^2` is `2^9`.
     fn power(&mut self) -> Result<f64, ToolFailure> {
         let base = self.atom()?;
         if self.take("**") || self.take("^") {
+            // The exponent is parsed by `signed`, which makes powers right-associative and allows `2^-1`.
             self.deeper()?;
             let exponent = self.signed()?;
             self.depth -= 1;
@@ -140,6 +141,7 @@ impl<'t> Reader<'t> {
         if rest.get(end) == Some(&b'.') {
             end = digits(end + 1);
         }
+        // Without digits after it, the `e` does not belong to the number.
         if matches!(rest.get(end), Some(b'e' | b'E')) {
             let sign = usize::from(matches!(rest.get(end + 1), Some(b'+' | b'-')));
             let exponent_end = digits((end + 1 + sign).min(rest.len()));
@@ -153,7 +155,7 @@ impl<'t> Reader<'t> {
         Ok(value)
     }
 
-    /// Reads a constant, a variable or a function call.
+    /// Parses a constant, a variable or a function call.
     fn name(&mut self) -> Result<f64, ToolFailure> {
         let rest = &self.text[self.at..];
         let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
@@ -165,6 +167,7 @@ impl<'t> Reader<'t> {
             let arguments = self.arguments()?;
             return apply(name, &arguments).map_err(|reason| invalid(self.column(start), &reason));
         }
+        // Variables come before the constants, so that a caller may define its own `e`.
         if let Some(value) = self.variables.get(name) {
             return Ok(*value);
         }
@@ -206,7 +209,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Skips white space and returns the next character without reading it.
+    /// Skips white space and returns the next character without consuming it.
     fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();
@@ -231,7 +234,7 @@ impl<'t> Reader<'t> {
         Err(self.failure(&format!("`{symbol}` is missing")))
     }
 
-    /// Counts the characters before a place, for errors only.
+    /// Returns the column of a byte position, for errors.
     fn column(&self, at: usize) -> usize {
         self.text[..at].chars().count() + 1
     }
@@ -259,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_mean_what_mathematics_says() {
+    fn expressions_follow_mathematical_convention() {
         for (expression, expected) in [
             ("1 + 2 * 3", 7.0),
             ("(1 + 2) * 3", 9.0),
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_column() {
+    fn errors_have_the_column() {
         for (expression, expected) in [
             ("", "column 1: the expression ends too early"),
             ("1 +", "column 4: the expression ends too early"),
@@ -317,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_expressions_end_at_once() {
+    fn hostile_expressions_are_evaluated_or_refused_quickly() {
         for expression in [
             "(".repeat(16_000),
             "-".repeat(16_000),

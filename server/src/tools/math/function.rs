@@ -1,4 +1,4 @@
-//! The functions an expression may call.
+//! The functions of arithmetic expressions.
 
 /// Applies a function to its arguments.
 pub(super) fn apply(name: &str, arguments: &[f64]) -> Result<f64, String> {
@@ -26,7 +26,7 @@ pub(super) fn apply(name: &str, arguments: &[f64]) -> Result<f64, String> {
         "log" => match arguments {
             [x] => Ok(x.log10()),
             [x, base] => Ok(x.log(*base)),
-            _ => Err(wrong_count(name, "a number and perhaps a base", arguments.len())),
+            _ => Err(wrong_count(name, "a number and optionally a base", arguments.len())),
         },
         "sin" => one(f64::sin),
         "cos" => one(f64::cos),
@@ -46,6 +46,7 @@ pub(super) fn apply(name: &str, arguments: &[f64]) -> Result<f64, String> {
         "factorial" => one(factorial),
         "pow" => two(f64::powf),
         "atan2" => two(f64::atan2),
+        // With the sign of the divisor, as in mathematics; `%` has the sign of the dividend.
         "mod" => two(|x, y| x - y * (x / y).floor()),
         "gcd" => two(gcd),
         "lcm" => two(|x, y| if x == 0.0 || y == 0.0 { 0.0 } else { (x / gcd(x, y) * y).abs() }),
@@ -69,10 +70,10 @@ fn wrong_count(name: &str, wanted: &str, found: usize) -> String {
 }
 
 fn factorial(x: f64) -> f64 {
-    // 171! is beyond a double.
     if x < 0.0 || x.fract() != 0.0 {
         return f64::NAN;
     }
+    // 171! is larger than the largest double.
     if x > 170.0 {
         return f64::INFINITY;
     }

@@ -1,21 +1,21 @@
-//! Decimal rounding of a number as it is written.
+//! Decimal rounding based on the decimal notation of a number.
 //!
-//! Multiplying by a power of ten rounds twice and gives 1 for 1.005 to two digits. Here
-//! the shortest decimal text that means the number is rounded, digit by digit.
+//! Multiplying by a power of ten rounds twice, and results in 1 for 1.005 and two digits. So
+//! the shortest decimal text that represents the number is rounded, digit by digit.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What happens to a number between two neighbours.
+/// The direction of rounding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mode {
-    /// To the nearest; a half goes away from zero.
+    /// To the nearest; halves away from zero.
     #[default]
     HalfUp,
-    /// To the nearest; a half goes to the even neighbour.
+    /// To the nearest; halves to the even neighbour.
     HalfEven,
-    /// To the nearest; a half goes towards zero.
+    /// To the nearest; halves towards zero.
     HalfDown,
     /// Away from zero.
     Up,
@@ -27,13 +27,13 @@ pub(super) enum Mode {
     Floor,
 }
 
-/// Rounds to `digits` places after the decimal point.
+/// Rounds to `digits` digits after the decimal point.
 pub(super) fn round(value: f64, digits: i32, mode: Mode) -> f64 {
     if !value.is_finite() || value == 0.0 {
         return value;
     }
     let negative = value < 0.0;
-    // The shortest text: `d.ddde±x`.
+    // The shortest text that represents the number, in the form `d.ddde±x`.
     let text = format!("{:e}", value.abs());
     let Some((mantissa, exponent)) = text.split_once('e') else {
         return value;
@@ -42,7 +42,7 @@ pub(super) fn round(value: f64, digits: i32, mode: Mode) -> f64 {
         return value;
     };
     let written: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).map(|d| d - b'0').collect();
-    // How many of the written digits stay. Below zero nothing is near enough to count.
+    // The number of digits that are kept. If it is negative, the number is less than half of the last kept place.
     let Ok(kept) = usize::try_from(exponent + 1 + digits) else {
         return if goes_up(&[], &written, true, negative, mode) {
             signed(&format!("1e{}", -digits), negative)
@@ -65,13 +65,14 @@ pub(super) fn round(value: f64, digits: i32, mode: Mode) -> f64 {
 }
 
 fn signed(text: &str, negative: bool) -> f64 {
-    // The text is digits and an exponent: it always reads as a number.
+    // The text consists of digits and an exponent, so it always parses.
     let number = text.parse().unwrap_or(f64::NAN);
     if negative { -number } else { number }
 }
 
-/// Decides whether the digits that stay grow by one in size.
+/// Returns whether the kept digits are incremented.
 fn goes_up(stay: &[u8], dropped: &[u8], tiny: bool, negative: bool, mode: Mode) -> bool {
+    // The number is already rounded, in every mode.
     if dropped.iter().all(|digit| *digit == 0) {
         return false;
     }
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_mode_rounds_as_it_says() {
+    fn each_mode_rounds_in_its_direction() {
         use Mode::{Ceiling, Down, Floor, HalfDown, HalfEven, HalfUp, Up};
         for (value, digits, mode, expected) in [
             (1.005, 2, HalfUp, 1.01),

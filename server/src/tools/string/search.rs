@@ -1,4 +1,4 @@
-//! The tools that look for something in a text.
+//! The tools that search a text.
 
 use regex::Captures;
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use crate::tools::limits::{BoundedText, Budget};
 use crate::tools::pattern::{Deadline, Flags, Pattern};
 use crate::tools::{NativeTool, ToolFailure};
 
-/// The most matches of one call.
+/// The maximum number of matches of one call.
 const MAX_MATCHES: usize = 10_000;
 
 /// Returns these tools.
@@ -19,7 +19,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "string",
             "match",
-            "Finds the matches of a regular expression (RE2 syntax, no look-around and no back-references) with their places and groups.",
+            "Finds the matches of a regular expression (RE2 syntax, no look-around and no back-references) with their positions and groups.",
             find_matches,
         )
         .example(
@@ -29,14 +29,14 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "string",
             "test",
-            "Tells whether a regular expression matches somewhere in a text.",
+            "Returns whether a regular expression matches somewhere in a text.",
             test,
         )
         .example(json!({"text": "abc", "pattern": "^a.c$"}), json!(true)),
         NativeTool::new(
             "string",
             "replace",
-            "Replaces every occurrence of a text, or every match of a regular expression, where $1 and ${name} stand for its groups.",
+            "Replaces every occurrence of a text, or every match of a regular expression; there, $1 and ${name} refer to groups.",
             replace,
         )
         .example(json!({"text": "a-b-c", "search": "-", "replacement": "+"}), json!("a+b+c"))
@@ -55,11 +55,11 @@ struct Match {
     text: String,
     /// The regular expression.
     pattern: String,
-    /// The most matches to return.
-    #[serde(default = "most_matches")]
+    /// The maximum number of matches to return.
+    #[serde(default = "default_matches")]
     #[schemars(range(max = 10_000))]
     limit: usize,
-    /// Whether upper and lower case are the same.
+    /// Whether to ignore the difference of upper and lower case.
     #[serde(default)]
     ignore_case: bool,
     /// Whether `^` and `$` also match at line ends.
@@ -70,7 +70,7 @@ struct Match {
     dot_all: bool,
 }
 
-fn most_matches() -> usize {
+fn default_matches() -> usize {
     MAX_MATCHES
 }
 
@@ -79,9 +79,9 @@ fn most_matches() -> usize {
 struct Found {
     /// The text that matched.
     text: String,
-    /// Where it starts, in UTF-16 units as JavaScript counts.
+    /// The start of the match, in UTF-16 units, as in JavaScript.
     index: usize,
-    /// The text of each group in turn; null for one that took no part.
+    /// The text of each group, in order; null for a group that did not take part in the match.
     groups: Vec<Option<String>>,
     /// The text of each named group.
     named: BTreeMap<String, Option<String>>,
@@ -89,7 +89,7 @@ struct Found {
 
 fn find_matches(input: Match) -> Result<Vec<Found>, ToolFailure> {
     if input.limit > MAX_MATCHES {
-        return Err(ToolFailure::InvalidArguments(format!("`limit` is at most {MAX_MATCHES}")));
+        return Err(ToolFailure::InvalidArguments(format!("`limit` can be at most {MAX_MATCHES}")));
     }
     let flags = Flags {
         ignore_case: input.ignore_case,
@@ -101,6 +101,7 @@ fn find_matches(input: Match) -> Result<Vec<Found>, ToolFailure> {
     let deadline = Deadline::start();
     let mut budget = Budget::result();
     let mut found = Vec::new();
+    // UTF-16 units are counted from one match to the next, so that all matches together count the text once.
     let (mut counted_to, mut index) = (0, 0);
     for captures in regex.captures_iter(&input.text).take(input.limit) {
         let Some(whole) = captures.get(0) else {
@@ -108,7 +109,7 @@ fn find_matches(input: Match) -> Result<Vec<Found>, ToolFailure> {
         };
         index += input.text[counted_to..whole.start()].encode_utf16().count();
         counted_to = whole.start();
-        // Nested groups repeat the same text, and each costs its marks even when empty.
+        // Nested groups repeat the same text, and even an empty group adds a few bytes of JSON.
         let size: usize = captures.iter().flatten().map(|group| group.len()).sum();
         budget.take(2 * size + 16 * captures.len() + 64)?;
         let text = |group: regex::Match<'_>| group.as_str().to_owned();
@@ -135,7 +136,7 @@ struct TestInput {
     text: String,
     /// The regular expression.
     pattern: String,
-    /// Whether upper and lower case are the same.
+    /// Whether to ignore the difference of upper and lower case.
     #[serde(default)]
     ignore_case: bool,
 }
@@ -152,18 +153,18 @@ fn test(input: TestInput) -> Result<bool, ToolFailure> {
 struct Replace {
     /// The text.
     text: String,
-    /// The text to look for. Give this or `pattern`.
+    /// The text to search for; mutually exclusive with `pattern`.
     #[serde(default)]
     search: Option<String>,
-    /// The regular expression to look for. Give this or `search`.
+    /// The regular expression to search for; mutually exclusive with `search`.
     #[serde(default)]
     pattern: Option<String>,
-    /// What to put in its place.
+    /// The replacement.
     replacement: String,
-    /// The most replacements; all if left out.
+    /// The maximum number of replacements; unlimited if omitted.
     #[serde(default)]
     limit: Option<usize>,
-    /// Whether upper and lower case are the same, for a `pattern`.
+    /// Whether `pattern` ignores the difference of upper and lower case.
     #[serde(default)]
     ignore_case: bool,
 }
@@ -187,7 +188,7 @@ fn replace(input: Replace) -> Result<String, ToolFailure> {
         }
         (None, Some(pattern)) => replace_pattern(&input, pattern, limit),
         _ => Err(ToolFailure::InvalidArguments(
-            "`string:replace` takes `search` or `pattern`, one of them".to_owned(),
+            "`string:replace` takes either `search` or `pattern`".to_owned(),
         )),
     }
 }
@@ -212,10 +213,10 @@ fn replace_pattern(input: &Replace, pattern: &str, limit: usize) -> Result<Strin
     replaced.finish()
 }
 
-/// Writes a replacement with its `$1`, `${name}` and `$$`.
+/// Appends a replacement, in which it expands `$1`, `${name}` and `$$`.
 ///
-/// `Captures::expand` does the same without a limit, and a short replacement can name a
-/// long group many times.
+/// `Captures::expand` has no limit, and a short replacement can refer to a long group many
+/// times.
 fn push_replacement(
     out: &mut BoundedText,
     captures: &Captures<'_>,
@@ -231,6 +232,7 @@ fn push_replacement(
         }
         let (name, behind) = match after.strip_prefix('{').and_then(|name| name.split_once('}')) {
             Some(braced) => braced,
+            // Without braces, only numbers are groups: `$1st` is group 1 and `st`.
             None => {
                 let digits = after.bytes().take_while(u8::is_ascii_digit).count();
                 after.split_at(digits)
@@ -240,6 +242,7 @@ fn push_replacement(
             Ok(number) => captures.get(number),
             Err(_) => captures.name(name),
         };
+        // A `$` that begins no reference is ordinary text, and an unknown group is empty.
         if name.is_empty() {
             out.push("$")?;
         } else if let Some(group) = group {

@@ -1,4 +1,4 @@
-//! The tools that give a text another form: case, slug, padding, length.
+//! The tools that transform a text: case, slug, padding, length.
 
 use heck::{
     ToKebabCase, ToLowerCamelCase, ToPascalCase, ToShoutyKebabCase, ToShoutySnakeCase, ToSnakeCase,
@@ -13,7 +13,7 @@ use super::Side;
 use crate::tools::limits::BoundedText;
 use crate::tools::{NativeTool, ToolFailure};
 
-/// The most characters a text is padded to.
+/// The maximum number of characters to which a text is padded.
 const MAX_PADDED: usize = 100_000;
 
 /// Returns these tools.
@@ -22,7 +22,7 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "string",
             "case",
-            "Writes the words of a name in another style, such as camel, snake or kebab case.",
+            "Converts the words of a name to another style, such as camel, snake or kebab case.",
             case,
         )
         .example(json!({"text": "some HTTPRequest", "style": "snake"}), json!("some_http_request"))
@@ -30,28 +30,28 @@ pub(super) fn tools() -> Vec<NativeTool> {
         NativeTool::new(
             "string",
             "slugify",
-            "Turns a text into lower-case ASCII words joined by hyphens, for addresses and file names.",
+            "Converts a text to lower-case ASCII words joined by hyphens, for URLs and file names.",
             slugify,
         )
         .example(json!({"text": "Ça va, Москва?"}), json!("ca-va-moskva")),
         NativeTool::new(
             "string",
             "pad",
-            "Fills a text up to a length, counted in the characters a reader sees.",
+            "Pads a text to a length, counted in visible characters.",
             pad,
         )
         .example(json!({"text": "7", "length": 3, "fill": "0", "side": "start"}), json!("007")),
         NativeTool::new(
             "string",
             "truncate",
-            "Cuts a text to a length with a mark at the end, never inside a character.",
+            "Truncates a text to a length, with a mark at the end, never inside a character.",
             truncate,
         )
         .example(json!({"text": "Hello, world", "length": 6}), json!("Hello…")),
     ]
 }
 
-/// A style of writing a name.
+/// A style of names.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Style {
@@ -79,7 +79,7 @@ enum Style {
 struct Case {
     /// The text.
     text: String,
-    /// The style to write it in.
+    /// The style of the result.
     style: Style,
 }
 
@@ -103,11 +103,11 @@ fn case(input: Case) -> Result<String, ToolFailure> {
 struct Slugify {
     /// The text.
     text: String,
-    /// What joins the words.
+    /// The text between two words.
     #[serde(default = "hyphen")]
     #[schemars(length(max = 8))]
     separator: String,
-    /// The most bytes of the slug; whole words are left out to keep to it.
+    /// The maximum number of bytes of the slug; words at the end are omitted to stay within it.
     #[serde(default)]
     max_length: Option<usize>,
 }
@@ -130,6 +130,7 @@ fn slugify(input: Slugify) -> Result<String, ToolFailure> {
         let glue = if slug.is_empty() { "" } else { input.separator.as_str() };
         let length = slug.len() + glue.len() + word.len();
         if length > limit {
+            // The first word alone is too long: it is cut, which is safe because it is ASCII.
             if slug.is_empty() {
                 slug.push_str(&word[..limit]);
             }
@@ -150,11 +151,11 @@ struct Pad {
     /// The length to reach, in characters.
     #[schemars(range(max = 100_000))]
     length: usize,
-    /// What to fill with, over and over; a space if left out.
+    /// The text to pad with, repeated as needed; a space if omitted.
     #[serde(default = "space")]
     #[schemars(length(min = 1))]
     fill: String,
-    /// Where to fill: `both` puts the text in the middle.
+    /// The side to pad; `both` centres the text.
     #[serde(default = "end")]
     side: Side,
 }
@@ -169,9 +170,9 @@ fn end() -> Side {
 
 fn pad(input: Pad) -> Result<String, ToolFailure> {
     if input.length > MAX_PADDED {
-        return Err(ToolFailure::InvalidArguments(format!("`length` is at most {MAX_PADDED}")));
+        return Err(ToolFailure::InvalidArguments(format!("`length` can be at most {MAX_PADDED}")));
     }
-    // Only so many characters of the filling can be used.
+    // At most `length` characters of the padding can be used.
     let fill: Vec<&str> = input.fill.graphemes(true).take(input.length).collect();
     if input.fill.is_empty() {
         return Err(ToolFailure::InvalidArguments("`fill` is empty".to_owned()));
@@ -198,9 +199,9 @@ fn pad(input: Pad) -> Result<String, ToolFailure> {
 struct Truncate {
     /// The text.
     text: String,
-    /// The most characters of the result, the mark included.
+    /// The maximum number of characters of the result, including the mark.
     length: usize,
-    /// The mark that says that something was cut off.
+    /// The text that marks the truncation.
     #[serde(default = "ellipsis")]
     mark: String,
 }

@@ -8,7 +8,7 @@ fn call(action: &str, arguments: Value) -> Result<Value, ToolFailure> {
 }
 
 #[test]
-fn texts_change_as_asked() {
+fn tools_return_the_expected_texts() {
     for (action, arguments, expected) in [
         ("trim", json!({"text": "\u{a0}a\u{2003}"}), json!("a")),
         ("trim", json!({"text": "xyaxy", "characters": "xy"}), json!("a")),
@@ -54,7 +54,7 @@ fn texts_change_as_asked() {
 }
 
 #[test]
-fn places_are_counted_as_javascript_counts() {
+fn match_positions_are_utf16_units() {
     let found =
         call("match", json!({"text": "👍é x1 x2", "pattern": "x(\\d)(z)?"})).expect("matches");
     assert_eq!(found[0]["index"], 4);
@@ -63,7 +63,7 @@ fn places_are_counted_as_javascript_counts() {
 }
 
 #[test]
-fn wrong_arguments_are_refused() {
+fn invalid_arguments_are_refused() {
     for (action, arguments) in [
         ("split", json!({"text": "a", "separator": ",", "limit": 0})),
         ("join", json!({"parts": [[1]]})),
@@ -95,7 +95,7 @@ fn wrong_arguments_are_refused() {
 }
 
 #[test]
-fn short_arguments_cannot_make_large_results() {
+fn short_arguments_cannot_produce_large_results() {
     let long = "a".repeat(400_000);
     for (action, arguments) in [
         ("replace", json!({"text": long, "search": "a", "replacement": long})),
@@ -120,7 +120,7 @@ fn short_arguments_cannot_make_large_results() {
     }
 }
 
-/// Going through all matches of these is quadratic in the text.
+/// Iterating over all matches of these patterns is quadratic in the text.
 #[test]
 fn quadratic_patterns_are_stopped() {
     let text = format!("{}\n", "a".repeat(1_000_000));

@@ -1,4 +1,4 @@
-//! The conditions of a JSONPath: tests, comparisons and functions.
+//! The filter expressions of a JSONPath: tests, comparisons and functions.
 
 use jsonpath_rust::parser::model::{
     Comparable, Comparison, Filter, FilterAtom, FnArg, Literal, Segment, Selector, SingularQuery,
@@ -10,7 +10,7 @@ use super::{COMPILE_STEPS, Evaluation, element};
 use crate::tools::ToolFailure;
 use crate::tools::pattern::Pattern;
 
-/// A value in a filter: one of the data, one computed, or RFC 9535's `Nothing`.
+/// A value in a filter: a node of the data, a computed value, or `Nothing` (RFC 9535).
 enum Operand<'v> {
     Nothing,
     Node(&'v Value),
@@ -85,6 +85,7 @@ impl<'v> Evaluation<'v> {
             }
             _ => Ok(false),
         };
+        // `<=` is `<` or `==`, so it also holds for equal values that have no order (RFC 9535, section 2.3.5.2.2).
         match comparison {
             Comparison::Eq(..) => equal(),
             Comparison::Ne(..) => Ok(!equal()?),
@@ -246,16 +247,18 @@ impl<'v> Evaluation<'v> {
             return Ok(false);
         };
         self.spend(1 + expression.len() / 32)?;
+        // `match` and `search` compile the same expression differently, so the cache distinguishes them by a prefix.
         let key = if whole { format!("^{expression}") } else { format!("~{expression}") };
         let mut patterns = self.patterns.borrow_mut();
         if !patterns.contains_key(&key) {
             self.spend(COMPILE_STEPS)?;
-            // A pattern that is not one matches nothing, says RFC 9535, section 2.4.6.
+            // An invalid pattern matches nothing (RFC 9535, section 2.4.6).
             patterns.insert(key.clone(), Pattern::compile_iregexp(expression, whole).ok());
         }
         let Some(Some(pattern)) = patterns.get(&key) else {
             return Ok(false);
         };
+        // A step is several times more expensive than a position of the pattern on one byte.
         self.spend(pattern.work(text.len()) / 8)?;
         Ok(pattern.for_text(text.len())?.is_match(text))
     }

@@ -1,4 +1,4 @@
-//! Which secret is sent to an upstream: the one that the caller sent along, else the stored one.
+//! Selects the secret for an upstream: the one that the caller sent with the request, else the stored one.
 
 use protocol::{ErrorBody, ErrorCode, Scope};
 use registry::{
@@ -10,16 +10,16 @@ use crate::config::Secret;
 use crate::error::registry_error;
 use crate::identity::requester::Requester;
 
-/// The tool and server that need a secret.
+/// A tool or server that needs a secret.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Need<'a> {
     /// The tool that is called, or the server.
     pub what: &'a str,
-    /// The scope whose entry it is.
+    /// The scope of its entry.
     pub scope: &'a Scope,
-    /// The host that receives the secret.
+    /// The address that receives the secret.
     pub url: &'a str,
-    /// Its name.
+    /// The secret's name.
     pub variable: &'a str,
 }
 
@@ -33,38 +33,38 @@ impl<'a> Need<'a> {
 
     fn purpose(&self) -> Result<SecretUse, ErrorBody> {
         let host = KeyHost::of_url(self.url).ok_or_else(|| {
-            let what = format!("`{}`: its address is not that of an HTTP server", self.what);
+            let what = format!("`{}`: its address is not an HTTP URL", self.what);
             ErrorBody::new(ErrorCode::ToolUnavailable, what)
         })?;
-        // Nobody else writes there: the database refuses it to the role that serves.
+        // Only the operator can write there: the database denies it to the role of a serving gateway.
         let by_operator = *self.scope == Scope::public();
         Ok(SecretUse { tool: self.what.to_owned(), host, by_operator })
     }
 }
 
-/// A key for one use.
+/// A secret for one use.
 #[derive(Debug, Clone)]
-pub(crate) struct FoundKey {
-    /// The key.
+pub(crate) struct FoundSecret {
+    /// The value.
     pub value: Secret,
-    /// Which one it is, if it is stored and did not come with the call.
-    pub stored: Option<StoredKey>,
+    /// Identifies it, if it is a stored one.
+    pub stored: Option<StoredSecret>,
 }
 
-/// A stored key that went along with a request.
+/// A stored secret that was sent with a request.
 #[derive(Debug, Clone)]
-pub(crate) struct StoredKey {
+pub(crate) struct StoredSecret {
     name: SecretName,
     purpose: SecretUse,
     stamp: SecretStamp,
 }
 
-impl StoredKey {
-    /// Returns whether the tenant's next request for the same would still get this very key.
+impl StoredSecret {
+    /// Returns whether the tenant's next request for the same purpose would still get the same value.
     ///
     /// # Errors
     /// Returns an error when the database cannot be read.
-    pub(crate) async fn counts(
+    pub(crate) async fn is_current(
         &self,
         registry: &Registry,
         tenant: &Tenant,
@@ -74,30 +74,31 @@ impl StoredKey {
     }
 }
 
-/// Finds the key that an upstream needs, for one call. A stored one is
-/// recorded as used before it is known here.
+/// Finds the secret that an upstream needs, for one call. The use of a stored one is recorded before the registry
+/// returns the value.
 ///
-/// The operator is trusted for entries of the catalog. An entry that a tenant wrote contains both the variable and
-/// the address, so it gets a secret only if the secret's owner allowed that host.
+/// Entries of the catalog are trusted, because the operator wrote them. A tenant chooses both the variable and the
+/// address of its entries, so these get a secret only if the secret's owner allowed the host.
 ///
 /// # Errors
-/// Returns `API_KEY_REQUIRED` naming the variable if there is none, `KEY_NOT_FOR_HOST` if it may not be sent to the
-/// entry's host, and the reason if a stored one cannot be read: then the call must not be made.
+/// Returns `API_KEY_REQUIRED` with the variable if there is no secret, `KEY_NOT_FOR_HOST` if the secret may not be sent
+/// to the entry's host, and the reason if a stored one cannot be read: then the call must not be made.
 pub(crate) async fn find(
     registry: &Registry,
     requester: &Requester,
     need: Need<'_>,
-) -> Result<FoundKey, ErrorBody> {
+) -> Result<FoundSecret, ErrorBody> {
     let purpose = need.purpose()?;
-    let sent = requester.keys.get(need.variable).filter(|key| !key.value.expose().is_empty());
+    let sent = requester.secrets.get(need.variable).filter(|sent| !sent.value.expose().is_empty());
     let (value, stored) = match sent {
-        Some(key) if purpose.may_have(key.hosts.as_deref()) => (key.value.clone(), None),
+        Some(sent) if purpose.may_have(sent.hosts.as_deref()) => (sent.value.clone(), None),
         Some(_) => return Err(not_for_host(need, &purpose.host, "was sent with the call")),
         None => {
             let (value, stored) = stored(registry, requester, need, purpose).await?;
             (value, Some(stored))
         }
     };
+    // Checked here, because a header with a line break could inject another header.
     if !value.expose().bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
         return Err(ErrorBody::new(
             ErrorCode::ApiKeyRequired,
@@ -108,19 +109,23 @@ pub(crate) async fn find(
         )
         .with_details(json!({ "variable": need.variable })));
     }
-    Ok(FoundKey { value, stored })
+    Ok(FoundSecret { value, stored })
 }
 
-/// Returns whether a call would find the secret that it needs, as far as possible without decrypting it.
-pub(crate) async fn is_there(registry: &Registry, requester: &Requester, need: Need<'_>) -> bool {
+/// Returns whether a call would find the secret that it needs, as far as this can be known without decrypting it.
+pub(crate) async fn is_available(
+    registry: &Registry,
+    requester: &Requester,
+    need: Need<'_>,
+) -> bool {
     let Ok(purpose) = need.purpose() else { return true };
-    if let Some(key) =
-        requester.keys.get(need.variable).filter(|key| !key.value.expose().is_empty())
+    if let Some(sent) =
+        requester.secrets.get(need.variable).filter(|sent| !sent.value.expose().is_empty())
     {
-        return purpose.may_have(key.hosts.as_deref());
+        return purpose.may_have(sent.hosts.as_deref());
     }
     let Ok(name) = need.variable.parse() else { return false };
-    // If it is unknown now, the call reports it.
+    // If the database cannot answer now, the call itself will report it.
     let stamp = registry.secret_stamp(&requester.tenant(), &name, purpose).await;
     stamp.map_or(true, |stamp| stamp.is_some())
 }
@@ -130,14 +135,14 @@ async fn stored(
     requester: &Requester,
     need: Need<'_>,
     purpose: SecretUse,
-) -> Result<(Secret, StoredKey), ErrorBody> {
-    // A secret that cannot be stored does not exist.
+) -> Result<(Secret, StoredSecret), ErrorBody> {
+    // A name that no secret can have: nothing is stored under it.
     let Ok(name) = need.variable.parse::<SecretName>() else { return Err(missing(need)) };
     let host = purpose.host.clone();
     match registry.use_secret(&requester.tenant(), &name, purpose.clone()).await {
         Ok(Some(used)) => {
             let value = Secret::new(used.value.expose());
-            Ok((value, StoredKey { name, purpose, stamp: used.stamp }))
+            Ok((value, StoredSecret { name, purpose, stamp: used.stamp }))
         }
         Ok(None) => Err(missing(need)),
         Err(RegistryError::NotForHost { .. }) => Err(not_for_host(need, &host, "is stored")),
@@ -145,8 +150,8 @@ async fn stored(
     }
 }
 
-/// Returns the error for a secret that may not be sent to the host, with both ways to allow it: the message names the
-/// host, for the reader to judge.
+/// Returns the error for a secret that may not be sent to the host, with both ways to allow it. The message contains
+/// the host, so that the user can decide.
 fn not_for_host(need: Need<'_>, host: &KeyHost, how: &str) -> ErrorBody {
     let variable = need.variable;
     let message = format!(
@@ -160,7 +165,7 @@ fn not_for_host(need: Need<'_>, host: &KeyHost, how: &str) -> ErrorBody {
 
 fn missing(need: Need<'_>) -> ErrorBody {
     let variable = need.variable;
-    // In the message, because a program's error carries no hint of its own.
+    // The remedy is in the message, because errors within programs have no hint.
     let message = format!(
         "`{}` needs the secret `{variable}`: store it on the gateway with `pml keys set {variable} --cloud`, or send the header X-PML-Key-{} with the call",
         need.what,

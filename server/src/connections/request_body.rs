@@ -1,4 +1,4 @@
-//! The bodies of requests: they have a minimum rate, and an unread rest does not break the next request.
+//! The bodies of requests: they must arrive at a minimum rate, and an unread rest does not break the next request.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,49 +8,50 @@ use std::time::{Duration, Instant};
 use axum::body::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-use super::live::Live;
+use super::state::ConnectionState;
 
-/// How long a body may take before the minimum rate applies.
+/// The time after which the minimum rate applies.
 const BODY_GRACE: Duration = Duration::from_secs(10);
-/// The slowest pace of a body after that, from its beginning, in bytes a second.
-const BODY_PACE: u64 = 1_024;
-/// The largest rest of a body that is read to keep the connection.
+/// The minimum average rate of a body, in bytes per second.
+const MIN_RATE: u64 = 1_024;
+/// The largest unread rest of a body that is read to keep the connection open.
 const REST: u64 = 512 * 1024;
-/// The total time limit.
+/// The time limit for reading it.
 const REST_TIME: Duration = Duration::from_secs(1);
 
-/// A body came too slowly.
+/// The error for a body below the minimum rate.
 #[derive(Debug, thiserror::Error)]
 #[error("the body arrives too slowly")]
 pub(crate) struct TooSlow;
 
-/// The body of a request, which has to come at some pace.
-pub(super) struct SentBody {
-    /// It is there until this is dropped.
+/// The body of a request, which must arrive at a minimum rate.
+pub(super) struct RequestBody {
+    /// `None` only while this is dropped.
     body: Option<Incoming>,
-    live: Arc<Live>,
+    state: Arc<ConnectionState>,
     since: Instant,
     bytes: u64,
-    /// Whether the connection still considers it in progress.
+    /// Whether the connection's state still counts the body as arriving.
     is_counted: bool,
-    rest: Rest,
+    rest: UnreadBody,
 }
 
-impl SentBody {
-    /// Wraps the body of a request that the connection considers in progress. If it is dropped before its end, the
-    /// unread part is passed to `rest`.
-    pub(super) fn new(body: Incoming, live: Arc<Live>, rest: Rest) -> Self {
-        Self { body: Some(body), live, since: Instant::now(), bytes: 0, is_counted: true, rest }
+impl RequestBody {
+    /// Wraps the body of a request that the connection's state counts as arriving. If it is dropped before its end, the
+    /// unread part is moved to `rest`.
+    pub(super) fn new(body: Incoming, state: Arc<ConnectionState>, rest: UnreadBody) -> Self {
+        Self { body: Some(body), state, since: Instant::now(), bytes: 0, is_counted: true, rest }
     }
 
-    fn has_ended(&mut self) {
+    /// Notes the end of the body, once.
+    fn on_end(&mut self) {
         if std::mem::take(&mut self.is_counted) {
-            self.live.has_sent();
+            self.state.on_body_end();
         }
     }
 }
 
-impl Body for SentBody {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -62,14 +63,16 @@ impl Body for SentBody {
         let frame = ready!(Pin::new(body).poll_frame(cx));
         let frame = match frame {
             Some(Ok(frame)) => frame,
+            // The end of the body, or a broken connection.
             ended => {
-                self.has_ended();
+                self.on_end();
                 return Poll::Ready(ended.map(|end| end.map_err(Into::into)));
             }
         };
         self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        // If the length is known, readers stop at the last frame, without polling for the end.
         if self.is_end_stream() {
-            self.has_ended();
+            self.on_end();
         } else if is_too_slow(self.since.elapsed(), self.bytes) {
             return Poll::Ready(Some(Err(TooSlow.into())));
         }
@@ -85,9 +88,9 @@ impl Body for SentBody {
     }
 }
 
-impl Drop for SentBody {
+impl Drop for RequestBody {
     fn drop(&mut self) {
-        self.has_ended();
+        self.on_end();
         if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
             self.rest.0.lock().unwrap_or_else(PoisonError::into_inner).replace(body);
         }
@@ -95,25 +98,27 @@ impl Drop for SentBody {
 }
 
 fn is_too_slow(elapsed: Duration, bytes: u64) -> bool {
-    elapsed > BODY_GRACE && bytes < elapsed.as_secs() * BODY_PACE
+    elapsed > BODY_GRACE && bytes < elapsed.as_secs() * MIN_RATE
 }
 
-/// The unread rest of a request's body after the answer, for example of a request that was refused before its body
-/// was read.
+/// The unread rest of a request's body, for example of a request that was refused before its body was read.
 ///
-/// Otherwise `hyper` closes the connection without announcing it, and the client's next request on it would be lost.
+/// It is read before the answer is sent. Otherwise `hyper` would close the connection without announcing it, and the
+/// client's next request on it would be lost.
 #[derive(Clone, Default)]
-pub(super) struct Rest(Arc<Mutex<Option<Incoming>>>);
+pub(super) struct UnreadBody(Arc<Mutex<Option<Incoming>>>);
 
-impl Rest {
-    /// Reads it to its end if it is short; returns whether the connection can be reused.
-    pub(super) async fn read(&self, waits_for_leave: bool) -> bool {
-        let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(mut body) = left else { return true };
-        if waits_for_leave || body.size_hint().lower() > REST {
+impl UnreadBody {
+    /// Reads a short rest to its end; returns whether the connection can be reused. A client that sent
+    /// `Expect: 100-continue` may never send the body, so it is not waited for.
+    pub(super) async fn read(&self, expects_continue: bool) -> bool {
+        let unread = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut body) = unread else { return true };
+        if expects_continue || body.size_hint().lower() > REST {
             return false;
         }
         let reading = async {
+            // Counted as well, because the length of a chunked body is not known in advance.
             let mut bytes = 0;
             loop {
                 let next = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
@@ -136,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_has_a_pace() {
+    fn a_body_has_a_minimum_rate_after_10_s() {
         assert!(!is_too_slow(Duration::from_secs(9), 1));
         assert!(is_too_slow(Duration::from_secs(11), 11));
         assert!(!is_too_slow(Duration::from_secs(11), 11 * 1_024));

@@ -1,4 +1,4 @@
-//! The keys for upstreams that a caller sends along with its request.
+//! The secrets for upstreams that a caller sends with its request.
 
 use std::collections::HashMap;
 
@@ -7,44 +7,45 @@ use registry::KeyHost;
 
 use crate::config::Secret;
 
-/// The prefix of headers that carry a caller's own keys, `X-PML-Key-TAVILY-API-KEY`.
+/// The prefix of headers with a secret, `X-PML-Key-TAVILY-API-KEY`.
 const KEY_HEADER_PREFIX: &str = "x-pml-key-";
-/// The prefix of headers that name the hosts which such a key may go to, `X-PML-Host-TAVILY-API-KEY`.
+/// The prefix of headers with the hosts that may receive such a secret, `X-PML-Host-TAVILY-API-KEY`.
 const HOST_HEADER_PREFIX: &str = "x-pml-host-";
 
-/// The keys that a caller sent along for upstreams; used once, never stored.
+/// The secrets that a caller sent with a request; used only for that request, never stored.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct CallerKeys(HashMap<String, CallerKey>);
+pub(crate) struct SentSecrets(HashMap<String, SentSecret>);
 
-/// One of them.
+/// A secret that a caller sent.
 #[derive(Debug, Clone)]
-pub(crate) struct CallerKey {
-    /// The key.
+pub(crate) struct SentSecret {
+    /// The value.
     pub value: Secret,
     /// The allowed hosts; `None` if the caller sent none, and empty if they cannot be parsed.
     pub hosts: Option<Vec<KeyHost>>,
 }
 
-impl CallerKeys {
-    /// Reads the keys from a request's headers.
+impl SentSecrets {
+    /// Reads the secrets from a request's headers.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
-        let keys = headers.iter().filter_map(|(name, value)| {
+        let secrets = headers.iter().filter_map(|(name, value)| {
             let name = name.as_str().strip_prefix(KEY_HEADER_PREFIX)?;
+            // A value that is not ASCII text is treated as absent.
             let value = value.to_str().ok()?.parse().ok()?;
             let hosts = hosts(headers, &format!("{HOST_HEADER_PREFIX}{name}"));
-            Some((name.to_ascii_uppercase().replace('-', "_"), CallerKey { value, hosts }))
+            Some((name.to_ascii_uppercase().replace('-', "_"), SentSecret { value, hosts }))
         });
-        Self(keys.collect())
+        Self(secrets.collect())
     }
 
-    /// Returns the key for a variable, if the caller sent one.
-    pub(crate) fn get(&self, variable: &str) -> Option<&CallerKey> {
+    /// Returns the secret for a variable, if the caller sent one.
+    pub(crate) fn get(&self, variable: &str) -> Option<&SentSecret> {
         self.0.get(variable)
     }
 }
 
-/// Parses the hosts in a header, also in several lines. A single invalid one makes all of them void, because the
-/// intent is unknown.
+/// Parses the hosts in a header, also in several lines. If one is invalid, none is allowed, because the intent is
+/// unknown.
 fn hosts(headers: &HeaderMap, name: &str) -> Option<Vec<KeyHost>> {
     let mut named = headers.get_all(name).iter().peekable();
     named.peek()?;
@@ -63,27 +64,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_come_from_their_headers_and_stay_hidden() {
+    fn secrets_are_read_from_their_headers_and_redacted() {
         let mut headers = HeaderMap::new();
         headers.insert("x-pml-key-tavily-api-key", "canary".parse().unwrap());
         headers.insert("x-api-key", "other".parse().unwrap());
-        let keys = CallerKeys::from_headers(&headers);
-        assert_eq!(keys.get("TAVILY_API_KEY").unwrap().value.expose(), "canary");
-        assert!(keys.get("API_KEY").is_none());
-        assert!(!format!("{keys:?}").contains("canary"));
+        let secrets = SentSecrets::from_headers(&headers);
+        assert_eq!(secrets.get("TAVILY_API_KEY").unwrap().value.expose(), "canary");
+        assert!(secrets.get("API_KEY").is_none());
+        assert!(!format!("{secrets:?}").contains("canary"));
     }
 
     /// P4: an invalid host is not treated as an absent one.
     #[test]
-    fn hosts_of_a_key_are_read_whole_or_not_at_all() {
+    fn one_invalid_host_voids_all_hosts() {
         let read = |lines: &[&str]| {
             let mut headers = HeaderMap::new();
             headers.insert("x-pml-key-a-token", "canary".parse().unwrap());
             for line in lines {
                 headers.append("x-pml-host-a-token", line.parse().unwrap());
             }
-            let keys = CallerKeys::from_headers(&headers);
-            let hosts = keys.get("A_TOKEN").unwrap().hosts.clone();
+            let secrets = SentSecrets::from_headers(&headers);
+            let hosts = secrets.get("A_TOKEN").unwrap().hosts.clone();
             hosts.map(|hosts| hosts.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
         let (a, b) = ("a.example".to_owned(), "http://b.example:8080".to_owned());

@@ -1,4 +1,4 @@
-//! The answer to a message that was not forwarded.
+//! The answers to messages that are not forwarded.
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -9,25 +9,26 @@ use serde_json::{Value, json};
 use super::message::Message;
 use crate::error::ApiError;
 
-/// Why a message was not forwarded, or did not arrive.
-pub(super) enum Stop {
-    /// It is not a message, or its headers contradict it: a JSON-RPC error.
+/// Why a message was not forwarded, or its answer not returned.
+pub(super) enum Refusal {
+    /// The body is not a message, or the headers contradict it. Answered with a JSON-RPC error.
     Protocol(StatusCode, Value, i32, String),
-    /// It is not permitted, or not possible: a refusal, or a result for the agent that called a tool.
+    /// The message is not permitted, or the server failed. Answered with a problem document, or for a tool call with a
+    /// result that the agent reads.
     Refused(StatusCode, ErrorBody),
-    /// It never became a message.
+    /// The request failed independently of its message. Answered with a problem document.
     Api(ApiError),
 }
 
-impl From<ApiError> for Stop {
+impl From<ApiError> for Refusal {
     fn from(error: ApiError) -> Self {
         Self::Api(error)
     }
 }
 
-impl Stop {
-    /// Reports why a message was not forwarded: to the agent, if it called a tool, otherwise by the status.
-    pub(super) fn told(self, message: Option<&Message>, stateless: bool) -> Response {
+impl Refusal {
+    /// Creates the answer: a tool result for the agent if the message is a tool call, otherwise an error with a status.
+    pub(super) fn answer_to(self, message: Option<&Message>, stateless: bool) -> Response {
         let (status, error) = match self {
             Self::Protocol(status, id, code, what) => {
                 return json_rpc_error(status, id, code, &what);
@@ -35,10 +36,11 @@ impl Stop {
             Self::Api(error) => return error.into_response(),
             Self::Refused(status, error) => (status, error),
         };
+        // Agents see the results of their tool calls, but usually not HTTP errors.
         let call = message.filter(|message| message.method == "tools/call");
         let Some(id) = call.and_then(Message::id) else {
-            let told = ApiError::new(error.error_code, error.message).with_status(status);
-            return told.with_member("details", error.details).into_response();
+            let problem = ApiError::new(error.error_code, error.message).with_status(status);
+            return problem.with_member("details", error.details).into_response();
         };
         let mut result = serde_json::to_value(envelope_result(&Envelope::error(error)))
             .unwrap_or_else(|_| json!({ "isError": true, "content": [] }));
