@@ -85,8 +85,8 @@ pub(crate) enum Command {
     /// Delete the stored API key of the gateway.
     Logout,
     /// Manage secrets for tools, in this project's `.env` or on the gateway.
-    #[command(subcommand)]
-    Keys(KeysCommand),
+    #[command(subcommand, visible_alias = "keys")]
+    Secrets(SecretsCommand),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -94,9 +94,9 @@ pub(crate) enum Command {
     },
 }
 
-/// `pml keys …`
+/// `pml secrets …`
 #[derive(Debug, Subcommand)]
-pub(crate) enum KeysCommand {
+pub(crate) enum SecretsCommand {
     /// Store a secret; the value comes from stdin or a prompt without echo.
     Set {
         /// The variable, for example `TAVILY_API_KEY`.

@@ -5,12 +5,12 @@ mod doctor;
 pub(crate) mod exec;
 mod hidden;
 pub(crate) mod init;
-pub(crate) mod keys;
 mod login;
 pub(crate) mod plan;
 pub(crate) mod program;
 pub(crate) mod publish;
 pub(crate) mod remark;
+pub(crate) mod secrets;
 mod terminal;
 pub(crate) mod trust;
 pub(crate) mod unpublish;
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use self::terminal::{note, say};
 use crate::analyser::Analyser;
 use crate::app::App;
-use crate::args::{Cli, Command, KeysCommand, Settings};
+use crate::args::{Cli, Command, SecretsCommand, Settings};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::workspace::Workspace;
@@ -42,7 +42,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Analyze(analyze) => analyze.json,
         Command::Publish(publish) => publish.json,
         Command::Doctor(doctor) => doctor.json,
-        Command::Keys(KeysCommand::List { json, .. }) => *json,
+        Command::Secrets(SecretsCommand::List { json, .. }) => *json,
         _ => false,
     };
     match start(cli) {
@@ -83,7 +83,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Yank { .. }
         | Command::Unpublish(_)
         | Command::Doctor(_)
-        | Command::Keys(_)
+        | Command::Secrets(_)
         | Command::Login
         | Command::Logout => {}
     }
@@ -136,7 +136,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 unpublish::unpublish(App::open(settings)?, name, &stop).await
             }
             Command::Doctor(doctor) => doctor::doctor(settings, &doctor).await,
-            Command::Keys(command) => keys::keys(settings, command, &stop).await,
+            Command::Secrets(command) => secrets::secrets(settings, command, &stop).await,
             Command::Login => login::login(settings, &stop).await,
             Command::Logout => login::logout(settings, &stop).await,
             Command::Init { .. } | Command::Trust { .. } | Command::Completions { .. } => {

@@ -61,7 +61,7 @@ impl App {
             Target::Gateway { lacks_key: Some(key), .. } => {
                 let key = protocol::escape_text(key);
                 let message = format!(
-                    "`{id}` needs the secret `{key}`, which the gateway does not have; store it with `pml keys set {key} --cloud`"
+                    "`{id}` needs the secret `{key}`, which the gateway does not have; store it with `pml secrets set {key} --cloud`"
                 );
                 return Err(ErrorBody::new(ErrorCode::ApiKeyRequired, message)
                     .with_details(json!({ "variable": key })));

@@ -150,7 +150,7 @@ async fn stored(
 fn not_for_host(need: Need<'_>, host: &KeyHost, how: &str) -> ErrorBody {
     let variable = need.variable;
     let message = format!(
-        "`{}` would send the secret `{variable}`, which {how}, to `{host}`, but that host is not allowed for it. If it may receive the secret, run `pml keys set {variable} --cloud --host {host}`, or send the header X-PML-Host-{}: {host}",
+        "`{}` would send the secret `{variable}`, which {how}, to `{host}`, but that host is not allowed for it. If it may receive the secret, run `pml secrets set {variable} --cloud --host {host}`, or send the header X-PML-Host-{}: {host}",
         need.what,
         variable.replace('_', "-")
     );
@@ -162,7 +162,7 @@ fn missing(need: Need<'_>) -> ErrorBody {
     let variable = need.variable;
     // In the message, because a program's error carries no hint of its own.
     let message = format!(
-        "`{}` needs the secret `{variable}`: store it on the gateway with `pml keys set {variable} --cloud`, or send the header X-PML-Key-{} with the call",
+        "`{}` needs the secret `{variable}`: store it on the gateway with `pml secrets set {variable} --cloud`, or send the header X-PML-Key-{} with the call",
         need.what,
         variable.replace('_', "-")
     );
