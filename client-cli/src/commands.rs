@@ -5,11 +5,12 @@ mod doctor;
 pub(crate) mod exec;
 mod hidden;
 pub(crate) mod init;
+pub(crate) mod lifecycle;
 mod login;
 pub(crate) mod plan;
 pub(crate) mod program;
 pub(crate) mod publish;
-pub(crate) mod remark;
+
 pub(crate) mod secrets;
 mod terminal;
 pub(crate) mod trust;
@@ -129,9 +130,9 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 publish::publish(app, publish, program, &stop).await
             }
             Command::Deprecate(deprecate) => {
-                remark::deprecate(App::open(settings)?, deprecate, &stop).await
+                lifecycle::deprecate(App::open(settings)?, deprecate, &stop).await
             }
-            Command::Yank { name } => remark::yank(App::open(settings)?, &name, &stop).await,
+            Command::Yank { name } => lifecycle::yank(App::open(settings)?, &name, &stop).await,
             Command::Unpublish(name) => {
                 unpublish::unpublish(App::open(settings)?, name, &stop).await
             }
@@ -140,16 +141,16 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Login => login::login(settings, &stop).await,
             Command::Logout => login::logout(settings, &stop).await,
             Command::Init { .. } | Command::Trust { .. } | Command::Completions { .. } => {
-                unreachable!("these ended above")
+                unreachable!("handled before the runtime was started")
             }
         }
     });
-    // A read of stdin that nothing can interrupt must not hold up the exit.
+    // A blocking read of stdin cannot be cancelled and must not delay the exit.
     runtime.shutdown_background();
     ended
 }
 
-/// Starts an analyser without anything else of a project.
+/// Starts an analyser without opening a project.
 fn analyser() -> Result<Arc<Analyser>, CliError> {
     Analyser::start()
         .map(Arc::new)
@@ -173,16 +174,16 @@ fn initialise(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
     if !yes {
         let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         if !person {
-            return Err(CliError::cannot_run("nobody can be asked here")
+            return Err(CliError::cannot_run("there is no terminal to ask on")
                 .with_hint("`pml init --yes` uses the defaults."));
         }
-        note(&format!("In `{}`:\n{plan}\nDo it? [Y/n]: ", workspace.root().display()));
+        note(&format!("In `{}`:\n{plan}\nContinue? [Y/n]: ", workspace.root().display()));
         let mut answer = String::new();
         std::io::stdin()
             .lock()
             .read_line(&mut answer)
             .map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
-        // The end of input is no answer.
+        // End of input counts as no.
         if !matches!(answer.to_ascii_lowercase().as_str(), "\n" | "y\n" | "yes\n") {
             return Err(CliError::cannot_run("nothing was written"));
         }

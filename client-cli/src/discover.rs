@@ -166,7 +166,7 @@ fn kept_capabilities(app: &App) -> Result<Vec<FoundTool>, ErrorBody> {
     let mut found: HashMap<ToolId, FoundTool> = HashMap::new();
     // The highest version comes last.
     for pinned in app.lockfile.all_capabilities()? {
-        let Some(module) = crate::capabilities::kept(app.records(), pinned.integrity) else {
+        let Some(module) = crate::capabilities::load_module(app.records(), pinned.integrity) else {
             continue;
         };
         let Some(descriptor) = module.descriptor() else { continue };

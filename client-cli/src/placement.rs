@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::finder::Finder;
-use self::inquiry::{Names, Told};
+use self::inquiry::{Names, Resolution};
 use self::learned::Learned;
 use self::rules::KeptRules;
 use crate::app::App;
@@ -150,8 +150,8 @@ impl Placement {
         } else {
             let answer = async {
                 let names = inquiry::ask_names(app, &to_ask, cancel).await?;
-                let (heard, ()) = tokio::join!(finder.hear(names, cancel), KeptRules::refresh(app));
-                heard
+                let (added, ()) = tokio::join!(finder.add(names, cancel), KeptRules::refresh(app));
+                added
             };
             match tokio::time::timeout(PATIENCE, answer).await {
                 Ok(Ok(())) => Asked::Now,
@@ -170,17 +170,18 @@ impl Placement {
     ///
     /// # Errors
     /// Returns why the gateway's answer cannot be had or used.
-    pub(crate) async fn of_told(
+    pub(crate) async fn of_resolution(
         app: &App,
         analysis: &Analysis,
-        told: Option<Told>,
+        resolution: Option<Resolution>,
         cancel: &CancellationToken,
     ) -> Result<Self, ErrorBody> {
         let mut finder = Finder::new(app).await?;
-        let asked = match told {
-            Some(told) => {
-                let names = Names { told: told.tools, scope: told.scope, ..Names::default() };
-                finder.hear(names, cancel).await?;
+        let asked = match resolution {
+            Some(resolution) => {
+                let names =
+                    Names { tools: resolution.tools, scope: resolution.scope, ..Names::default() };
+                finder.add(names, cancel).await?;
                 Asked::Now
             }
             None => Asked::No("the gateway was not asked: none is configured".to_owned()),
@@ -231,8 +232,8 @@ impl Placement {
 
 /// Caches the gateway's answer, for use while it is unreachable. It is only a cache: if it cannot be written, the
 /// gateway is queried again.
-pub(crate) async fn learn(app: &App, told: &[ToolUse]) {
-    Learned::learn_later(app, told).await;
+pub(crate) async fn learn(app: &App, tools: &[ToolUse]) {
+    Learned::learn_later(app, tools).await;
 }
 
 /// Returns whether a tool is one of `pml` itself, for which no source need be queried.

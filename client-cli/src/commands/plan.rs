@@ -1,13 +1,13 @@
 //! `pml plan FILE|-`: shows what a program will and may do, without running it.
 
+mod display;
+mod egress;
 mod graph;
-mod leaving;
+mod locations;
 mod mermaid;
-mod shown;
 mod style;
 mod svg;
 mod text;
-mod whence;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -57,7 +57,7 @@ pub(crate) async fn plan(
     if plan.json {
         let mut report = to_json(&found, &analysis);
         locate_diagnostics(program, &mut report);
-        whence::add_to(&mut report, &placement);
+        locations::add_to(&mut report, &placement);
         say(&(json_text(&report)? + "\n"))?;
     } else {
         note_diagnostics(&analysis.diagnostics, program);
@@ -65,8 +65,8 @@ pub(crate) async fn plan(
             Some(format) => say(&draw(&found, format)?)?,
             None => {
                 let style = Style::of_stdout();
-                let shown = text_on(&found, &style, &whence::basis(&placement));
-                say(&(shown + &whence::text(&placement, &style)))?;
+                let shown = text_on(&found, &style, &locations::basis(&placement));
+                say(&(shown + &locations::text(&placement, &style)))?;
             }
         }
     }
@@ -109,7 +109,7 @@ fn json_text(value: &Value) -> Result<String, CliError> {
         serde_json::to_string_pretty(value).map_err(|error| CliError::failed(error.to_string()))?;
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c != '\n' && shown::is_hidden(c) {
+        if c != '\n' && display::is_hidden(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 out += &format!("\\u{unit:04x}");
             }
@@ -156,7 +156,7 @@ mod tests {
     fn json_hides_nothing_and_means_the_same() {
         let value = json!({ "a\u{202e}": "\u{1b}[31m\u{200b}\u{e0041}é😀\u{9b}" });
         let text = json_text(&value).unwrap();
-        assert!(!text.chars().any(|c| c != '\n' && shown::is_hidden(c)), "{text:?}");
+        assert!(!text.chars().any(|c| c != '\n' && display::is_hidden(c)), "{text:?}");
         assert!(text.contains("é😀"));
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }

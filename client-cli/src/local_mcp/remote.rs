@@ -130,7 +130,7 @@ impl Remote {
 
     /// Returns whether it is on this machine, where nothing leaves it on the way.
     pub(crate) fn is_loopback(&self) -> bool {
-        http_client::is_here(&self.url)
+        http_client::is_this_machine(&self.url)
     }
 
     /// Fills the variables in.

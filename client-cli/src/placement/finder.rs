@@ -16,14 +16,14 @@ use super::learned::Learned;
 use super::rules::KeptRules;
 use super::{Asked, Placed, Placement, Reached, Source, is_of_pml};
 use crate::app::App;
-use crate::capabilities::kept;
+use crate::capabilities::load_module;
 use crate::consent::decision::{has_ask_rule, why_refused};
 use crate::tools;
 
 /// The known facts about a program's tools.
 pub(super) struct Finder<'a> {
     app: &'a App,
-    told: HashMap<ToolId, ToolUse>,
+    answers: HashMap<ToolId, ToolUse>,
     /// The names that the gateway does not have.
     missing: BTreeSet<ToolId>,
     warnings: Vec<String>,
@@ -39,7 +39,7 @@ impl<'a> Finder<'a> {
         app.read_permissions()?;
         Ok(Self {
             app,
-            told: HashMap::new(),
+            answers: HashMap::new(),
             missing: BTreeSet::new(),
             warnings: Vec::new(),
             scope: None,
@@ -50,17 +50,17 @@ impl<'a> Finder<'a> {
     }
 
     /// Adds the gateway's answer, and queries the tools that its capabilities reach.
-    pub(super) async fn hear(
+    pub(super) async fn add(
         &mut self,
         names: Names,
         cancel: &CancellationToken,
     ) -> Result<(), ErrorBody> {
         self.scope = names.scope.clone();
         let mut below = BTreeSet::new();
-        for tool in names.told.iter().filter(|tool| self.is_of_own_scope(tool)) {
+        for tool in names.tools.iter().filter(|tool| self.is_of_own_scope(tool)) {
             below.extend(inquiry::listed(tool)?);
         }
-        let known: BTreeSet<&str> = names.told.iter().map(|tool| tool.id.as_str()).collect();
+        let known: BTreeSet<&str> = names.tools.iter().map(|tool| tool.id.as_str()).collect();
         below.retain(|id| !known.contains(id.as_str()) && !self.app.is_local(id));
         let below: Vec<ToolId> = below.into_iter().collect();
         let inner = match below.as_slice() {
@@ -69,11 +69,11 @@ impl<'a> Finder<'a> {
         };
         for names in [names, inner] {
             if let Some(learned) = &mut self.learned {
-                learned.learn(&names.told, &names.missing);
+                learned.learn(&names.tools, &names.missing);
             }
-            for tool in names.told {
+            for tool in names.tools {
                 if let Ok(id) = tool.id.parse() {
-                    self.told.insert(id, tool);
+                    self.answers.insert(id, tool);
                 }
             }
             self.missing.extend(names.missing);
@@ -97,10 +97,10 @@ impl<'a> Finder<'a> {
         asked: Asked,
     ) -> Result<Placement, ErrorBody> {
         for id in &analysis.tools {
-            if !self.app.is_local(id) && !self.told.contains_key(id) {
+            if !self.app.is_local(id) && !self.answers.contains_key(id) {
                 let mut reaches = BTreeMap::new();
                 if let Some((name, integrity)) =
-                    self.look_into_kept(id, CAPABILITY_DEPTH, &mut reaches).await?
+                    self.reach_of_pinned(id, CAPABILITY_DEPTH, &mut reaches).await?
                 {
                     let reached =
                         Reached { name, integrity: Some(integrity), reaches, sends: false };
@@ -108,11 +108,11 @@ impl<'a> Finder<'a> {
                 }
             }
         }
-        let alone = matches!(asked, Asked::No(_));
+        let offline = matches!(asked, Asked::No(_));
         let tools: BTreeMap<ToolId, Placed> = analysis
             .tools
             .iter()
-            .map(|id| (id.clone(), self.placed(id, alone, CAPABILITY_DEPTH)))
+            .map(|id| (id.clone(), self.placed(id, offline, CAPABILITY_DEPTH)))
             .collect();
         let mut notes = self.notes(&tools);
         let mut runs_on = Side::decide(analysis.dynamic, tools.values().map(|placed| placed.side));
@@ -134,7 +134,7 @@ impl<'a> Finder<'a> {
         Ok(Placement { tools, runs_on, asked, gateway, text_goes_to, notes })
     }
 
-    fn placed(&self, id: &ToolId, alone: bool, depth: usize) -> Placed {
+    fn placed(&self, id: &ToolId, offline: bool, depth: usize) -> Placed {
         let plain = |side, source| Placed {
             side,
             source,
@@ -155,8 +155,8 @@ impl<'a> Finder<'a> {
         if is_of_pml(self.app, id) {
             return plain(Side::Client, Source::Native);
         }
-        if let Some(tool) = self.told.get(id) {
-            return self.as_told(tool, Source::Gateway, 0, alone, depth);
+        if let Some(tool) = self.answers.get(id) {
+            return self.placed_by_answer(tool, Source::Gateway, 0, offline, depth);
         }
         if self.missing.contains(id) {
             return plain(Side::Unknown, Source::Gateway);
@@ -166,7 +166,7 @@ impl<'a> Finder<'a> {
             for (id, side) in &mut reached.reaches {
                 *side = Side::Unknown;
                 if depth > 0 {
-                    let placed = self.placed(id, alone, depth - 1);
+                    let placed = self.placed(id, offline, depth - 1);
                     *side = placed.side;
                     reached.sends |= placed.sends_within();
                 }
@@ -177,11 +177,11 @@ impl<'a> Finder<'a> {
                 ..plain(Side::Client, Source::Kept)
             }
         });
-        if alone && let Some(kept) = kept {
+        if offline && let Some(kept) = kept {
             return kept;
         }
         if let Some((tool, age_s)) = self.learned.as_ref().and_then(|learned| learned.of(id)) {
-            return self.as_told(tool, Source::Cache, age_s, alone, depth);
+            return self.placed_by_answer(tool, Source::Cache, age_s, offline, depth);
         }
         if let Some((routing, age_s)) = self.rules.as_ref().and_then(|rules| rules.of(id)) {
             return Placed { age_s: Some(age_s), ..plain(routing.into(), Source::Rules) };
@@ -192,12 +192,12 @@ impl<'a> Finder<'a> {
         }
     }
 
-    fn as_told(
+    fn placed_by_answer(
         &self,
         tool: &ToolUse,
         source: Source,
         age_s: u64,
-        alone: bool,
+        offline: bool,
         depth: usize,
     ) -> Placed {
         let name = tool.fqdn.as_deref().and_then(|fqdn| fqdn.parse::<Fqdn>().ok());
@@ -227,7 +227,7 @@ impl<'a> Finder<'a> {
                 // In another scope its name may mean another tool.
                 _ if !is_own && !self.app.is_local(&id) => Side::Unknown,
                 _ => {
-                    let placed = self.placed(&id, alone, depth - 1);
+                    let placed = self.placed(&id, offline, depth - 1);
                     sends |= placed.sends_within();
                     placed.side
                 }
@@ -253,8 +253,8 @@ impl<'a> Finder<'a> {
             }
             if placed.source == Source::Config {
                 let namespace = id.namespace();
-                let told = self.told.get(id).and_then(|tool| tool.fqdn.as_deref());
-                let hidden = match told {
+                let known = self.answers.get(id).and_then(|tool| tool.fqdn.as_deref());
+                let hidden = match known {
                     _ if tools::is_native(namespace) => Some(format!("`{namespace}` of `pml`")),
                     Some(fqdn) => Some(format!("`{}` of the gateway", escape_text(fqdn))),
                     None if RoutingRules::shipped().covering(id).is_some() => {
@@ -283,8 +283,8 @@ impl<'a> Finder<'a> {
                         "`{id}` calls `{below}`, which is denied, so the program is refused: {reason}"
                     ));
                 }
-                let told = self.told.get(id);
-                if told.is_some_and(|tool| tool.routing == Routing::Server)
+                let known = self.answers.get(id);
+                if known.is_some_and(|tool| tool.routing == Routing::Server)
                     && has_ask_rule(&self.app.permissions(), [below].into_iter())
                 {
                     notes.push(format!(
@@ -298,7 +298,7 @@ impl<'a> Finder<'a> {
     }
 
     /// Returns the name and hash of a capability that ran here, and adds what it reaches.
-    fn look_into_kept<'b>(
+    fn reach_of_pinned<'b>(
         &'b self,
         id: &'b ToolId,
         depth: usize,
@@ -306,10 +306,11 @@ impl<'a> Finder<'a> {
     ) -> BoxFuture<'b, Result<Option<(String, Integrity)>, ErrorBody>> {
         async move {
             let pinned = self.app.lockfile.capabilities(id)?;
-            let last = pinned.last().and_then(|last| kept(self.app.records(), last.integrity));
+            let last =
+                pinned.last().and_then(|last| load_module(self.app.records(), last.integrity));
             let Some(module) = last.filter(|_| depth > 0) else { return Ok(None) };
             for tool in &self.app.analyser()?.analyse(&module.code).await?.tools {
-                let inner = self.look_into_kept(tool, depth - 1, reaches).await?;
+                let inner = self.reach_of_pinned(tool, depth - 1, reaches).await?;
                 let side = if inner.is_some() { Side::Client } else { Side::Unknown };
                 reaches.insert(tool.clone(), side);
             }

@@ -17,25 +17,25 @@ use crate::app::App;
 const LOCAL_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The result of a query to the gateway.
-pub(crate) enum Heard {
+pub(crate) enum Reply {
     /// Its answer.
-    Said(Envelope),
+    Answer(Envelope),
     /// No answer, and none is needed; these are warnings for the user.
-    Nothing(Vec<String>),
+    NotNeeded(Vec<String>),
 }
 
 /// What this machine knows about a program by itself.
 #[derive(Clone, Copy)]
-pub(crate) struct Own {
+pub(crate) struct LocalFacts {
     /// One of its tools is local, so it runs here, whatever the gateway answers.
     pub(crate) runs_here: bool,
     /// All that it needs is here.
-    pub(crate) needs_nothing: bool,
+    pub(crate) needs_no_gateway: bool,
 }
 
 /// The gateway's answer about a program that runs here.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Resolution {
     /// Its tools.
     pub(crate) tools: Vec<ToolUse>,
     /// Warnings for the user, escaped.
@@ -44,7 +44,7 @@ pub(crate) struct Told {
     pub(crate) scope: Option<Scope>,
 }
 
-/// Asks the gateway how the names in a piece of code resolve in programs of the scope `within`. Nothing runs.
+/// Asks the gateway how the names in a piece of code resolve in programs of the scope `within`. NotNeeded runs.
 ///
 /// # Errors
 /// Returns why the gateway's answer cannot be had or used.
@@ -54,7 +54,7 @@ pub(crate) async fn look_up(
     tools: &[ToolId],
     within: Option<&Scope>,
     cancel: &CancellationToken,
-) -> Result<Told, ErrorBody> {
+) -> Result<Resolution, ErrorBody> {
     let local = tools.iter().filter(|id| app.is_local(id));
     let question = ExecuteRequest {
         code: Some(code.to_owned()),
@@ -63,23 +63,23 @@ pub(crate) async fn look_up(
         ..ExecuteRequest::default()
     };
     match dry_run(app, &question, NEEDED, cancel).await? {
-        Heard::Said(Envelope::Success(plan)) => told(*plan),
-        Heard::Said(Envelope::Error(refused)) => Err(refused.error),
+        Reply::Answer(Envelope::Success(plan)) => resolution_of(*plan),
+        Reply::Answer(Envelope::Error(refused)) => Err(refused.error),
         _ => Err(not_a_dry_run()),
     }
 }
 
 /// Reads the answer to a dry run.
-pub(crate) fn told(plan: Success) -> Result<Told, ErrorBody> {
-    Ok(Told {
+pub(crate) fn resolution_of(plan: Success) -> Result<Resolution, ErrorBody> {
+    Ok(Resolution {
         scope: read_dry_run(&plan.result)?.scope,
-        warnings: shown(&plan.run.warnings),
+        warnings: escaped(&plan.run.warnings),
         tools: check_tools(plan.tools_used.unwrap_or_default())?,
     })
 }
 
 /// Returns the first warnings, fit to be printed.
-pub(crate) fn shown(warnings: &[String]) -> Vec<String> {
+pub(crate) fn escaped(warnings: &[String]) -> Vec<String> {
     const MOST: usize = 20;
     warnings.iter().take(MOST).map(|warning| protocol::escape_text(warning)).collect()
 }
@@ -93,7 +93,7 @@ pub(crate) fn full_name(tool: &ToolUse) -> Option<ToolId> {
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     /// The tools and capabilities that it has.
-    pub(crate) told: Vec<ToolUse>,
+    pub(crate) tools: Vec<ToolUse>,
     /// The names that nothing visible has.
     pub(crate) missing: Vec<ToolId>,
     /// Its warnings, escaped.
@@ -131,11 +131,11 @@ pub(crate) async fn ask_names(
         let (now, later) = rest.split_at(count);
         rest = later;
         match ask_some_names(app, code, cancel).await {
-            Ok(told) => names.extend(Names {
-                told: told.tools,
+            Ok(resolution) => names.extend(Names {
+                tools: resolution.tools,
                 missing: Vec::new(),
-                warnings: told.warnings,
-                scope: told.scope,
+                warnings: resolution.warnings,
+                scope: resolution.scope,
             }),
             Err(error) if error.error_code == ErrorCode::ToolNotFound && now.len() > 1 => {
                 // An unknown name must not hide the others: the halves are queried separately.
@@ -167,7 +167,7 @@ const NAMES_AT_ONCE: usize = 500;
 
 impl Names {
     fn extend(&mut self, other: Self) {
-        self.told.extend(other.told);
+        self.tools.extend(other.tools);
         self.missing.extend(other.missing);
         self.warnings.extend(other.warnings);
         self.scope = other.scope.or(self.scope.take());
@@ -178,11 +178,11 @@ async fn ask_some_names(
     app: &App,
     code: String,
     cancel: &CancellationToken,
-) -> Result<Told, ErrorBody> {
+) -> Result<Resolution, ErrorBody> {
     let question = ExecuteRequest { code: Some(code), ..ExecuteRequest::default() };
     match dry_run(app, &question, NEEDED, cancel).await? {
-        Heard::Said(Envelope::Success(plan)) => told(*plan),
-        Heard::Said(Envelope::Error(refused)) => Err(refused.error),
+        Reply::Answer(Envelope::Success(plan)) => resolution_of(*plan),
+        Reply::Answer(Envelope::Error(refused)) => Err(refused.error),
         _ => Err(not_a_dry_run()),
     }
 }
@@ -246,21 +246,21 @@ fn can_do_alone(app: &App, tools: &[ToolId]) -> Result<bool, ErrorBody> {
 }
 
 /// The gateway's answer is required.
-const NEEDED: Own = Own { runs_here: false, needs_nothing: false };
+const NEEDED: LocalFacts = LocalFacts { runs_here: false, needs_no_gateway: false };
 
 /// Asks where a program would run; nothing runs.
 pub(crate) async fn dry_run(
     app: &App,
     submission: &ExecuteRequest,
-    own: Own,
+    facts: LocalFacts,
     cancel: &CancellationToken,
-) -> Result<Heard, ErrorBody> {
+) -> Result<Reply, ErrorBody> {
     let mut question = submission.clone();
     let options = question.options.get_or_insert_default();
     options.dry_run = true;
     options.include = Include::ALL.to_vec();
-    match ask_gateway(app, &question, own, cancel).await? {
-        Heard::Said(Envelope::ExecuteLocally(_)) => Err(ErrorBody::new(
+    match ask_gateway(app, &question, facts, cancel).await? {
+        Reply::Answer(Envelope::ExecuteLocally(_)) => Err(ErrorBody::new(
             ErrorCode::GatewayBadAnswer,
             "the gateway answered a dry run with a program to run",
         )),
@@ -275,24 +275,24 @@ pub(crate) async fn dry_run(
 pub(crate) async fn ask_gateway(
     app: &App,
     submission: &ExecuteRequest,
-    own: Own,
+    facts: LocalFacts,
     cancel: &CancellationToken,
-) -> Result<Heard, ErrorBody> {
+) -> Result<Reply, ErrorBody> {
     let cloud = app.cloud()?;
-    if own.needs_nothing && !cloud.has_key().await {
-        return Ok(Heard::Nothing(Vec::new()));
+    if facts.needs_no_gateway && !cloud.has_key().await {
+        return Ok(Reply::NotNeeded(Vec::new()));
     }
     // It answers nothing without a key, and nobody has decided that it may have the program.
     if cloud.gateway().is_default() && !cloud.has_key().await {
         return Err(cloud.unauthorized());
     }
     let started = Instant::now();
-    let answer = if own.runs_here && own.needs_nothing {
+    let answer = if facts.runs_here && facts.needs_no_gateway {
         match tokio::time::timeout(LOCAL_PATIENCE, cloud.execute(submission, cancel)).await {
             Ok(answer) => answer,
             Err(_) => {
                 let limit = LOCAL_PATIENCE.as_secs();
-                return Ok(Heard::Nothing(vec![format!(
+                return Ok(Reply::NotNeeded(vec![format!(
                     "the gateway at {} did not answer within {limit} s; the program ran without it",
                     cloud.gateway()
                 )]));
@@ -308,11 +308,13 @@ pub(crate) async fn ask_gateway(
         "Asked the gateway"
     );
     match answer {
-        Err(error) if own.needs_nothing && error.error_code == ErrorCode::GatewayUnreachable => {
+        Err(error)
+            if facts.needs_no_gateway && error.error_code == ErrorCode::GatewayUnreachable =>
+        {
             tracing::warn!(error = %error.message, "Running without the gateway");
-            Ok(Heard::Nothing(Vec::new()))
+            Ok(Reply::NotNeeded(Vec::new()))
         }
-        answer => answer.map(Heard::Said),
+        answer => answer.map(Reply::Answer),
     }
 }
 

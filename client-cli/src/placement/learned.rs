@@ -30,12 +30,12 @@ impl Learned {
     }
 
     /// Stores an answer in the background: nobody waits for the disk.
-    pub(super) async fn learn_later(app: &App, told: &[ToolUse]) {
+    pub(super) async fn learn_later(app: &App, tools: &[ToolUse]) {
         let Some(file) = super::place(app, FOLDER, RECORD_LIMIT).await else { return };
-        let told = told.to_vec();
+        let tools = tools.to_vec();
         tokio::task::spawn_blocking(move || {
             let mut learned = Self::read(file);
-            learned.learn(&told, &[]);
+            learned.learn(&tools, &[]);
             learned.save();
         });
     }
@@ -51,8 +51,8 @@ impl Learned {
     }
 
     /// Stores an answer: its content, and the names that it does not have.
-    pub(super) fn learn(&mut self, told: &[ToolUse], missing: &[ToolId]) {
-        for tool in told {
+    pub(super) fn learn(&mut self, tools: &[ToolUse], missing: &[ToolId]) {
+        for tool in tools {
             // The gateway has no names for tools that only this machine has.
             let Some(id) = tool.fqdn.as_ref().and_then(|_| tool.id.parse::<ToolId>().ok()) else {
                 continue;
@@ -103,8 +103,8 @@ mod tests {
         learned.learn(&[tool("x:y", "server"), tool("x:z", "client")], &[]);
         learned.save();
         let mut again = open();
-        let (told, age) = again.of(&id).unwrap();
-        assert_eq!((told, age < 60), (&tool("x:y", "server"), true));
+        let (tool_use, age) = again.of(&id).unwrap();
+        assert_eq!((tool_use, age < 60), (&tool("x:y", "server"), true));
         again.learn(&[tool("x:z", "server")], std::slice::from_ref(&id));
         again.save();
         assert!(open().of(&id).is_none());

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use analysis::{Certainty, Effect, Plan, PlannedTask, Times};
 use protocol::Side;
 
-use super::shown::{Limit, named, short};
+use super::display::{Limit, named, short};
 
 /// The longest line in a node.
 const LINE: usize = 44;

@@ -73,7 +73,7 @@ fn traits(node: &Node) -> String {
         (&*node.step, !node.step.is_empty()),
         ("may", node.may),
         ("many", node.many),
-        ("unknown where", node.kind == NodeKind::Unknown),
+        ("location unknown", node.kind == NodeKind::Unknown),
     ]
     .into_iter()
     .filter_map(|(word, is)| is.then_some(word))

@@ -6,8 +6,8 @@ use analysis::Effect;
 use dagre::graph::{Graph as Layered, GraphOptions};
 use dagre::{EdgeLabel, LayoutOptions, NodeLabel, Point};
 
+use super::display::{is_hidden, width};
 use super::graph::{Edge, EdgeKind, Graph, Node, NodeKind};
-use super::shown::{is_hidden, width};
 
 /// The maximum number of nodes and edges of a diagram; larger ones would be unreadable, and slow to lay out.
 const NODES: usize = 150;
@@ -177,7 +177,7 @@ fn size(node: &Node) -> (f64, f64) {
 fn tag(node: &Node) -> String {
     let mut words = vec![node.effect.map_or("", Effect::as_str).to_uppercase()];
     words.extend((!node.step.is_empty()).then(|| node.step.to_uppercase()));
-    words.extend((node.kind == NodeKind::Unknown).then(|| "UNKNOWN WHERE".to_owned()));
+    words.extend((node.kind == NodeKind::Unknown).then(|| "LOCATION UNKNOWN".to_owned()));
     words.extend(node.may.then(|| "MAY".to_owned()));
     words.extend(node.many.then(|| "MANY".to_owned()));
     words.join(" · ")

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use analysis::{Argument, Certainty, Condition, Effect, Plan, PlannedTask, Times};
 use protocol::{Side, Step, ToolId, escape_text};
 
-use super::leaving::leaving;
-use super::shown::{Limit, PARAMETER, code, named, padded, short, width};
+use super::display::{Limit, PARAMETER, code, named, padded, short, width};
+use super::egress::leaves_machine;
 use super::style::{Part, Style};
 
 /// The longest text of an argument that is shown in full.
@@ -41,7 +41,7 @@ pub fn text(plan: &Plan, style: &Style) -> String {
 /// Renders a plan for a human, with marks where its sides are in doubt.
 pub(crate) fn text_on(plan: &Plan, style: &Style, basis: &Basis) -> String {
     if !plan.can_run {
-        return "It cannot run as it is.\n".to_owned();
+        return "The program cannot run.\n".to_owned();
     }
     let mut out = String::new();
     opening(plan, *style, basis, &mut out);
@@ -49,7 +49,7 @@ pub(crate) fn text_on(plan: &Plan, style: &Style, basis: &Basis) -> String {
     gaps(plan, *style, &mut out);
     groups(plan, *style, basis, &mut out);
     order(plan, *style, &mut out);
-    leaving(plan, *style, &basis.sends_to, &mut out);
+    leaves_machine(plan, *style, &basis.sends_to, &mut out);
     out
 }
 
@@ -66,7 +66,7 @@ fn opening(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
     tools.sort_unstable();
     tools.dedup();
     let facts = match plan.tasks.len() {
-        0 => "no call of a tool is seen in it".to_owned(),
+        0 => "no tool calls found".to_owned(),
         calls => format!(
             "{}, {}, {}",
             count(calls, "call"),
@@ -253,7 +253,7 @@ fn order(plan: &Plan, style: Style, out: &mut String) {
 fn step_notes(step: &Step, own: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if step.any_time {
-        notes.push("at any time: when cannot be told".to_owned());
+        notes.push("at any time: the analysis cannot determine when".to_owned());
     }
     if step.together {
         let many = if step.tasks.len() == 1 { "many at once" } else { "together" };
@@ -261,17 +261,17 @@ fn step_notes(step: &Step, own: usize) -> Vec<String> {
     }
     match step.unawaited.map(|unawaited| unawaited.until) {
         Some(Some(until)) => {
-            notes.push(format!("not awaited, and may still run beside the steps up to {until}"));
+            notes.push(format!("not awaited, and may still run during the steps up to {until}"));
         }
         Some(None) => {
-            notes.push("not awaited, and may still run beside all steps after it".to_owned());
+            notes.push("not awaited, and may still run during all later steps".to_owned());
         }
         None => {}
     }
     for from in &step.repeats_from {
         notes.push(match *from as usize {
-            from if from == own => "again and again".to_owned(),
-            from => format!("then again from {from}"),
+            from if from == own => "repeats".to_owned(),
+            from => format!("then repeats from {from}"),
         });
     }
     notes

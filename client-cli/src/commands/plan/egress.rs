@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 use analysis::{Effect, Plan, PlannedTask};
 use protocol::{Egress, Side, ToolId, escape_text};
 
-use super::shown::{PARAMETER, padded, short, width};
+use super::display::{PARAMETER, padded, short, width};
 use super::style::{Part, Style};
 
 /// The most tools on the server that are named for one result.
 const TARGETS: usize = 20;
 
 /// Writes what reaches the server or decides what is called there, and what local tools could send elsewhere.
-pub(super) fn leaving(
+pub(super) fn leaves_machine(
     plan: &Plan,
     style: Style,
     sends_to: &BTreeMap<ToolId, String>,
@@ -32,7 +32,7 @@ pub(super) fn leaving(
         let nothing = "No result of a tool on this machine reaches the server.";
         let _ = writeln!(out, "\n{}", style.paint(Part::Heading, nothing));
     } else {
-        let nothing = "What leaves this machine cannot be told: a call that is not listed may send any result.";
+        let nothing = "It cannot be determined what leaves this machine: a call that is not listed may send any result.";
         let _ = writeln!(out, "\n{}", style.paint(Part::Warning, nothing));
     }
     for (from, to) in lines {
@@ -47,8 +47,11 @@ pub(super) fn leaving(
     for task in within {
         let name = format!("{} {}", task.id, escape_text(task.tool.as_str()));
         let what = match sends_to.get(&task.tool) {
-            Some(origin) => format!("sends what it is given to {}", escape_text(origin)),
-            None => "may send what it is given, and what it reads here, to the tools that it calls elsewhere".to_owned(),
+            Some(origin) => format!("sends its arguments to {}", escape_text(origin)),
+            None => {
+                "may send its arguments, and what it reads here, to tools that it calls elsewhere"
+                    .to_owned()
+            }
         };
         let _ = writeln!(out, "  {name} {what}");
     }
@@ -62,7 +65,7 @@ pub(super) fn leaving(
         let _ = writeln!(
             out,
             "  {} {}",
-            style.paint(Part::Warning, "may send what they are given, from here:"),
+            style.paint(Part::Warning, "may send their arguments, from here:"),
             open.join(", ")
         );
     }
@@ -83,7 +86,7 @@ fn egress_lines(plan: &Plan) -> Vec<(String, String)> {
         |id: &str| plan.tasks.iter().any(|task| task.id == id && task.side == Side::Unknown);
     let name = |id: &str| names.get(id).cloned().unwrap_or_default();
     let target = |id: &str| match unknown(id) {
-        true => format!("{} (unknown where)", name(id)),
+        true => format!("{} (location unknown)", name(id)),
         false => name(id),
     };
     let shown = |pair: &Egress| {

@@ -23,7 +23,7 @@ pub(super) fn basis(placement: &Placement) -> Basis {
         matches!(placed.source, Source::Config | Source::Native) && placed.side == Side::Client
     });
     let opening = (!settled && !doubtful.is_empty() && placement.runs_on != Side::Unknown)
-        .then(|| "as far as is known; see below".to_owned());
+        .then(|| "not confirmed by the gateway; see below".to_owned());
     let sends_to = placement.tools.iter();
     let sends_to =
         sends_to.filter_map(|(id, placed)| Some((id.clone(), placed.sends_to.clone()?))).collect();
@@ -104,27 +104,28 @@ fn who(placement: &Placement, placed: &Placed) -> Option<String> {
     Some(match placed.source {
         Source::Native => return None,
         Source::Config => match &placed.sends_to {
-            Some(origin) => format!("called from here, at {origin}, by `.pml.json`"),
-            None => "here, by `.pml.json`".to_owned(),
+            Some(origin) => format!("called from here, at {origin}, according to `.pml.json`"),
+            None => "here, according to `.pml.json`".to_owned(),
         },
         Source::Gateway if placed.side == Side::Unknown => {
             format!("unknown to the gateway {gateway}, asked just now")
         }
-        Source::Gateway => format!("as the gateway {gateway} says, asked just now"),
+        Source::Gateway => format!("according to the gateway {gateway}, asked just now"),
         Source::Cache => {
             let age = age(placed.age_s.unwrap_or_default());
-            format!("as the gateway {gateway} said {age} ago")
+            format!("according to the gateway {gateway}, {age} ago")
         }
         Source::Kept => "here: it ran here before, and there is no gateway to ask".to_owned(),
         Source::Rules => {
             let age = age(placed.age_s.unwrap_or_default());
-            format!("by the routing rules of the gateway {gateway}, read {age} ago")
+            format!("according to the routing rules of the gateway {gateway}, read {age} ago")
         }
         Source::Shipped => {
-            "by the table that ships with `pml`; your gateway may have other rules".to_owned()
+            "according to the table shipped with `pml`; your gateway may have other rules"
+                .to_owned()
         }
         Source::None => {
-            "unknown, because no table has it; counted as leaving this machine".to_owned()
+            "unknown, because no table lists it; counted as leaving this machine".to_owned()
         }
     })
 }
@@ -145,7 +146,7 @@ fn capabilities(placement: &Placement, style: Style, out: &mut String) {
             match side {
                 Side::Client => format!("{id} here"),
                 Side::Server => format!("{id} on the server"),
-                Side::Unknown => format!("{id}, unknown where"),
+                Side::Unknown => format!("{id} (location unknown)"),
             }
         });
         let shown: Vec<String> = shown.collect();
@@ -153,7 +154,7 @@ fn capabilities(placement: &Placement, style: Style, out: &mut String) {
         let (id, name) = (escape_text(id.as_str()), escape_text(&reached.name));
         let _ = writeln!(out, "  {id}  is {name} and reaches {what}");
         if placed.sends_within() {
-            let note = "may send to the server what it is given and what it reads here";
+            let note = "may send its arguments and what it reads here to the server";
             let _ = writeln!(out, "  {}", style.paint(Part::Warning, note));
         }
     }
