@@ -1,4 +1,4 @@
-//! Queries all sources of locations, in their order.
+//! Looks up the location of each tool in all sources, in their order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::inquiry::{self, Names};
 use super::learned::Learned;
-use super::rules::KeptRules;
+use super::rules::CachedRules;
 use super::{Asked, Placed, Placement, Reached, Source, is_of_pml};
 use crate::app::App;
 use crate::capabilities::load_module;
@@ -30,8 +30,8 @@ pub(super) struct Finder<'a> {
     /// The caller's own scope.
     scope: Option<Scope>,
     learned: Option<Learned>,
-    rules: Option<KeptRules>,
-    kept: HashMap<ToolId, Reached>,
+    rules: Option<CachedRules>,
+    ran_before: HashMap<ToolId, Reached>,
 }
 
 impl<'a> Finder<'a> {
@@ -44,28 +44,28 @@ impl<'a> Finder<'a> {
             warnings: Vec::new(),
             scope: None,
             learned: Learned::load(app).await,
-            rules: KeptRules::load(app).await,
-            kept: HashMap::new(),
+            rules: CachedRules::load(app).await,
+            ran_before: HashMap::new(),
         })
     }
 
-    /// Adds the gateway's answer, and queries the tools that its capabilities reach.
+    /// Adds the gateway's answer, and queries the gateway about the tools that capabilities in it reach.
     pub(super) async fn add(
         &mut self,
         names: Names,
         cancel: &CancellationToken,
     ) -> Result<(), ErrorBody> {
         self.scope = names.scope.clone();
-        let mut below = BTreeSet::new();
+        let mut reached_ids = BTreeSet::new();
         for tool in names.tools.iter().filter(|tool| self.is_of_own_scope(tool)) {
-            below.extend(inquiry::listed(tool)?);
+            reached_ids.extend(inquiry::listed(tool)?);
         }
         let known: BTreeSet<&str> = names.tools.iter().map(|tool| tool.id.as_str()).collect();
-        below.retain(|id| !known.contains(id.as_str()) && !self.app.is_local(id));
-        let below: Vec<ToolId> = below.into_iter().collect();
-        let inner = match below.as_slice() {
+        reached_ids.retain(|id| !known.contains(id.as_str()) && !self.app.is_local(id));
+        let reached_ids: Vec<ToolId> = reached_ids.into_iter().collect();
+        let inner = match reached_ids.as_slice() {
             [] => Names::default(),
-            below => inquiry::ask_names(self.app, below, cancel).await?,
+            reached_ids => inquiry::ask_names(self.app, reached_ids, cancel).await?,
         };
         for names in [names, inner] {
             if let Some(learned) = &mut self.learned {
@@ -85,7 +85,7 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    /// Returns whether a name that a capability calls resolves to the same tool in its scope and in the caller's.
+    /// Returns whether a capability is of the caller's scope, so that the names in it resolve as in the caller's programs.
     fn is_of_own_scope(&self, tool: &ToolUse) -> bool {
         let fqdn = tool.fqdn.as_deref().and_then(|fqdn| fqdn.parse::<Fqdn>().ok());
         fqdn.is_some_and(|fqdn| Some(fqdn.scope()) == self.scope.as_ref())
@@ -104,7 +104,7 @@ impl<'a> Finder<'a> {
                 {
                     let reached =
                         Reached { name, integrity: Some(integrity), reaches, sends: false };
-                    self.kept.insert(id.clone(), reached);
+                    self.ran_before.insert(id.clone(), reached);
                 }
             }
         }
@@ -121,9 +121,11 @@ impl<'a> Finder<'a> {
             .iter()
             .find(|id| has_ask_rule(&self.app.permissions(), [*id].into_iter()));
         if let Some(id) = asks.filter(|_| runs_on != Side::Client) {
-            // Only here somebody can be asked.
+            // Only this machine can ask the user.
             runs_on = Side::Client;
-            notes.push(format!("a rule of yours asks about `{id}`, so the program runs here"));
+            notes.push(format!(
+                "a permission rule of yours asks about `{id}`, so the program runs here"
+            ));
         }
         if analysis.tools.is_empty() && asked != Asked::Now && !self.app.cloud()?.has_key().await {
             runs_on = Side::Client;
@@ -142,7 +144,8 @@ impl<'a> Finder<'a> {
             capability: None,
             asks_gateway: side == Side::Client && id.as_str() == SEARCH_TOOLS,
             sends_to: None,
-            // Names that no other source claims are matched by the table.
+            // Whether the effect table may classify the tool by its name: not if a server of the user or an entry of the
+            // gateway has that name.
             well_known: matches!(
                 source,
                 Source::Native | Source::Rules | Source::Shipped | Source::None
@@ -161,7 +164,7 @@ impl<'a> Finder<'a> {
         if self.missing.contains(id) {
             return plain(Side::Unknown, Source::Gateway);
         }
-        let kept = self.kept.get(id).map(|reached| {
+        let ran_before = self.ran_before.get(id).map(|reached| {
             let mut reached = reached.clone();
             for (id, side) in &mut reached.reaches {
                 *side = Side::Unknown;
@@ -177,8 +180,8 @@ impl<'a> Finder<'a> {
                 ..plain(Side::Client, Source::Kept)
             }
         });
-        if offline && let Some(kept) = kept {
-            return kept;
+        if offline && let Some(ran_before) = ran_before {
+            return ran_before;
         }
         if let Some((tool, age_s)) = self.learned.as_ref().and_then(|learned| learned.of(id)) {
             return self.placed_by_answer(tool, Source::Cache, age_s, offline, depth);
@@ -214,17 +217,17 @@ impl<'a> Finder<'a> {
         if tool.kind == ToolUseType::Tool || depth == 0 {
             return placed(tool.routing.into(), None);
         }
-        let below = inquiry::listed(tool).unwrap_or_default();
-        // A rule may name in full what the program names in short.
+        let reached_ids = inquiry::listed(tool).unwrap_or_default();
+        // A rule may use the full name of a tool that the program calls by its short name.
         let full = inquiry::full_name(tool);
-        let asks = has_ask_rule(&self.app.permissions(), below.iter().chain(&full));
+        let asks = has_ask_rule(&self.app.permissions(), reached_ids.iter().chain(&full));
         let side = if asks { Side::Client } else { tool.routing.into() };
         let is_own = self.is_of_own_scope(tool);
         let mut sends = false;
-        let sides = below.into_iter().map(|id| {
+        let sides = reached_ids.into_iter().map(|id| {
             let side = match side {
                 Side::Server => Side::Server,
-                // In another scope its name may mean another tool.
+                // In another scope the name may resolve to a different tool.
                 _ if !is_own && !self.app.is_local(&id) => Side::Unknown,
                 _ => {
                     let placed = self.placed(&id, offline, depth - 1);
@@ -244,7 +247,7 @@ impl<'a> Finder<'a> {
         placed(side, Some(reached))
     }
 
-    /// Returns the notes on the locations.
+    /// Returns notes about refusals, hidden entries and rules that change a location.
     fn notes(&self, tools: &BTreeMap<ToolId, Placed>) -> Vec<String> {
         let mut notes = Vec::new();
         for (id, placed) in tools {
@@ -277,18 +280,18 @@ impl<'a> Finder<'a> {
             if self.missing.contains(id) && placed.source == Source::Gateway {
                 notes.push(format!("`{id}` is not registered, so the program is refused"));
             }
-            for below in placed.capability.iter().flat_map(|reached| reached.reaches.keys()) {
-                if let Some(reason) = why_refused(&self.app.permissions(), below) {
+            for reached_id in placed.capability.iter().flat_map(|reached| reached.reaches.keys()) {
+                if let Some(reason) = why_refused(&self.app.permissions(), reached_id) {
                     notes.push(format!(
-                        "`{id}` calls `{below}`, which is denied, so the program is refused: {reason}"
+                        "`{id}` calls `{reached_id}`, which is denied, so the program is refused: {reason}"
                     ));
                 }
                 let known = self.answers.get(id);
                 if known.is_some_and(|tool| tool.routing == Routing::Server)
-                    && has_ask_rule(&self.app.permissions(), [below].into_iter())
+                    && has_ask_rule(&self.app.permissions(), [reached_id].into_iter())
                 {
                     notes.push(format!(
-                        "a rule of yours asks about `{below}`, so `{id}`, which calls it, runs here"
+                        "a permission rule of yours asks about `{reached_id}`, so `{id}`, which calls it, runs here"
                     ));
                 }
             }
@@ -297,7 +300,7 @@ impl<'a> Finder<'a> {
         notes
     }
 
-    /// Returns the name and hash of a capability that ran here, and adds what it reaches.
+    /// Returns the name and hash of a capability that ran here before, and adds the tools that it reaches to `reaches`.
     fn reach_of_pinned<'b>(
         &'b self,
         id: &'b ToolId,

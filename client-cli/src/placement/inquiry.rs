@@ -1,4 +1,4 @@
-//! What the gateway is asked about a program and its names, and its answers, checked.
+//! Queries to the gateway about a program and its names, with checks of the answers.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -13,27 +13,27 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 
-/// How long to wait for a gateway if the program can run here without it: its answer is worth no more time.
-const LOCAL_PATIENCE: Duration = Duration::from_secs(3);
+/// The time limit of the gateway's answer about a program that can run here without it.
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The result of a query to the gateway.
 pub(crate) enum Reply {
-    /// Its answer.
+    /// The gateway's answer.
     Answer(Envelope),
-    /// No answer, and none is needed; these are warnings for the user.
+    /// There is no answer, and the program can run without one; with warnings for the user.
     NotNeeded(Vec<String>),
 }
 
-/// What this machine knows about a program by itself.
+/// What this machine knows about a program without the gateway.
 #[derive(Clone, Copy)]
 pub(crate) struct LocalFacts {
     /// One of its tools is local, so it runs here, whatever the gateway answers.
     pub(crate) runs_here: bool,
-    /// All that it needs is here.
+    /// Everything that it needs is on this machine.
     pub(crate) needs_no_gateway: bool,
 }
 
-/// The gateway's answer about a program that runs here.
+/// The gateway's answer about the tools of a program.
 #[derive(Debug, Default)]
 pub(crate) struct Resolution {
     /// Its tools.
@@ -44,10 +44,10 @@ pub(crate) struct Resolution {
     pub(crate) scope: Option<Scope>,
 }
 
-/// Asks the gateway how the names in a piece of code resolve in programs of the scope `within`. NotNeeded runs.
+/// Asks the gateway how the names in a piece of code resolve in programs of the scope `within`, in a dry run.
 ///
 /// # Errors
-/// Returns why the gateway's answer cannot be had or used.
+/// Returns why there is no valid answer.
 pub(crate) async fn look_up(
     app: &App,
     code: &str,
@@ -62,7 +62,7 @@ pub(crate) async fn look_up(
         local_tools: local.map(ToolId::to_string).collect(),
         ..ExecuteRequest::default()
     };
-    match dry_run(app, &question, NEEDED, cancel).await? {
+    match dry_run(app, &question, ANSWER_REQUIRED, cancel).await? {
         Reply::Answer(Envelope::Success(plan)) => resolution_of(*plan),
         Reply::Answer(Envelope::Error(refused)) => Err(refused.error),
         _ => Err(not_a_dry_run()),
@@ -78,7 +78,7 @@ pub(crate) fn resolution_of(plan: Success) -> Result<Resolution, ErrorBody> {
     })
 }
 
-/// Returns the first warnings, fit to be printed.
+/// Returns the first warnings, escaped for display.
 pub(crate) fn escaped(warnings: &[String]) -> Vec<String> {
     const MOST: usize = 20;
     warnings.iter().take(MOST).map(|warning| protocol::escape_text(warning)).collect()
@@ -94,7 +94,7 @@ pub(crate) fn full_name(tool: &ToolUse) -> Option<ToolId> {
 pub(crate) struct Names {
     /// The tools and capabilities that it has.
     pub(crate) tools: Vec<ToolUse>,
-    /// The names that nothing visible has.
+    /// The names that resolve to nothing that the caller can see.
     pub(crate) missing: Vec<ToolId>,
     /// Its warnings, escaped.
     pub(crate) warnings: Vec<String>,
@@ -105,7 +105,7 @@ pub(crate) struct Names {
 /// Asks the gateway about tools by name, with a program that consists of the names only.
 ///
 /// # Errors
-/// Returns why the gateway's answer cannot be had or used.
+/// Returns why there is no valid answer.
 pub(crate) async fn ask_names(
     app: &App,
     ids: &[ToolId],
@@ -116,7 +116,7 @@ pub(crate) async fn ask_names(
     while !rest.is_empty() {
         let mut code = String::new();
         let mut count = 0;
-        for id in rest.iter().take(NAMES_AT_ONCE) {
+        for id in rest.iter().take(NAMES_LIMIT) {
             let call = format!(
                 "await mcp[{}][{}]({{}});\n",
                 json!(id.program_namespace()),
@@ -138,7 +138,7 @@ pub(crate) async fn ask_names(
                 scope: resolution.scope,
             }),
             Err(error) if error.error_code == ErrorCode::ToolNotFound && now.len() > 1 => {
-                // An unknown name must not hide the others: the halves are queried separately.
+                // One unknown name fails the whole query, so the others are queried again without it.
                 let unknown = unknown_of(&error);
                 let (missing, known): (Vec<ToolId>, Vec<ToolId>) =
                     now.iter().cloned().partition(|id| unknown.contains(&id.as_str()));
@@ -162,8 +162,8 @@ pub(crate) async fn ask_names(
     Ok(names)
 }
 
-/// The most names in one question; a program may have more calls.
-const NAMES_AT_ONCE: usize = 500;
+/// The maximum number of names in one query. A program may have more.
+const NAMES_LIMIT: usize = 500;
 
 impl Names {
     fn extend(&mut self, other: Self) {
@@ -180,7 +180,7 @@ async fn ask_some_names(
     cancel: &CancellationToken,
 ) -> Result<Resolution, ErrorBody> {
     let question = ExecuteRequest { code: Some(code), ..ExecuteRequest::default() };
-    match dry_run(app, &question, NEEDED, cancel).await? {
+    match dry_run(app, &question, ANSWER_REQUIRED, cancel).await? {
         Reply::Answer(Envelope::Success(plan)) => resolution_of(*plan),
         Reply::Answer(Envelope::Error(refused)) => Err(refused.error),
         _ => Err(not_a_dry_run()),
@@ -204,12 +204,12 @@ pub(crate) fn read_dry_run(result: &Value) -> Result<DryRun, ErrorBody> {
     })
 }
 
-/// Returns what a capability reaches, according to the gateway; empty for a tool.
+/// Returns the tools that a capability reaches, according to the gateway; empty for a tool.
 ///
-/// It is believed where it leads to a refusal or a question, and only there.
+/// The list is not trusted: it may only add a refusal or a question, never remove one.
 ///
 /// # Errors
-/// Returns `GATEWAY_BAD_ANSWER` for what is no id.
+/// Returns `GATEWAY_BAD_ANSWER` for an invalid id.
 pub(crate) fn listed(tool: &ToolUse) -> Result<Vec<ToolId>, ErrorBody> {
     let names = tool.tools.iter().flatten();
     names
@@ -231,12 +231,11 @@ pub(crate) async fn sends_text(app: &App, analysis: &Analysis) -> Result<bool, E
 }
 
 pub(crate) fn needs_gateway(app: &App, analysis: &Analysis) -> Result<bool, ErrorBody> {
-    Ok(analysis.dynamic || !can_do_alone(app, &analysis.tools)?)
+    Ok(analysis.dynamic || !is_self_sufficient(app, &analysis.tools)?)
 }
 
-/// Returns whether this machine has all that tools need: they are here, or
-/// capabilities that ran here before.
-fn can_do_alone(app: &App, tools: &[ToolId]) -> Result<bool, ErrorBody> {
+/// Returns whether all tools are on this machine or are capabilities that ran here before.
+fn is_self_sufficient(app: &App, tools: &[ToolId]) -> Result<bool, ErrorBody> {
     for id in tools {
         if !app.is_local(id) && app.lockfile.capabilities(id)?.is_empty() {
             return Ok(false);
@@ -245,10 +244,10 @@ fn can_do_alone(app: &App, tools: &[ToolId]) -> Result<bool, ErrorBody> {
     Ok(true)
 }
 
-/// The gateway's answer is required.
-const NEEDED: LocalFacts = LocalFacts { runs_here: false, needs_no_gateway: false };
+/// For queries without which the program cannot run.
+const ANSWER_REQUIRED: LocalFacts = LocalFacts { runs_here: false, needs_no_gateway: false };
 
-/// Asks where a program would run; nothing runs.
+/// Asks in a dry run where a program would run.
 pub(crate) async fn dry_run(
     app: &App,
     submission: &ExecuteRequest,
@@ -270,8 +269,8 @@ pub(crate) async fn dry_run(
 
 /// Asks the gateway about a program.
 ///
-/// Returns `None` if all tools of the program are local and the gateway cannot be asked: it is unreachable, or there
-/// is no API key for it.
+/// Returns [`Reply::NotNeeded`] if the program can run without the gateway, and the gateway is unreachable or there is no
+/// API key for it.
 pub(crate) async fn ask_gateway(
     app: &App,
     submission: &ExecuteRequest,
@@ -282,16 +281,16 @@ pub(crate) async fn ask_gateway(
     if facts.needs_no_gateway && !cloud.has_key().await {
         return Ok(Reply::NotNeeded(Vec::new()));
     }
-    // It answers nothing without a key, and nobody has decided that it may have the program.
+    // Without a key, the default gateway rejects the request, and the user has not chosen to send it the program.
     if cloud.gateway().is_default() && !cloud.has_key().await {
         return Err(cloud.unauthorized());
     }
     let started = Instant::now();
     let answer = if facts.runs_here && facts.needs_no_gateway {
-        match tokio::time::timeout(LOCAL_PATIENCE, cloud.execute(submission, cancel)).await {
+        match tokio::time::timeout(LOCAL_TIMEOUT, cloud.execute(submission, cancel)).await {
             Ok(answer) => answer,
             Err(_) => {
-                let limit = LOCAL_PATIENCE.as_secs();
+                let limit = LOCAL_TIMEOUT.as_secs();
                 return Ok(Reply::NotNeeded(vec![format!(
                     "the gateway at {} did not answer within {limit} s; the program ran without it",
                     cloud.gateway()
@@ -318,13 +317,13 @@ pub(crate) async fn ask_gateway(
     }
 }
 
-/// Refuses an answer that lists a tool twice.
+/// Refuses an answer that lists a tool duplicate.
 pub(crate) fn check_tools(tools: Vec<ToolUse>) -> Result<Vec<ToolUse>, ErrorBody> {
     let mut seen = HashSet::new();
-    if let Some(twice) = tools.iter().find(|tool| !seen.insert(&tool.id)) {
+    if let Some(duplicate) = tools.iter().find(|tool| !seen.insert(&tool.id)) {
         return Err(ErrorBody::new(
             ErrorCode::GatewayBadAnswer,
-            format!("the gateway listed tool `{}` twice", protocol::escape_text(&twice.id)),
+            format!("the gateway listed tool `{}` duplicate", protocol::escape_text(&duplicate.id)),
         ));
     }
     Ok(tools)

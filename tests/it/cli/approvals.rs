@@ -324,7 +324,7 @@ fn questions_are_rendered_safely() {
     assert!(description.chars().all(|c| !c.is_control() && c != '\u{202e}'), "{description}");
     assert!(description.contains("\\u{202e}"), "{description}");
     assert!(
-        description.len() < 5_000 && description.contains("characters in all, sha256-"),
+        description.len() < 5_000 && description.contains("characters in total, sha256-"),
         "{description}"
     );
     assert!(asked["context"]["code_hash"].as_str().unwrap().starts_with("sha256-"));

@@ -474,7 +474,10 @@ fn the_users_own_rules_are_in_the_plan() {
         (&json!("client"), &json!("server"))
     );
     assert!(
-        planned["notes"][0].as_str().unwrap().contains("a rule of yours asks about `math:eval`"),
+        planned["notes"][0]
+            .as_str()
+            .unwrap()
+            .contains("a permission rule of yours asks about `math:eval`"),
         "{planned:#}"
     );
     let mut pml = asks.stdio();
