@@ -116,8 +116,8 @@ impl App {
 
     /// Returns the sandboxes of capabilities, which start with their first use.
     ///
-    /// The pool is separate, and large enough for all concurrent programs at the maximum nesting depth. In a shared pool,
-    /// a program could wait for a slot that is held by a program that waits for it.
+    /// The pool is separate, and large enough for all concurrent programs at the maximum nesting depth. In a shared
+    /// pool, a program could wait for a slot that is held by a program that waits for it.
     ///
     /// # Errors
     /// Returns why no sealed child can be started.
@@ -197,7 +197,7 @@ impl App {
         }
         match self.local.tools(namespace, cancel).await {
             Ok(tools) => {
-                self.known.keep(namespace, &spec, tools);
+                self.known.store(namespace, &spec, tools);
                 self.known.of(namespace, &spec)
             }
             Err(error) => {

@@ -42,8 +42,8 @@ impl Module {
     /// Parses a module and verifies it against its own hashes.
     ///
     /// # Errors
-    /// Returns `GATEWAY_BAD_ANSWER` for a text that is not the module of a capability, and `INTEGRITY_MISMATCH` if a hash
-    /// does not match.
+    /// Returns `GATEWAY_BAD_ANSWER` for a text that is not the module of a capability, and `INTEGRITY_MISMATCH` if a
+    /// hash does not match.
     pub(crate) fn read(text: String) -> Result<Self, ErrorBody> {
         let bad = |what: &str| {
             let message = format!("the registry's answer is not a capability: {what}");
@@ -154,8 +154,8 @@ pub(crate) struct Capability {
     pub(crate) analysis: Arc<Analysis>,
     /// The tools that it declares, and where each runs.
     pub(crate) targets: HashMap<ToolId, Target>,
-    /// The full names of the tools that it calls by a short name, if its scope is not the caller's. Rules are applied to
-    /// these, because a rule about the caller's tool of the same short name does not cover them.
+    /// The full names of the tools that it calls by a short name, if its scope is not the caller's. Rules are applied
+    /// to these, because a rule about the caller's tool of the same short name does not cover them.
     pub(crate) rules: HashMap<ToolId, ToolId>,
     /// Everything that it reaches, sorted.
     pub(crate) below: BTreeSet<ToolId>,

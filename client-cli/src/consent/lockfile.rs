@@ -23,8 +23,8 @@ use crate::workspace::Workspace;
 
 /// The registry content that may start in a workspace.
 ///
-/// The file is in the workspace, so a repository can supply one. Therefore an entry counts only together with the user's
-/// own record outside the workspace.
+/// The file is in the workspace, so a repository can supply one. Therefore an entry counts only together with the
+/// user's own record outside the workspace.
 #[derive(Debug)]
 pub(crate) struct Lockfile {
     workspace: Arc<Workspace>,
@@ -88,12 +88,12 @@ impl Lockfile {
         }))
     }
 
-    /// Records that the server may start with its present content and variables; `shown` is the hash of what the user was
-    /// shown.
+    /// Records that the server may start with its present content and variables; `shown` is the hash of what the user
+    /// was shown.
     ///
     /// # Errors
-    /// Returns `INTEGRITY_MISMATCH` if something else would start now, and `CONFIG_INVALID` if the file cannot be written.
-    /// In both cases the server must not start.
+    /// Returns `INTEGRITY_MISMATCH` if something else would start now, and `CONFIG_INVALID` if the file cannot be
+    /// written. In both cases the server must not start.
     pub(crate) fn approve(
         &self,
         entry: &RegistryEntry,

@@ -58,8 +58,8 @@ impl Permissions {
         !self.rules.deny.is_empty() || !self.rules.ask.is_empty()
     }
 
-    /// Returns whether a call of some tool of a server, possibly one that is not known yet, could start the server without
-    /// asking the user.
+    /// Returns whether a call of some tool of a server, possibly one that is not known yet, could start the server
+    /// without asking the user.
     pub(crate) fn may_start(&self, namespace: &str) -> bool {
         let covers = |pattern: &ToolPattern, tool_too: bool| match pattern {
             ToolPattern::Any => true,

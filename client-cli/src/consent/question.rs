@@ -151,7 +151,8 @@ fn context(question: &Question, arguments: &str, code_hash: Integrity) -> Value 
     context
 }
 
-/// Escapes a text. A long one is reduced to its beginning and end, with its length and hash, so that the cut is visible.
+/// Escapes a text. A long one is reduced to its beginning and end, with its length and hash, so that the cut is
+/// visible.
 fn shown(text: &str) -> String {
     let count = text.chars().count();
     if count <= SHOWN_TEXT {

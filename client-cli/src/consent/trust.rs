@@ -70,8 +70,8 @@ struct Record {
 /// Checks that a person decides about the trust: at a terminal, or with `--yes` and the variable.
 ///
 /// # Errors
-/// Returns [`TrustError::NotInteractive`] without a terminal, unless the caller passed `--yes` and the variable is exactly
-/// `1`.
+/// Returns [`TrustError::NotInteractive`] without a terminal, unless the caller passed `--yes` and the variable is
+/// exactly `1`.
 pub(crate) fn may_trust(
     yes: bool,
     has_terminal: bool,

@@ -85,7 +85,8 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    /// Returns whether a capability is of the caller's scope, so that the names in it resolve as in the caller's programs.
+    /// Returns whether a capability is of the caller's scope, so that the names in it resolve as in the caller's
+    /// programs.
     fn is_of_own_scope(&self, tool: &ToolUse) -> bool {
         let fqdn = tool.fqdn.as_deref().and_then(|fqdn| fqdn.parse::<Fqdn>().ok());
         fqdn.is_some_and(|fqdn| Some(fqdn.scope()) == self.scope.as_ref())
@@ -144,8 +145,8 @@ impl<'a> Finder<'a> {
             capability: None,
             asks_gateway: side == Side::Client && id.as_str() == SEARCH_TOOLS,
             sends_to: None,
-            // Whether the effect table may classify the tool by its name: not if a server of the user or an entry of the
-            // gateway has that name.
+            // Whether the effect table may classify the tool by its name: not if a server of the user or an entry of
+            // the gateway has that name.
             well_known: matches!(
                 source,
                 Source::Native | Source::Rules | Source::Shipped | Source::None

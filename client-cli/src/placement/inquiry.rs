@@ -269,8 +269,8 @@ pub(crate) async fn dry_run(
 
 /// Asks the gateway about a program.
 ///
-/// Returns [`Reply::NotNeeded`] if the program can run without the gateway, and the gateway is unreachable or there is no
-/// API key for it.
+/// Returns [`Reply::NotNeeded`] if the program can run without the gateway, and the gateway is unreachable or there
+/// is no API key for it.
 pub(crate) async fn ask_gateway(
     app: &App,
     submission: &ExecuteRequest,

@@ -57,9 +57,9 @@ impl Learned {
             let Some(id) = tool.fqdn.as_ref().and_then(|_| tool.id.parse::<ToolId>().ok()) else {
                 continue;
             };
-            self.changed |= self.answers.keep(id, tool.clone());
+            self.changed |= self.answers.store(id, tool.clone());
         }
-        self.changed |= self.answers.forget(|id, _| missing.contains(id));
+        self.changed |= self.answers.remove(|id, _| missing.contains(id));
     }
 
     /// Writes the record if anything changed.

@@ -1,7 +1,7 @@
 //! One execution on the user's machine, step by step.
 //!
-//! The program is analysed here, the gateway is queried and its answer is checked. Then the program runs in the sandbox,
-//! and every call goes through the `router`.
+//! The program is analysed here, the gateway is queried and its answer is checked. Then the program runs in the
+//! sandbox, and every call goes through the `router`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,8 +91,8 @@ pub(crate) async fn execute(
     runs.approvals.follow(run, &cancel).await
 }
 
-/// For a call that the engine reports as "not a function", sets the hint to the analysis' diagnostic at that line, which
-/// explains how to call a tool.
+/// For a call that the engine reports as "not a function", sets the hint to the analysis' diagnostic at that line,
+/// which explains how to call a tool.
 fn explain_call(error: &mut ErrorBody, analysis: &Analysis) {
     if error.error_code != ErrorCode::ProgramFailed || !error.message.ends_with("not a function") {
         return;

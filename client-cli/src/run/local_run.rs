@@ -87,8 +87,8 @@ impl WaitingCall<'_> {
         }
     }
 
-    /// Waits until no further identical calls arrive, and returns how many wait. Calls that a program starts concurrently
-    /// arrive one after the other.
+    /// Waits until no further identical calls arrive, and returns how many wait. Calls that a program starts
+    /// concurrently arrive one after the other.
     async fn settle(&self) -> u64 {
         let count = || self.run.state().groups.get(&self.key).map_or(1, |group| group.waiting);
         let mut known = count();
@@ -228,8 +228,8 @@ impl LocalRun {
         refused
     }
 
-    /// Applies the rules to a call and, if needed, waits for the user's answer. Returns the protected places that the call
-    /// may touch.
+    /// Applies the rules to a call and, if needed, waits for the user's answer. Returns the protected places that the
+    /// call may touch.
     ///
     /// # Errors
     /// Returns `PERMISSION_DENIED` for a rule, and `APPROVAL_DENIED` or `APPROVAL_EXPIRED` if the run was ended.

@@ -1,4 +1,5 @@
-//! What `pml doctor` checks in a project: its folder, its files, its gateway, its API key and the programs that it needs.
+//! What `pml doctor` checks in a project: its folder, its files, its gateway, its API key and the programs that it
+//! needs.
 
 use std::path::Path;
 

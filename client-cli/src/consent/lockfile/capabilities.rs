@@ -79,7 +79,8 @@ impl Lockfile {
             "capability `{}` ({}), which is new here{before}; it {reaches}{changed}; its program: {}",
             module.versioned(),
             module.integrity,
-            // As a JSON string: line breaks and quotes in it are escaped, so the program cannot imitate the text around it.
+            // As a JSON string: line breaks and quotes in it are escaped, so the program cannot imitate the text
+            // around it.
             serde_json::Value::from(module.code.as_str())
         )))
     }

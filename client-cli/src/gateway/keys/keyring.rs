@@ -50,8 +50,8 @@ pub(crate) struct Keyring {
 pub(crate) struct KeyringError(String);
 
 impl Keyring {
-    /// Finds the keyring. Returns `None` without a session bus or `secret-tool`, or if `PML_KEYRING` is `off`. A program in
-    /// the workspace `root` is not used.
+    /// Finds the keyring. Returns `None` without a session bus or `secret-tool`, or if `PML_KEYRING` is `off`. A
+    /// program in the workspace `root` is not used.
     ///
     /// # Errors
     /// Returns [`KeyError::Setting`] for any other value of `PML_KEYRING`.

@@ -61,7 +61,8 @@ impl KeySource {
         Self::new(gateway, None, Some((key, KeyPlace::Given)))
     }
 
-    /// Creates the source for this user: `PML_API_KEY`, the keyring, the file. `root` is the workspace, if there is one.
+    /// Creates the source for this user: `PML_API_KEY`, the keyring, the file. `root` is the workspace, if there is
+    /// one.
     ///
     /// # Errors
     /// Returns [`KeyError`] if the variable or the file cannot be used.
