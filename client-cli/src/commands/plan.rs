@@ -73,10 +73,10 @@ pub(crate) async fn plan(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Draws a plan as a graph of its tasks.
+/// Draws a plan as a diagram of its tasks.
 ///
 /// # Errors
-/// Returns an error when the plan is too large for a picture.
+/// Returns an error if the plan is too large for an SVG diagram.
 pub fn draw(plan: &Plan, format: GraphFormat) -> Result<String, CliError> {
     let graph = graph::Graph::of(plan);
     match format {
@@ -102,8 +102,7 @@ pub fn to_json(plan: &Plan, analysis: &Analysis) -> Value {
     out
 }
 
-/// Writes JSON in which hidden characters of the program are escaped, for display on a terminal. Its value is the
-/// same.
+/// Formats JSON with hidden characters as `\u` escapes, so that a terminal can show it. The value is the same.
 fn json_text(value: &Value) -> Result<String, CliError> {
     let text =
         serde_json::to_string_pretty(value).map_err(|error| CliError::failed(error.to_string()))?;
@@ -126,7 +125,7 @@ fn wants_colour(no_colour: Option<&str>, term: Option<&str>, terminal: bool) -> 
 }
 
 impl Style {
-    /// Returns the style that fits stdout as it is.
+    /// Returns the style for stdout.
     pub(crate) fn of_stdout() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let (no_colour, term) = (variable("NO_COLOR"), variable("TERM"));
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colour_is_for_terminals_that_want_it() {
+    fn colour_depends_on_the_terminal_and_no_color() {
         assert!(wants_colour(None, Some("xterm"), true));
         assert!(wants_colour(Some(""), None, true));
         assert!(!wants_colour(Some("1"), Some("xterm"), true));
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn json_hides_nothing_and_means_the_same() {
+    fn hidden_characters_in_json_are_escaped() {
         let value = json!({ "a\u{202e}": "\u{1b}[31m\u{200b}\u{e0041}é😀\u{9b}" });
         let text = json_text(&value).unwrap();
         assert!(!text.chars().any(|c| c != '\n' && display::is_hidden(c)), "{text:?}");
