@@ -176,10 +176,11 @@ impl Workspace {
     /// a socket or a device may block or have effects.
     ///
     /// # Errors
-    /// Returns [`PathError`] when it is not a readable regular file beneath
-    /// the workspace, or one that programs may not read.
+    /// Returns [`PathError`] if it is not a readable regular file in the workspace, or one that programs may not read.
     pub(crate) fn open_file(&self, given: &str) -> Result<Opened, PathError> {
         let relative = self.relative(given)?;
+        // `O_PATH` has no side effects, not even on a FIFO or a device. Once the type and the path are checked, the
+        // same file is reopened for reading through its descriptor.
         let mut opened = self.open_beneath(given, &relative, OFlags::PATH)?;
         self.require_file(given, &opened)?;
         self.refuse_own(given, &opened.real)?;
