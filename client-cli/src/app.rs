@@ -71,7 +71,7 @@ impl App {
         add_configured(&local, &config)?;
         let configured = config.mcp_servers.keys().chain(config.private_mcps.keys());
         let configured = configured.cloned().collect();
-        // // An invalid URL or key file is an error only for what needs the gateway.
+        // An invalid URL or key file is an error only for what needs the gateway.
         let cloud = open_cloud(settings, &config, workspace.root());
         let known = KnownTools::new(store.folder(), workspace.root());
         Ok(Arc::new(Self {
@@ -281,7 +281,7 @@ fn add_configured(local: &LocalServers, config: &Config) -> Result<(), ErrorBody
 
 /// Returns the path of this program, which sealed children and supervisors also run.
 fn own_program() -> PathBuf {
-    // // Not `current_exe()`: this link works even after an update has replaced or deleted the file.
+    // Not `current_exe()`: this link works even after an update has replaced or deleted the file.
     PathBuf::from("/proc/self/exe")
 }
 

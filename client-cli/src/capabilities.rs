@@ -105,7 +105,7 @@ fn version_text((major, minor, patch): (u64, u64, u64)) -> String {
 /// Parses `MAJOR.MINOR.PATCH` without leading zeros.
 pub(crate) fn version(text: &str) -> Option<(u64, u64, u64)> {
     let mut parts = text.split('.').map(|part| {
-        // // As in semantic versioning: without leading zeros each version has exactly one spelling.
+        // As in semantic versioning: without leading zeros each version has exactly one spelling.
         let plain =
             part.bytes().all(|b| b.is_ascii_digit()) && (part == "0" || !part.starts_with('0'));
         part.parse().ok().filter(|_| plain)

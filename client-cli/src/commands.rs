@@ -58,7 +58,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
 }
 
 fn start(cli: Cli) -> Result<ExitCode, CliError> {
-    // // Other processes of the user must not be able to read keys in the memory of this one.
+    // Other processes of the user must not be able to read keys in the memory of this one.
     sandbox::keep_private().map_err(|error| {
         CliError::failed(format!("cannot protect this process from others: {error}"))
     })?;

@@ -108,7 +108,7 @@ impl Config {
 
     fn of(mut file: ConfigFile, trust: Trust) -> Self {
         let mut ignored = Vec::new();
-        // // `ask` and `deny` remain: restrictions apply without trust. Everything that grants something is dropped.
+        // `ask` and `deny` remain: restrictions apply without trust. Everything that grants something is dropped.
         if trust == Trust::Untrusted {
             let mut drop_if = |is_set: bool, name: &str| {
                 if is_set {

@@ -67,7 +67,7 @@ pub(crate) async fn discover(
     );
     let mut local_tools = local_tools;
     if remote.missing.is_some() {
-        // // The gateway's answer would contain these; without it, they are listed because they run offline.
+        // The gateway's answer would contain these; without it, they are listed because they run offline.
         local_tools.extend(stored_capabilities(app)?);
     }
     local_tools.retain(|tool| why_refused(&permissions, &tool.id).is_none());

@@ -78,7 +78,7 @@ pub(crate) fn builder(url: &Url, credential: Credential) -> Result<ClientBuilder
             Credential::None => Ok(builder),
         };
     }
-    // // An empty variable counts as unset.
+    // An empty variable counts as unset.
     let named = PROXY_VARIABLES.into_iter().find_map(|name| {
         let value = std::env::var(name).ok().filter(|value| !value.trim().is_empty())?;
         Some((name, value))

@@ -230,7 +230,7 @@ impl LocalServers {
 
     /// Stops every server and waits until they have exited; none starts after this.
     pub async fn shutdown(&self) {
-        // // First, so that pending starts are aborted and no call starts a server again.
+        // First, so that pending starts are aborted and no call starts a server again.
         self.shared.closing.cancel();
         let servers: Vec<Arc<Server>> = {
             let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);

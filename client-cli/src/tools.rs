@@ -93,7 +93,7 @@ impl NativeTools {
                 let action = tool.action().to_owned();
                 let done = cancel.clone();
                 let write_lock = Arc::clone(&self.write_lock);
-                // // File operations block, so they must not run on the async threads.
+                // File operations block, so they must not run on the async threads.
                 let work = tokio::task::spawn_blocking(move || {
                     let _guard = filesystem::changes(&action)
                         .then(|| write_lock.lock().unwrap_or_else(PoisonError::into_inner));

@@ -144,7 +144,7 @@ impl App {
         install: &Install,
         cancel: &CancellationToken,
     ) -> Result<Vec<ToolDescriptor>, ErrorBody> {
-        // // A separate set of servers: the namespace may also be that of a configured server.
+        // A separate set of servers: the namespace may also be that of a configured server.
         let servers = LocalServers::new(
             Arc::clone(&self.workspace),
             Arc::new(Environment::load(&self.workspace)),

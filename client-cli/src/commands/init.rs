@@ -73,7 +73,7 @@ pub(crate) fn init(workspace: &Workspace, store: &TrustStore) -> Result<Report, 
     let plan = Plan::of(workspace)?;
     if let Some(change) = &plan.agents {
         if let Some(before) = &change.before
-            // // Only the first change is backed up: later ones would overwrite the original.
+            // Only the first change is backed up: later ones would overwrite the original.
             && read(workspace, BACKUP)?.is_none()
         {
             write(workspace, BACKUP, before)?;

@@ -42,7 +42,7 @@ pub(crate) async fn plan(
 ) -> Result<ExitCode, CliError> {
     let analysis = app.analyser()?.analyse(&program.code).await?;
     if !analysis.can_run() {
-        // // The gateway is not queried about a program that cannot run.
+        // The gateway is not queried about a program that cannot run.
         let found = analysis::plan(&analysis, &RoutingRules::shipped());
         if plan.json {
             let mut report = to_json(&found, &analysis);

@@ -32,7 +32,7 @@ pub(crate) fn trust(settings: &Settings, yes: bool) -> Result<ExitCode, CliError
     if !yes && !confirmed(&content)? {
         return Err(CliError::cannot_run("nothing was trusted"));
     }
-    // // Fails if the file has changed since it was shown.
+    // Fails if the file has changed since it was shown.
     config::trust(&workspace, &store, &content).map_err(|error| invalid(&error))?;
     say(&format!("`{}` is now trusted.\n", workspace.root().join(".pml.json").display()))?;
     Ok(ExitCode::SUCCESS)

@@ -34,7 +34,7 @@ pub(crate) async fn unpublish(
             "Delete {what} on {}, with all its versions? The name can never be used again. [y/N]: ",
             cloud.gateway()
         ));
-        // // On a separate thread, so that a signal can interrupt the wait for an answer.
+        // On a separate thread, so that a signal can interrupt the wait for an answer.
         let asked = tokio::task::spawn_blocking(|| {
             let mut answer = String::new();
             std::io::stdin().lock().read_line(&mut answer).map(|_| answer)

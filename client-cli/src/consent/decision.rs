@@ -46,7 +46,7 @@ pub(crate) enum Decision {
 pub(crate) fn decide(permissions: &Permissions, tool: &ToolId, call: Call<'_>) -> Decision {
     let Ruling { verdict, rule, reason } = permissions.rule_on(tool);
     let is_allowed = verdict == Verdict::Allow || call.allowed_in_run;
-    // // `deny` comes first, so that nothing overrides it.
+    // `deny` comes first, so that nothing overrides it.
     if verdict == Verdict::Deny {
         Decision::Refused { reason }
     } else if !is_allowed || call.always_asked || call.start.is_some() {

@@ -119,7 +119,7 @@ impl TrustStore {
     /// # Errors
     /// Returns [`TrustError`] if the lock cannot be acquired.
     pub(crate) fn locked<T>(&self, change: impl FnOnce(&Self) -> T) -> Result<T, TrustError> {
-        // // The lock is released when the descriptor is closed at the end of this function.
+        // The lock is released when the descriptor is closed at the end of this function.
         let folder = self.open_folder()?;
         rustix::fs::flock(&folder, FlockOperation::LockExclusive)
             .map_err(|errno| self.system(errno.into()))?;
@@ -160,7 +160,7 @@ impl TrustStore {
             Err(errno) => return Err(self.system(errno.into())),
         };
         let facts = file.metadata().map_err(|source| self.system(source))?;
-        // // A record that another user can write could grant trust that this user never gave.
+        // A record that another user can write could grant trust that this user never gave.
         if !facts.is_file() || facts.uid() != rustix::process::geteuid().as_raw() {
             return Err(self.unfit("you do not own it".to_owned()));
         }

@@ -36,7 +36,7 @@ impl RecordFile {
 
     /// Reads the file; `None` if it is missing, not a regular file or too large.
     pub(crate) fn read(&self) -> Option<Vec<u8>> {
-        // // A link is not followed, and opening a FIFO does not block.
+        // A link is not followed, and opening a FIFO does not block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(self.open().ok()?, &self.name, flags, Mode::empty());
         let file = File::from(file.ok()?);

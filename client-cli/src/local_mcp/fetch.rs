@@ -46,7 +46,7 @@ pub(super) fn shorten_retries(
     if name(program) != "npx" {
         return;
     }
-    // // npm ignores the case of its variables.
+    // npm ignores the case of its variables.
     let unset = NPM_RETRY_DELAYS
         .iter()
         .filter(|(name, _)| !variables.keys().any(|known| known.eq_ignore_ascii_case(name)));

@@ -42,7 +42,7 @@ impl KnownTools {
         if let Some(tools) = self.lock().get(&name) {
             return Some(Arc::clone(tools));
         }
-        // // The file is only a cache: an unreadable one means that the tools are not known.
+        // The file is only a cache: an unreadable one means that the tools are not known.
         let text = self.file(name.clone()).read()?;
         let tools: Arc<Vec<ToolDescriptor>> = Arc::new(serde_json::from_slice(&text).ok()?);
         self.lock().insert(name, Arc::clone(&tools));

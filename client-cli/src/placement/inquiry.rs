@@ -317,13 +317,13 @@ pub(crate) async fn ask_gateway(
     }
 }
 
-/// Refuses an answer that lists a tool duplicate.
+/// Refuses an answer that lists a tool twice.
 pub(crate) fn check_tools(tools: Vec<ToolUse>) -> Result<Vec<ToolUse>, ErrorBody> {
     let mut seen = HashSet::new();
     if let Some(duplicate) = tools.iter().find(|tool| !seen.insert(&tool.id)) {
         return Err(ErrorBody::new(
             ErrorCode::GatewayBadAnswer,
-            format!("the gateway listed tool `{}` duplicate", protocol::escape_text(&duplicate.id)),
+            format!("the gateway listed tool `{}` twice", protocol::escape_text(&duplicate.id)),
         ));
     }
     Ok(tools)

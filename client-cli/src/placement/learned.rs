@@ -67,7 +67,7 @@ impl Learned {
         if !self.changed {
             return;
         }
-        // // `write` offers the newest tools first.
+        // `write` offers the newest tools first.
         let mut room = TOOLS_LIMIT;
         let written = self.answers.write(|_| {
             let fits = room > 0;

@@ -54,7 +54,7 @@ impl CachedRules {
         let read = cloud.routing(etag).await.map_err(|error| error.message)?;
         let updated = match (read, cached) {
             (Some((etag, rules)), _) => Self { version: 1, at: now(), etag, rules },
-            // // Not modified: only the time of the confirmation changes.
+            // Not modified: only the time of the confirmation changes.
             (None, Some(cached)) => Self { at: now(), ..cached },
             (None, None) => return Ok(()),
         };

@@ -226,7 +226,7 @@ impl Environment {
     fn find(&self, name: &str) -> Option<(&str, Source)> {
         let own = self.variables.get(name).map(|value| (value, Source::Environment));
         let found = own.or_else(|| self.dotenv.get(name).map(|value| (value, Source::Dotenv)));
-        // // An empty variable counts as unset, but still hides the one in `.env`.
+        // An empty variable counts as unset, but still hides the one in `.env`.
         found.map(|(value, source)| (value.as_str(), source)).filter(|(value, _)| !value.is_empty())
     }
 
@@ -271,7 +271,7 @@ impl Environment {
         let mut out = self.base();
         for name in required {
             check_variable(name, "")?;
-            // // Set below, by the entry itself.
+            // Set below, by the entry itself.
             if entry.contains_key(name) {
                 continue;
             }
@@ -296,7 +296,7 @@ impl Environment {
         while let Some((before, after)) = rest.split_once("${") {
             let Some((name, tail)) = after.split_once('}') else { break };
             out.push_str(before);
-            // // `PML_API_KEY` and other variables of `pml` must not reach a server.
+            // `PML_API_KEY` and other variables of `pml` must not reach a server.
             if name.to_ascii_uppercase().starts_with("PML_") {
                 return Err(EnvironmentError::Own { name: name.to_owned() });
             }

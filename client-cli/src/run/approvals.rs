@@ -115,7 +115,7 @@ impl Approvals {
         runs.waiting.insert(workflow_id.clone(), entry);
         drop(runs);
         // An unanswered question must not keep its program alive.
-        // // A weak reference: the timer must not keep the process's runs alive.
+        // A weak reference: the timer must not keep the process's runs alive.
         let approvals = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep_until(deadline).await;

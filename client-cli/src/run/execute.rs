@@ -35,7 +35,7 @@ pub(crate) async fn execute(
     let dry = request.options.as_ref().is_some_and(|options| options.dry_run);
     let include = request.options.as_ref().map_or_else(Vec::new, |options| options.include.clone());
     let ran = request.code.clone().filter(|_| !dry);
-    // // Everything that can fail or be denied up front is checked before the sandbox starts.
+    // Everything that can fail or be denied up front is checked before the sandbox starts.
     let program = match prepare(&runs.app, request, &cancel).await {
         Ok(Prepared::Local(program)) => program,
         Ok(Prepared::Answered(envelope)) => {

@@ -73,7 +73,7 @@ impl PausedRun {
                 }
             };
             match event {
-                // // A cancelled run asks no questions. Dropping the question fails its call.
+                // A cancelled run asks no questions. Dropping the question fails its call.
                 Some(RunEvent::Asks(question)) if self.cancel.is_cancelled() => drop(question),
                 Some(RunEvent::Asks(question)) => return Next::Asks(question),
                 Some(RunEvent::CallEnded) => progress::call_ended(),

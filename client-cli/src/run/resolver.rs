@@ -235,7 +235,7 @@ impl<'a> Resolver<'a> {
             return Err(not_described(&tool.id));
         };
         if let Some(module) = capabilities::load_module(self.app.records(), integrity)
-            // // The hash is a claim of the gateway, so the name and the version are checked too.
+            // The hash is a claim of the gateway, so the name and the version are checked too.
             && module.name == name.unpinned()
             && module.is_version(id)
         {
@@ -310,7 +310,7 @@ impl<'a> Resolver<'a> {
             self.app.lockfile.check(&module)?;
             let analysis = self.app.analyser()?.analyse(&module.code).await?;
             let declared = analysis.tools.iter().map(ToolId::as_str);
-            // // A difference means that the entry was manipulated or that another version of the analysis published
+            // A difference means that the entry was manipulated or that another version of the analysis published
             // it.
             if !analysis.can_run() || analysis.dynamic || !declared.eq(module.calls.iter()) {
                 let message = format!(
@@ -334,7 +334,7 @@ impl<'a> Resolver<'a> {
             let named = (self.base().cloned(), id.clone());
             self.stack.push(OpenCapability { id: id.clone(), name, scope });
             let targets = self.resolve(&analysis.tools, &answers.tools).await;
-            // // Before the result is checked, so that the stack is right after an error too.
+            // Before the result is checked, so that the stack is right after an error too.
             self.stack.pop();
             let capability = Capability::new(module, analysis, targets?).with_rule_names(rules);
             let capability = Arc::new(capability);

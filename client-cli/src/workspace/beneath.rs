@@ -172,19 +172,18 @@ impl Workspace {
 
     /// Opens a regular file for reading.
     ///
-    /// The kind is checked before the file is opened for real: opening a FIFO,
-    /// a socket or a device may block or have effects.
+    /// The type is checked before the file is opened for reading, because opening a FIFO or a device may block or have
+    /// effects.
     ///
     /// # Errors
     /// Returns [`PathError`] if it is not a readable regular file in the workspace, or one that programs may not read.
     pub(crate) fn open_file(&self, given: &str) -> Result<Opened, PathError> {
         let relative = self.relative(given)?;
-        // `O_PATH` has no side effects, not even on a FIFO or a device. Once the type and the path are checked, the
-        // same file is reopened for reading through its descriptor.
         let mut opened = self.open_beneath(given, &relative, OFlags::PATH)?;
         self.require_file(given, &opened)?;
         self.refuse_own(given, &opened.real)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        // Reopens the checked file through its descriptor: by now the path may lead to another file.
         let same = format!("/proc/self/fd/{}", opened.fd.as_raw_fd());
         opened.fd = rustix::fs::open(same, flags, Mode::empty())
             .map_err(|errno| PathError::System { path: shown(given), errno })?;

@@ -79,7 +79,7 @@ pub(crate) fn set(text: &str, name: &str, value: &str) -> Option<String> {
     if !out.ends_with('\n') {
         out.push('\n');
     }
-    // // Writing and parsing must agree: a value that would be read differently is refused.
+    // Writing and parsing must agree: a value that would be read differently is refused.
     let reads_back = parse(&out).get(name).is_some_and(|read| read == value);
     reads_back.then_some(out)
 }

@@ -36,7 +36,7 @@ pub(super) fn mermaid(graph: &Graph) -> String {
         };
         let _ = writeln!(out, "  {} {arrow} {}", from.id, to.id);
         if matches!(edge.kind, EdgeKind::Egress | EdgeKind::EgressControl) {
-            // // `linkStyle` refers to an edge by its index.
+            // `linkStyle` refers to an edge by its index.
             marked.push(place.to_string());
         }
     }

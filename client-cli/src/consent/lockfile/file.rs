@@ -86,7 +86,7 @@ pub(super) fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
         Content { version: VERSION, servers: BTreeMap::new(), capabilities: BTreeMap::new() };
     let Some(folder) = folder(workspace)? else { return Ok(empty) };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    // // A link could lead out of the workspace, and opening a FIFO could block.
+    // A link could lead out of the workspace, and opening a FIFO could block.
     let file = match rustix::fs::openat(folder, PLACE.1, flags, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(Errno::NOENT) => return Ok(empty),
@@ -118,7 +118,7 @@ pub(super) fn write(workspace: &Workspace, content: &Content) -> Result<(), Erro
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(invalid(errno)),
     }
-    // // `folder` refuses a `.pml` that is a symbolic link, so nothing is written through one.
+    // `folder` refuses a `.pml` that is a symbolic link, so nothing is written through one.
     let folder = folder(workspace)?.ok_or_else(|| invalid("its folder no longer exists"))?;
     let mut text = serde_json::to_vec_pretty(content).map_err(invalid)?;
     text.push(b'\n');

@@ -116,7 +116,7 @@ impl Keyring {
     pub(crate) async fn delete(&self, gateway: &Gateway) -> Result<bool, KeyringError> {
         let was_there = self.has(gateway).await?;
         if was_there {
-            // // `clear` may leave the key in a locked keyring, so its effect is checked.
+            // `clear` may leave the key in a locked keyring, so its effect is checked.
             self.run(&["clear"], gateway, None, CHANGE_LIMIT).await?;
             if self.has(gateway).await? {
                 return Err(KeyringError(

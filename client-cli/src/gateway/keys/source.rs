@@ -71,7 +71,7 @@ impl KeySource {
             return Ok(Self::new(gateway, None, Some((key, KeyPlace::Variable))));
         }
         let file = user_file();
-        // // Read now, so that an invalid file is an error even if the keyring has a key.
+        // Read now, so that an invalid file is an error even if the keyring has a key.
         let stored = from_file(gateway, file.as_deref())?;
         let stored = stored.zip(file.map(KeyPlace::File));
         Ok(Self::new(gateway, Keyring::of_user(root)?, stored))

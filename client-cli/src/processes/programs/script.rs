@@ -21,7 +21,7 @@ pub(super) fn first_line(file: &Path) -> Option<(String, String)> {
 
 /// Returns the program that `env` would run with this argument.
 pub(super) fn named_for_env(argument: &str) -> Option<String> {
-    // // `env` takes options and assignments before the program; `-S` splits its argument into words.
+    // `env` takes options and assignments before the program; `-S` splits its argument into words.
     let words = argument.split([' ', '\t']).filter(|word| !word.is_empty());
     let mut words = words.map(|word| {
         let split = word.strip_prefix("--split-string=").or_else(|| word.strip_prefix("-S"));

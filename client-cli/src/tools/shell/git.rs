@@ -111,7 +111,7 @@ pub(super) async fn restrict(
         // A read-only command must not update the index, which would run the `post-index-change` hook.
         variables.insert("GIT_OPTIONAL_LOCKS".to_owned(), "0".to_owned());
     }
-    // // Set before the repository is queried, so that the query runs no helper either.
+    // Set before the repository is queried, so that the query runs no helper either.
     set(variables, settings.clone());
     for key in of_repository(&argv[1..at], variables, program, folder).await {
         let matches = |start: &str, end: &str| key.starts_with(start) && key.ends_with(end);
