@@ -309,8 +309,8 @@ pub(crate) fn read(workspace: &Workspace) -> Result<Option<Vec<u8>>, ConfigError
         Err(errno) => return Err(unusable(&errno.to_string())),
     };
     let file = std::fs::File::from(fd);
-    let facts = file.metadata().map_err(|error| unusable(&error.to_string()))?;
-    if !facts.is_file() {
+    let metadata = file.metadata().map_err(|error| unusable(&error.to_string()))?;
+    if !metadata.is_file() {
         return Err(unusable("it is not a regular file"));
     }
     let mut content = Vec::new();

@@ -112,7 +112,7 @@ pub(crate) struct Placement {
     pub(crate) tools: BTreeMap<ToolId, Placed>,
     pub(crate) runs_on: Side,
     pub(crate) asked: Asked,
-    /// The gateway, for people.
+    /// The gateway, for display.
     pub(crate) gateway: String,
     /// The gateway, if a run sends it the text of the program.
     pub(crate) text_goes_to: Option<String>,

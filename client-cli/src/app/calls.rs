@@ -17,8 +17,8 @@ use crate::processes::supervise::Supervisor;
 use crate::workspace::protected::{Granted, Protected};
 
 impl App {
-    /// Calls a tool built into the CLI and returns its raw MCP result; `granted` has the protected places that a human
-    /// was shown.
+    /// Calls a tool built into the CLI and returns its raw MCP result; `granted` lists the protected places that the
+    /// user approved.
     ///
     /// # Errors
     /// Returns the tool's own error with its code.

@@ -238,7 +238,7 @@ fn read(workspace: &Workspace, file: &'static str) -> Result<Option<Vec<u8>>, In
         Err(errno) => return Err(refused(errno.to_string())),
     };
     let opened = std::fs::File::from(fd);
-    if !opened.metadata().is_ok_and(|facts| facts.is_file()) {
+    if !opened.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err(refused("it is not a regular file".to_owned()));
     }
     let mut content = Vec::new();

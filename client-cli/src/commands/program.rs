@@ -106,7 +106,7 @@ fn origin(bundle: &Bundle, line: u32, column: u32) -> Option<Value> {
     Some(json!({ "file": origin.file, "line": origin.line, "column": origin.column }))
 }
 
-/// Returns the file, line and column of a position in a bundle, for people.
+/// Returns the file, line and column of a position in a bundle, for display.
 pub(crate) fn place_text(bundle: &Bundle, line: u32, column: u32) -> String {
     match bundle.origin(line, column).filter(|_| bundle.has_imports()) {
         Some(origin) => format!(

@@ -119,7 +119,7 @@ fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
     lines.iter().map(line).collect()
 }
 
-/// Formats an RFC 3339 time in UTC for people, to the minute.
+/// Formats an RFC 3339 time in UTC for display, to the minute.
 fn when(time: &str) -> String {
     match (time.get(..10), time.get(11..16), time.ends_with('Z')) {
         (Some(day), Some(minute), true) => format!("{day} {minute} UTC"),

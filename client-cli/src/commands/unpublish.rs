@@ -56,7 +56,7 @@ pub(crate) async fn unpublish(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the path of an entry beneath `/api/v1`, and its name for people. A name with an action is a capability, one
+/// Returns the path of an entry beneath `/api/v1`, and its name for messages. A name with an action is a capability, one
 /// without a server.
 ///
 /// # Errors

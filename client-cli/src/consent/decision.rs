@@ -28,7 +28,7 @@ pub(crate) enum Decision {
     Run,
     /// The user decides.
     Ask {
-        /// The reason, for people.
+        /// The reason, for display.
         reason: String,
         /// The server or capability that has to be approved first.
         start: Option<Start>,
@@ -37,7 +37,7 @@ pub(crate) enum Decision {
     },
     /// It is refused, and the user cannot approve it.
     Refused {
-        /// The reason, for people.
+        /// The reason, for display.
         reason: String,
     },
 }

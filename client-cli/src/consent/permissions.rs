@@ -36,7 +36,7 @@ pub(super) struct Ruling {
     pub(super) verdict: Verdict,
     /// The rule that decided; `None` when no rule covers the tool.
     pub(super) rule: Option<ToolPattern>,
-    /// The reason, for people: the rule and its file.
+    /// The reason, for display: the rule and its file.
     pub(super) reason: String,
 }
 

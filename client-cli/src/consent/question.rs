@@ -63,13 +63,14 @@ pub(crate) enum Answer {
 /// Renders a question from the exact arguments of the call.
 pub(crate) fn describe(workflow_id: &str, question: &Question, code_hash: Integrity) -> Approval {
     let arguments = question.arguments.to_string();
-    let way = question.through.iter().map(|id| format!("{} → ", id.call_form()));
-    let way: String = way.collect();
+    let callers = question.through.iter().map(|id| format!("{} → ", id.call_form()));
+    let callers: String = callers.collect();
     let times = match question.count {
         0 | 1 => String::new(),
         count => format!(" {count} times"),
     };
-    let mut description = format!("Run `{way}{}`{times} with {}", question.tool, shown(&arguments));
+    let mut description =
+        format!("Run `{callers}{}`{times} with {}", question.tool, shown(&arguments));
     for place in question.places.iter().rev() {
         let path = shown(&place.real.to_string_lossy());
         description = format!("Protected place `{path}`: {}\n{description}", place.reason);

@@ -159,12 +159,12 @@ impl TrustStore {
             Err(rustix::io::Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(self.system(errno.into())),
         };
-        let facts = file.metadata().map_err(|source| self.system(source))?;
+        let metadata = file.metadata().map_err(|source| self.system(source))?;
         // A record that another user can write could grant trust that this user never gave.
-        if !facts.is_file() || facts.uid() != rustix::process::geteuid().as_raw() {
+        if !metadata.is_file() || metadata.uid() != rustix::process::geteuid().as_raw() {
             return Err(self.unfit("you do not own it".to_owned()));
         }
-        if facts.mode() & 0o022 != 0 {
+        if metadata.mode() & 0o022 != 0 {
             return Err(self.unfit("others can write it".to_owned()));
         }
         let mut text = Vec::new();

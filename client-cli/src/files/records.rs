@@ -79,7 +79,7 @@ pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Formats an age for people.
+/// Formats an age for display.
 pub(crate) fn age(seconds: u64) -> String {
     match seconds {
         0..60 => "less than a minute".to_owned(),

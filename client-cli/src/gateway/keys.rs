@@ -204,14 +204,14 @@ fn read_private(path: &Path) -> Result<Option<Vec<u8>>, KeyError> {
         Err(errno) => return Err(refused(errno.to_string())),
     };
     // Checked on the open file, so that it cannot be replaced after the check.
-    let facts = file.metadata().map_err(|error| refused(error.to_string()))?;
-    if !facts.is_file() {
+    let metadata = file.metadata().map_err(|error| refused(error.to_string()))?;
+    if !metadata.is_file() {
         return Err(refused("it is not a regular file".to_owned()));
     }
-    if facts.uid() != rustix::process::geteuid().as_raw() {
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(refused("it belongs to another user".to_owned()));
     }
-    if facts.mode() & 0o077 != 0 {
+    if metadata.mode() & 0o077 != 0 {
         return Err(refused(
             "others can read it; run `chmod 600` on it and replace its keys".to_owned(),
         ));

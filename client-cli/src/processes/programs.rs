@@ -210,7 +210,8 @@ impl Programs {
 }
 
 fn can_run(file: &Path) -> bool {
-    file.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+    file.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]
@@ -273,7 +274,7 @@ mod tests {
         // This path leads through the workspace, although it ends outside.
         symlink(tree.at("other"), tree.at("ws/out")).unwrap();
         tree.script("other/npx", "#!/bin/sh\n");
-        let ways = [
+        let entries = [
             "ws/bin",
             "ws/node_modules/.bin",
             "linked",
@@ -287,17 +288,17 @@ mod tests {
             "./.",
             "./",
         ];
-        for way in ways {
-            let found = tree.find(&[way, "own"], "npx").unwrap();
-            assert_eq!((found.file, found.is_of_workspace), (own.clone(), false), "{way}");
-            let path = tree.programs(&[way, "own"]).path();
-            assert_eq!(path, tree.at("own").display().to_string(), "{way}");
+        for entry in entries {
+            let found = tree.find(&[entry, "own"], "npx").unwrap();
+            assert_eq!((found.file, found.is_of_workspace), (own.clone(), false), "{entry}");
+            let path = tree.programs(&[entry, "own"]).path();
+            assert_eq!(path, tree.at("own").display().to_string(), "{entry}");
         }
         tree.script("ws/bin/only-here", "#!/bin/sh\n");
-        let error = tree.find(&ways, "only-here").unwrap_err().to_string();
+        let error = tree.find(&entries, "only-here").unwrap_err().to_string();
         assert!(error.contains("give its path: `./bin/only-here`"), "{error}");
         // Without usable entries, the default `PATH` is used: an empty one would mean the current folder.
-        assert_eq!(tree.programs(&ways).path(), DEFAULT_PATH);
+        assert_eq!(tree.programs(&entries).path(), DEFAULT_PATH);
     }
 
     /// NX-02: a link that leads into the workspace is ignored.

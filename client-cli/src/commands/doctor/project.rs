@@ -65,7 +65,7 @@ impl Finding {
         Self { what, state, detail: detail.into() }
     }
 
-    /// Renders the finding for people.
+    /// Renders the finding as a line of text.
     pub(super) fn line(&self) -> String {
         format!("{:<8} {:<17} {}\n", self.state.name(), self.what, escape_text(&self.detail))
     }
@@ -159,12 +159,12 @@ async fn gateway(settings: &Settings, file: Option<&str>, root: &Path) -> Vec<Fi
     let from = format!("{gateway} (from {})", gateway.place());
     let mut findings = match cloud.version().await {
         Ok(version) => {
-            let way = if gateway.origin().starts_with("https") {
+            let transport = if gateway.origin().starts_with("https") {
                 "TLS"
             } else {
                 "this machine, without TLS"
             };
-            let detail = format!("{from}: pml-server {version}, {way}");
+            let detail = format!("{from}: pml-server {version}, {transport}");
             vec![Finding::new("gateway", State::Good, detail)]
         }
         Err(error) => {
@@ -203,7 +203,7 @@ fn agent_file(
     programs: &Programs,
 ) -> Finding {
     let path = workspace.root().join(file);
-    let too_large = path.metadata().is_ok_and(|facts| facts.len() > FILE_LIMIT);
+    let too_large = path.metadata().is_ok_and(|metadata| metadata.len() > FILE_LIMIT);
     let text = match std::fs::read(&path) {
         Ok(text) if !too_large => text,
         Ok(_) => return Finding::new(file, State::Warning, "larger than 4 MiB; it was not read"),

@@ -29,11 +29,11 @@ pub(super) struct Node {
     pub(super) effect: Option<Effect>,
     pub(super) may: bool,
     pub(super) many: bool,
-    /// The first line, escaped for a human.
+    /// The first line, escaped for display.
     pub(super) title: String,
     /// The steps that it is in, as text.
     pub(super) step: String,
-    /// More lines, escaped for a human.
+    /// More lines, escaped for display.
     pub(super) lines: Vec<String>,
 }
 
@@ -75,8 +75,8 @@ impl Graph {
     /// A control edge is omitted if a path of other edges leads from its source to its target (a transitive reduction).
     /// The text and the JSON have all of them.
     pub(super) fn of(plan: &Plan) -> Self {
-        let places: BTreeMap<&str, usize> =
-            plan.tasks.iter().enumerate().map(|(place, task)| (&*task.id, place)).collect();
+        let indexes: BTreeMap<&str, usize> =
+            plan.tasks.iter().enumerate().map(|(index, task)| (&*task.id, index)).collect();
         let mut nodes: Vec<Node> = plan.tasks.iter().map(|task| node(plan, task)).collect();
         let reached: BTreeSet<&str> = plan.egress.iter().map(|pair| &*pair.to).collect();
         let data_targets = plan.egress.iter().filter(|pair| !pair.decides);
@@ -94,7 +94,7 @@ impl Graph {
         let mut control = BTreeMap::new();
         for (to, task) in plan.tasks.iter().enumerate() {
             for source in &task.data_from {
-                let Some(&from) = places.get(&**source) else { continue };
+                let Some(&from) = indexes.get(&**source) else { continue };
                 // A call that uses its own earlier result is shown as "many".
                 if from != to {
                     let leaves = leaves(from, task, &data_targets);
@@ -102,7 +102,7 @@ impl Graph {
                 }
             }
             for source in &task.decided_by {
-                if let Some(&from) = places.get(&**source)
+                if let Some(&from) = indexes.get(&**source)
                     && from != to
                 {
                     let leaves = leaves(from, task, &reached);
@@ -115,7 +115,7 @@ impl Graph {
         let known: BTreeSet<(usize, usize)> = data.keys().copied().collect();
         let decided: BTreeSet<(usize, usize)> = control.keys().copied().collect();
         let all = known.union(&decided).copied().collect();
-        let order = reduced(nodes.len(), all, &effects_in_order(plan, &places));
+        let order = reduced(nodes.len(), all, &effects_in_order(plan, &indexes));
         let left = reduced(nodes.len(), known, &decided);
         let mut edges: Vec<Edge> =
             data.into_iter().map(|((from, to), kind)| Edge { from, to, kind }).collect();
@@ -137,7 +137,7 @@ impl Graph {
                 lines: Vec::new(),
             });
             for flow in &plan.args_egress {
-                let Some(&to) = places.get(&*flow.to) else { continue };
+                let Some(&to) = indexes.get(&*flow.to) else { continue };
                 let only_decides = flow.parameters.is_empty();
                 let kind = if only_decides { EdgeKind::EgressControl } else { EdgeKind::Egress };
                 edges.push(Edge { from, to, kind });
@@ -149,16 +149,16 @@ impl Graph {
 
 /// Returns edges from the effects of each step to those of the next step that has effects. Effects that are not
 /// awaited, or that can happen at any time, precede no other.
-fn effects_in_order(plan: &Plan, places: &BTreeMap<&str, usize>) -> BTreeSet<(usize, usize)> {
-    let has_effect = |place: &usize| {
-        plan.tasks.get(*place).is_some_and(|task| {
+fn effects_in_order(plan: &Plan, indexes: &BTreeMap<&str, usize>) -> BTreeSet<(usize, usize)> {
+    let has_effect = |index: &usize| {
+        plan.tasks.get(*index).is_some_and(|task| {
             !matches!(task.effect, Effect::Reads | Effect::Asks | Effect::Computes)
         })
     };
     let mut edges = BTreeSet::new();
     let mut before: Vec<usize> = Vec::new();
     for step in plan.order.iter().filter(|step| !step.any_time) {
-        let found = step.tasks.iter().filter_map(|id| places.get(&**id).copied());
+        let found = step.tasks.iter().filter_map(|id| indexes.get(&**id).copied());
         let effects: Vec<usize> = found.filter(has_effect).collect();
         if effects.is_empty() {
             continue;
@@ -192,17 +192,17 @@ fn reduced(
         let mut seen = vec![false; nodes];
         let steps = next.get(from).into_iter().flatten().copied();
         let mut waiting: Vec<usize> = steps.filter(|step| *step != to).collect();
-        while let Some(place) = waiting.pop() {
-            if place == to {
+        while let Some(index) = waiting.pop() {
+            if index == to {
                 return true;
             }
-            if place > to {
+            if index > to {
                 continue;
             }
-            if let Some(known) = seen.get_mut(place)
+            if let Some(known) = seen.get_mut(index)
                 && !std::mem::replace(known, true)
             {
-                waiting.extend(next.get(place).into_iter().flatten());
+                waiting.extend(next.get(index).into_iter().flatten());
             }
         }
         false
@@ -240,14 +240,14 @@ fn steps(plan: &Plan, id: &str) -> String {
     let mut shown = String::new();
     let steps = plan.order.iter().enumerate();
     let own = steps.filter(|(_, step)| step.tasks.iter().any(|task| task == id));
-    for (count, (place, step)) in own.enumerate() {
+    for (count, (index, step)) in own.enumerate() {
         if step.any_time {
             return "any time".to_owned();
         }
         match count {
-            0 => shown = format!("step {}", place + 1),
+            0 => shown = format!("step {}", index + 1),
             SHOWN => shown += " …",
-            count if count < SHOWN => shown += &format!(" {}", place + 1),
+            count if count < SHOWN => shown += &format!(" {}", index + 1),
             _ => {}
         }
     }

@@ -68,7 +68,7 @@ pub(super) fn add_to(report: &mut Value, placement: &Placement) {
     report["capabilities"] = capabilities.collect();
 }
 
-/// Renders the sources of the locations for a human; empty if every tool is built into `pml`.
+/// Renders the sources of the locations as text; empty if every tool is built into `pml`.
 pub(super) fn text(placement: &Placement, style: &Style) -> String {
     let mut out = String::new();
     capabilities(placement, *style, &mut out);

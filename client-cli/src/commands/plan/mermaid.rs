@@ -23,7 +23,7 @@ pub(super) fn mermaid(graph: &Graph) -> String {
         let _ = writeln!(out, "  {}{open}\"{text}\"{close}", node.id);
     }
     let mut marked = Vec::new();
-    for (place, edge) in graph.edges.iter().enumerate() {
+    for (index, edge) in graph.edges.iter().enumerate() {
         let (Some(from), Some(to)) = (graph.nodes.get(edge.from), graph.nodes.get(edge.to)) else {
             continue;
         };
@@ -37,7 +37,7 @@ pub(super) fn mermaid(graph: &Graph) -> String {
         let _ = writeln!(out, "  {} {arrow} {}", from.id, to.id);
         if matches!(edge.kind, EdgeKind::Egress | EdgeKind::EgressControl) {
             // `linkStyle` refers to an edge by its index.
-            marked.push(place.to_string());
+            marked.push(index.to_string());
         }
     }
     classes(graph, &mut out);
@@ -70,7 +70,7 @@ fn classes(graph: &Graph, out: &mut String) {
 
 /// Returns the annotations after a title.
 fn traits(node: &Node) -> String {
-    let words: Vec<&str> = [
+    let annotations: Vec<&str> = [
         (&*node.step, !node.step.is_empty()),
         ("may", node.may),
         ("many", node.many),
@@ -79,7 +79,7 @@ fn traits(node: &Node) -> String {
     .into_iter()
     .filter_map(|(word, is)| is.then_some(word))
     .collect();
-    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
+    if annotations.is_empty() { String::new() } else { format!(" ({})", annotations.join(", ")) }
 }
 
 /// Joins lines to the text of a label. Characters that are special in Mermaid, Markdown or HTML become character codes.

@@ -37,8 +37,8 @@ pub(super) fn svg(graph: &Graph) -> Option<String> {
     let layered = lay_out(graph);
     let mut frame = Frame { left: 0.0, right: 560.0, bottom: 0.0 };
     let mut body = String::new();
-    for (place, edge) in graph.edges.iter().enumerate() {
-        let name = place.to_string();
+    for (index, edge) in graph.edges.iter().enumerate() {
+        let name = index.to_string();
         let found = layered.edge(&edge.from.to_string(), &edge.to.to_string(), Some(&name));
         let points: &[Point] = found.map_or(&[], |edge| &edge.points);
         for point in points {
@@ -46,8 +46,8 @@ pub(super) fn svg(graph: &Graph) -> Option<String> {
         }
         draw_edge(graph, edge, points, &mut body);
     }
-    for (place, node) in graph.nodes.iter().enumerate() {
-        let Some(found) = layered.node(&place.to_string()) else { continue };
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let Some(found) = layered.node(&index.to_string()) else { continue };
         let (Some(x), Some(y)) = (found.x, found.y) else { continue };
         let (left, top) = (x - found.width / 2.0, y - found.height / 2.0);
         frame.hold(left, left + found.width, top + found.height);
@@ -115,7 +115,7 @@ fn crossed_layers(graph: &Graph) -> usize {
         .filter(|(from, to)| from < to)
         .collect();
     forward.sort_by_key(|(_, to)| *to);
-    let layer = |layers: &[usize], place: usize| layers.get(place).copied().unwrap_or(0);
+    let layer = |layers: &[usize], index: usize| layers.get(index).copied().unwrap_or(0);
     for (from, to) in forward {
         let least = layer(&layers, from) + 1;
         if let Some(known) = layers.get_mut(to) {
@@ -145,19 +145,19 @@ impl Frame {
 fn lay_out(graph: &Graph) -> Layered<NodeLabel, EdgeLabel> {
     let mut layered: Layered<NodeLabel, EdgeLabel> =
         Layered::with_options(GraphOptions { directed: true, multigraph: true, compound: false });
-    for (place, node) in graph.nodes.iter().enumerate() {
+    for (index, node) in graph.nodes.iter().enumerate() {
         let (width, height) = size(node);
         let label = NodeLabel { width, height, ..NodeLabel::default() };
-        layered.set_node(place.to_string(), Some(label));
+        layered.set_node(index.to_string(), Some(label));
     }
-    for (place, edge) in graph.edges.iter().enumerate() {
+    for (index, edge) in graph.edges.iter().enumerate() {
         // A higher weight makes the layout keep data edges short and straight.
         let weight = match edge.kind {
             EdgeKind::Control | EdgeKind::EgressControl | EdgeKind::Order => 1,
             EdgeKind::Data | EdgeKind::Egress => 3,
         };
         let label = EdgeLabel { weight, ..EdgeLabel::default() };
-        let (from, to, name) = (edge.from.to_string(), edge.to.to_string(), place.to_string());
+        let (from, to, name) = (edge.from.to_string(), edge.to.to_string(), index.to_string());
         layered.set_edge(from, to, Some(label), Some(&name));
     }
     let options =
@@ -178,12 +178,12 @@ fn size(node: &Node) -> (f64, f64) {
 
 /// Returns the line above the title: the effect and the annotations.
 fn tag(node: &Node) -> String {
-    let mut words = vec![node.effect.map_or("", Effect::as_str).to_uppercase()];
-    words.extend((!node.step.is_empty()).then(|| node.step.to_uppercase()));
-    words.extend((node.kind == NodeKind::Unknown).then(|| "LOCATION UNKNOWN".to_owned()));
-    words.extend(node.may.then(|| "MAY".to_owned()));
-    words.extend(node.many.then(|| "MANY".to_owned()));
-    words.join(" · ")
+    let mut annotations = vec![node.effect.map_or("", Effect::as_str).to_uppercase()];
+    annotations.extend((!node.step.is_empty()).then(|| node.step.to_uppercase()));
+    annotations.extend((node.kind == NodeKind::Unknown).then(|| "LOCATION UNKNOWN".to_owned()));
+    annotations.extend(node.may.then(|| "MAY".to_owned()));
+    annotations.extend(node.many.then(|| "MANY".to_owned()));
+    annotations.join(" · ")
 }
 
 fn draw_node(node: &Node, x: f64, y: f64, out: &mut String) {
@@ -234,7 +234,7 @@ fn draw_edge(graph: &Graph, edge: &Edge, points: &[Point], out: &mut String) {
             ("edge control egress", "egress", "leaves this machine by deciding on")
         }
     };
-    let title = |place: usize| graph.nodes.get(place).map_or("", |node| &*node.title);
+    let title = |index: usize| graph.nodes.get(index).map_or("", |node| &*node.title);
     let _ = writeln!(
         out,
         r#"<path class="{class}" marker-end="url(#{marker})" d="{}"><title>{} {what} {}</title></path>"#,
@@ -249,8 +249,8 @@ fn draw_edge(graph: &Graph, edge: &Edge, points: &[Point], out: &mut String) {
 fn curve(points: &[Point]) -> String {
     let [first, middle @ .., last] = points else { return String::new() };
     let mut out = format!("M{:.1} {:.1}", first.x, first.y);
-    for (place, point) in middle.iter().enumerate() {
-        let end = match middle.get(place + 1) {
+    for (index, point) in middle.iter().enumerate() {
+        let end = match middle.get(index + 1) {
             Some(next) => Point::new((point.x + next.x) / 2.0, (point.y + next.y) / 2.0),
             None => Point::new(last.x, last.y),
         };

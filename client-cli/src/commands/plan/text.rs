@@ -33,12 +33,12 @@ pub(crate) struct Basis {
     pub(crate) text_goes_to: Option<String>,
 }
 
-/// Renders a plan for a human. Text from the program is escaped.
+/// Renders a plan as text. Text from the program is escaped.
 pub fn text(plan: &Plan, style: &Style) -> String {
     text_on(plan, style, &Basis::default())
 }
 
-/// Renders a plan for a human, and marks unconfirmed locations.
+/// Renders a plan as text, and marks unconfirmed locations.
 pub(crate) fn text_on(plan: &Plan, style: &Style, basis: &Basis) -> String {
     if !plan.can_run {
         return "The program cannot run.\n".to_owned();
@@ -65,7 +65,7 @@ fn opening(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
     let mut tools: Vec<&str> = plan.tasks.iter().map(|task| task.tool.as_str()).collect();
     tools.sort_unstable();
     tools.dedup();
-    let facts = match plan.tasks.len() {
+    let counts = match plan.tasks.len() {
         0 => "no tool calls found".to_owned(),
         calls => format!(
             "{}, {}, {}",
@@ -74,7 +74,7 @@ fn opening(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
             count(plan.order.len(), "step")
         ),
     };
-    let _ = writeln!(out, "{}", style.paint(Part::Heading, &format!("{side}{basis}: {facts}.")));
+    let _ = writeln!(out, "{}", style.paint(Part::Heading, &format!("{side}{basis}: {counts}.")));
 }
 
 /// States that the gateway gets the program's text. The opening line says so for a program that runs on the server.

@@ -111,7 +111,7 @@ impl Gateway {
         self.place == DEFAULT_PLACE
     }
 
-    /// Returns the source of the address, for people.
+    /// Returns the source of the address, for display.
     pub(crate) fn place(&self) -> &'static str {
         self.place
     }

@@ -44,7 +44,7 @@ pub(crate) struct Keyring {
     path: String,
 }
 
-/// Why the keyring could not be read or written, for people; never contains a key.
+/// Why the keyring could not be read or written, for display; never contains a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the keyring {0}")]
 pub(crate) struct KeyringError(String);
