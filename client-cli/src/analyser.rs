@@ -28,6 +28,7 @@ impl Analyser {
     /// # Errors
     /// Returns `TOO_COMPLEX` when the child had to be killed, `SANDBOX_UNAVAILABLE` when no child can be started.
     pub(crate) async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
+        // Refused before the text is copied to the child.
         if let Some(refused) = analysis::refuse_too_large(source, &Limits::default()) {
             return Ok(Arc::new(refused));
         }

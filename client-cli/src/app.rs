@@ -48,7 +48,7 @@ impl App {
     /// Opens the project that the settings name.
     ///
     /// # Errors
-    /// Returns `CONFIG_INVALID` for a file that does not parse: it is never "no rules".
+    /// Returns `CONFIG_INVALID` for a file that does not parse: it never counts as a file without rules.
     pub(crate) fn open(settings: &Settings) -> Result<Arc<Self>, ErrorBody> {
         let workspace = Workspace::find(settings.workspace.as_deref()).map_err(config_error)?;
         if let Some(warning) = workspace.warning() {
@@ -71,6 +71,7 @@ impl App {
         add_configured(&local, &config)?;
         let configured = config.mcp_servers.keys().chain(config.private_mcps.keys());
         let configured = configured.cloned().collect();
+        // An invalid URL or key file is an error only for what needs the gateway.
         let cloud = open_cloud(settings, &config, workspace.root());
         let known = KnownTools::new(store.folder(), workspace.root());
         Ok(Arc::new(Self {
@@ -116,15 +117,15 @@ impl App {
 
     /// Returns the sandboxes of capabilities, which start with their first use.
     ///
-    /// They are separate, and sufficient for all concurrent programs: a program never waits for a slot held by a
-    /// program that waits for it.
+    /// The pool is separate, and large enough for all concurrent programs at the maximum nesting depth. In a shared
+    /// pool, a program could wait for a slot that is held by a program that waits for it.
     ///
     /// # Errors
     /// Returns why no sealed child can be started.
     pub(crate) fn nested_sandboxes(&self) -> Result<&Pool, ErrorBody> {
-        let places = PoolConfig::default();
-        let max_running = places.max_running * CAPABILITY_DEPTH;
-        start_pool(&self.nested, PoolConfig { max_running, ..places })
+        let defaults = PoolConfig::default();
+        let max_running = defaults.max_running * CAPABILITY_DEPTH;
+        start_pool(&self.nested, PoolConfig { max_running, ..defaults })
     }
 
     /// Returns the permissions in force.
@@ -132,7 +133,7 @@ impl App {
         self.permissions.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Allows a tool from now on: writes exactly that tool to `.pml.json`.
+    /// Allows a tool permanently: adds exactly that tool to `.pml.json`.
     ///
     /// # Errors
     /// Returns why it could not be written.
@@ -141,28 +142,27 @@ impl App {
         self.read_permissions()
     }
 
-    /// Reads the present rules of `.pml.json`, as far as the file is trusted.
+    /// Reads the rules of `.pml.json` again, as far as the file is trusted.
     ///
     /// # Errors
-    /// Returns `CONFIG_INVALID` for a file that does not parse: the rules before it
-    /// are not those that the user wants now.
+    /// Returns `CONFIG_INVALID` for a file that does not parse: the previous rules are no longer what the user wants.
     pub(crate) fn read_permissions(&self) -> Result<(), ErrorBody> {
         let config = Config::load(&self.workspace, &self.store).map_err(config_error)?;
         *self.permissions.write().unwrap_or_else(PoisonError::into_inner) = config.permissions;
         Ok(())
     }
 
-    /// Returns whether this machine answers a tool without asking the registry.
+    /// Returns whether a tool is on this machine, without a lookup in the registry.
     pub(crate) fn is_local(&self, id: &ToolId) -> bool {
         self.is_configured(id) || tools::is_native_tool(id)
     }
 
-    /// Returns whether a server of `.pml.json` answers a tool.
+    /// Returns whether a server of `.pml.json` provides a tool.
     pub(crate) fn is_configured(&self, id: &ToolId) -> bool {
         id.is_plain() && self.configured.contains(id.namespace())
     }
 
-    /// Returns the server behind HTTP of `.pml.json` that answers a tool.
+    /// Returns the HTTP server of `.pml.json` that provides a tool.
     pub(crate) fn remote_of(&self, id: &ToolId) -> Option<Remote> {
         let spec = self.is_configured(id).then(|| self.local.spec(id.namespace()))?;
         spec?.remote
@@ -183,8 +183,8 @@ impl App {
         self.known.of(namespace, &self.local.spec(namespace)?)
     }
 
-    /// Lists the tools of a server in `.pml.json`, if it runs. With `may_start`, a server whose tools are unknown is
-    /// started for this.
+    /// Lists the tools of a server in `.pml.json` if it is running. With `may_start`, starts a server whose tools are
+    /// unknown.
     pub(crate) async fn list_tools(
         &self,
         namespace: &str,
@@ -198,7 +198,7 @@ impl App {
         }
         match self.local.tools(namespace, cancel).await {
             Ok(tools) => {
-                self.known.keep(namespace, &spec, tools);
+                self.known.store(namespace, &spec, tools);
                 self.known.of(namespace, &spec)
             }
             Err(error) => {
@@ -224,18 +224,18 @@ impl App {
         self.workspace.root()
     }
 
-    /// Returns the folder of the user's own records, which no workspace can ship.
+    /// Returns the folder of the user's own records, which a repository cannot contain.
     pub(crate) fn records(&self) -> &Path {
         self.store.folder()
     }
 
-    /// Returns a variable of the user's environment, or of the workspace's `.env`; an empty one is none.
+    /// Returns a variable of the user's environment, or of the workspace's `.env`. An empty variable counts as unset.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         let environment = Environment::load(&self.workspace);
         environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
-    /// Ends every child of this process in order.
+    /// Stops the local MCP servers.
     pub(crate) async fn shut_down(&self) {
         self.local.shutdown().await;
     }
@@ -249,7 +249,7 @@ fn start_pool(
     pool.get_or_init(start).as_ref().map_err(Clone::clone)
 }
 
-/// Finds the gateway and the key that is for it.
+/// Finds the gateway and the source of its API key.
 fn open_cloud(settings: &Settings, config: &Config, root: &Path) -> Result<Cloud, ErrorBody> {
     let variable = |name| std::env::var(name).ok();
     let url = variable(keys::URL_VARIABLE);
@@ -279,8 +279,9 @@ fn add_configured(local: &LocalServers, config: &Config) -> Result<(), ErrorBody
     Ok(())
 }
 
-/// Returns this program's own file, which also runs sealed children and supervisors.
+/// Returns the path of this program, which sealed children and supervisors also run.
 fn own_program() -> PathBuf {
+    // Not `current_exe()`: this link works even after an update has replaced or deleted the file.
     PathBuf::from("/proc/self/exe")
 }
 

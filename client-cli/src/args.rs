@@ -85,8 +85,8 @@ pub(crate) enum Command {
     /// Delete the stored API key of the gateway.
     Logout,
     /// Manage secrets for tools, in this project's `.env` or on the gateway.
-    #[command(subcommand)]
-    Keys(KeysCommand),
+    #[command(subcommand, visible_alias = "keys")]
+    Secrets(SecretsCommand),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -94,14 +94,14 @@ pub(crate) enum Command {
     },
 }
 
-/// `pml keys …`
+/// `pml secrets …`
 #[derive(Debug, Subcommand)]
-pub(crate) enum KeysCommand {
+pub(crate) enum SecretsCommand {
     /// Store a secret; the value comes from stdin or a prompt without echo.
     Set {
         /// The variable, for example `TAVILY_API_KEY`.
         name: String,
-        /// A value, which is refused. Without this argument, clap's error would repeat it.
+        /// Always refused. Without this argument, clap's error message would repeat the value.
         #[arg(hide = true)]
         value: Option<String>,
         /// Store it on the gateway, for tools that run there.
@@ -156,7 +156,7 @@ pub(crate) struct Exec {
     pub(crate) json: bool,
 }
 
-/// Parses a number of milliseconds; the error for a number with a unit contains the converted number.
+/// Parses a number of milliseconds. If there is a unit, the error suggests the number in milliseconds.
 fn milliseconds(text: &str) -> Result<NonZeroU64, String> {
     if let Ok(number) = text.parse::<u64>() {
         return NonZeroU64::new(number).ok_or_else(|| "it must be at least 1".to_owned());
@@ -197,7 +197,7 @@ pub(crate) struct Plan {
 /// The format of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GraphFormat {
-    /// A Mermaid flowchart, as Markdown pages show it.
+    /// A Mermaid flowchart, for Markdown pages.
     Mermaid,
     /// An SVG picture.
     Svg,
@@ -206,15 +206,15 @@ pub enum GraphFormat {
 /// `pml publish`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The program has the form that `pml exec` runs: `args` in, `return` out. Its first comment, `/** … */`, is
-its description. A published version is immutable; publishing the same bytes again succeeds.
+Write the program as for `pml exec`: it reads its arguments from `args` and returns its result. Its first comment,
+`/** … */`, is its description. A published version is immutable; publishing the same bytes again succeeds.
 
   pml publish double.ts --name maths.double
   then, in a program:  await mcp.maths.double({ n: 21 })
 
 With --mcp the file describes an MCP server: `name`, `type` (`stdio` or `http`), `description`, and `install`
 (`command`, `args`, `env_required`) or `proxy_to` with `env_required`. `pml` starts the server or connects to it, with
-secrets from the environment or `.env`, and publishes it with the tools that it lists.
+secrets from the environment or `.env`, and publishes it with the tools that the server lists.
 
   pml publish --mcp server.json
 
@@ -248,7 +248,7 @@ pub(crate) struct Publish {
 /// `pml deprecate`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Everybody who looks it up, or publishes a program that calls it, sees the message. It still runs.
+A deprecated entry still runs. Everybody who looks it up, or publishes a program that calls it, sees the message.
 
 Examples:
   pml deprecate words.shout 'use words.upper'     all its versions
@@ -283,13 +283,13 @@ pub(crate) struct Unpublish {
 
 /// Parses a visibility.
 fn visibility() -> impl TypedValueParser<Value = Visibility> {
-    let told = |visibility| match visibility {
+    let help = |visibility| match visibility {
         Visibility::Private => "You",
         Visibility::Project => "Your project",
         Visibility::Org => "Your organisation",
         Visibility::Public => "Everybody",
     };
-    let words = Visibility::ALL.map(|one| PossibleValue::new(one.as_str()).help(told(one)));
+    let words = Visibility::ALL.map(|one| PossibleValue::new(one.as_str()).help(help(one)));
     PossibleValuesParser::new(words).try_map(|word| word.parse())
 }
 
@@ -326,9 +326,9 @@ mod tests {
     use super::milliseconds;
 
     #[test]
-    fn a_time_with_a_unit_is_told_without_it() {
+    fn refuses_a_time_with_a_unit_and_suggests_milliseconds() {
         assert_eq!(milliseconds("5000").unwrap().get(), 5000);
-        for (text, told) in [
+        for (text, message) in [
             ("5s", "write it in milliseconds, without a unit: 5000"),
             ("250ms", "write it in milliseconds, without a unit: 250"),
             ("2m", "write it in milliseconds, without a unit: 120000"),
@@ -339,7 +339,7 @@ mod tests {
             ("", "write a whole number of milliseconds, for example 5000"),
             ("99999999999999999999s", "write a whole number of milliseconds, for example 5000"),
         ] {
-            assert_eq!(milliseconds(text).unwrap_err(), told, "{text}");
+            assert_eq!(milliseconds(text).unwrap_err(), message, "{text}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Where a program's tools are, and the capabilities among them: programs of others, limited to what this `pml` finds
-//! in them.
+//! The targets of a program's calls. One kind of target is a capability: a published program, which is limited to the
+//! tools that this `pml` finds in it.
 
-mod kept;
+mod store;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use protocol::{
     ToolDescriptor, ToolId, ToolUse, ToolUseType,
 };
 
-pub(crate) use kept::{keep, kept};
+pub(crate) use store::{load_module, save_module};
 
-/// The largest module that is read, in bytes: a program, its description and its schema, with room for escapes.
+/// The maximum size of a module in bytes: a program, its description and its schema, with room for escapes.
 pub(crate) const MODULE_LIMIT: usize = 1024 * 1024;
 
 /// The program of a capability, verified against its entry: the hashes of both were computed here.
@@ -26,7 +26,7 @@ pub(crate) struct Module {
     pub(crate) name: Fqdn,
     /// Major, minor and patch.
     pub(crate) version: (u64, u64, u64),
-    /// The hash of its entry's content, which has the hash of the program.
+    /// The hash of its entry's content, which includes the hash of the program.
     pub(crate) integrity: Integrity,
     /// Its calls at publication, sorted.
     pub(crate) calls: Vec<String>,
@@ -34,16 +34,16 @@ pub(crate) struct Module {
     pub(crate) mcp_deps: Vec<McpDependency>,
     /// The program.
     pub(crate) code: String,
-    /// Both, as they were served.
+    /// The entry and the program, as the gateway sent them.
     text: String,
 }
 
 impl Module {
-    /// Reads a module and holds it against its own hashes.
+    /// Parses a module and verifies it against its own hashes.
     ///
     /// # Errors
-    /// Returns `GATEWAY_BAD_ANSWER` for what is no module of a capability, `INTEGRITY_MISMATCH` when a hash is not
-    /// that of the bytes.
+    /// Returns `GATEWAY_BAD_ANSWER` for a text that is not the module of a capability, and `INTEGRITY_MISMATCH` if a
+    /// hash does not match.
     pub(crate) fn read(text: String) -> Result<Self, ErrorBody> {
         let bad = |what: &str| {
             let message = format!("the registry's answer is not a capability: {what}");
@@ -72,12 +72,12 @@ impl Module {
         Ok(Self { id, name, version, integrity, calls, mcp_deps, code, text })
     }
 
-    /// Returns whether it is the version that an id names, if it names one.
+    /// Returns whether an id accepts this version: it names the same version or none.
     pub(crate) fn is_version(&self, id: &ToolId) -> bool {
         id.version().is_none_or(|wanted| version(wanted) == Some(self.version))
     }
 
-    /// Returns its own description, as a tool.
+    /// Returns its description as a tool.
     pub(crate) fn descriptor(&self) -> Option<ToolDescriptor> {
         let (entry, _) = RegistryEntry::from_module(&self.text)?;
         let described = entry.description;
@@ -92,7 +92,7 @@ impl Module {
         })
     }
 
-    /// Returns the name of this very version, `acme.web.maths.double@0.1.0`.
+    /// Returns the full name with the version, `acme.web.maths.double@0.1.0`.
     pub(crate) fn versioned(&self) -> String {
         format!("{}@{}", self.name, version_text(self.version))
     }
@@ -102,9 +102,10 @@ fn version_text((major, minor, patch): (u64, u64, u64)) -> String {
     format!("{major}.{minor}.{patch}")
 }
 
-/// Reads three numbers with dots between them.
+/// Parses `MAJOR.MINOR.PATCH` without leading zeros.
 pub(crate) fn version(text: &str) -> Option<(u64, u64, u64)> {
     let mut parts = text.split('.').map(|part| {
+        // As in semantic versioning: without leading zeros each version has exactly one spelling.
         let plain =
             part.bytes().all(|b| b.is_ascii_digit()) && (part == "0" || !part.starts_with('0'));
         part.parse().ok().filter(|_| plain)
@@ -124,17 +125,17 @@ pub(crate) enum Target {
     Registered(Arc<RegistryEntry>),
     /// A capability, whose program runs on this machine.
     Capability(Arc<Capability>),
-    /// The gateway.
+    /// The gateway executes the call.
     Gateway {
-        /// The gateway's name of the tool.
+        /// The tool's name on the gateway.
         name: ToolId,
-        /// The key that a call needs and the gateway does not have.
-        lacks_key: Option<String>,
+        /// The secret that the call needs and the gateway does not have.
+        missing_secret: Option<String>,
     },
 }
 
 impl Target {
-    /// Returns the side that it is on.
+    /// Returns where the call is executed.
     pub(crate) fn routing(&self) -> Routing {
         match self {
             Self::Gateway { .. } => Routing::Server,
@@ -150,12 +151,12 @@ impl Target {
 pub(crate) struct Capability {
     /// Its program.
     pub(crate) module: Module,
-    /// The result of our own analysis of it; it can run, and is not dynamic.
+    /// The analysis of it by this `pml`. It can run and is not dynamic.
     pub(crate) analysis: Arc<Analysis>,
     /// The tools that it declares, and where each runs.
     pub(crate) targets: HashMap<ToolId, Target>,
-    /// The full names that its short names resolve to in its own scope, if that is not the caller's: a rule about the
-    /// caller's tool of that name does not allow them.
+    /// The full names of the tools that it calls by a short name, if its scope is not the caller's. Rules are applied
+    /// to these, because a rule about the caller's tool of the same short name does not cover them.
     pub(crate) rules: HashMap<ToolId, ToolId>,
     /// Everything that it reaches, sorted.
     pub(crate) below: BTreeSet<ToolId>,
@@ -164,7 +165,7 @@ pub(crate) struct Capability {
 }
 
 impl Capability {
-    /// Puts together what was found about a capability.
+    /// Creates a capability from its resolved parts.
     pub(crate) fn new(
         module: Module,
         analysis: Arc<Analysis>,
@@ -181,13 +182,13 @@ impl Capability {
         Self { module, analysis, targets, rules: HashMap::new(), below, height }
     }
 
-    /// Returns the names under which the rules see the tools that it calls.
-    pub(crate) fn seen_as(mut self, rules: HashMap<ToolId, ToolId>) -> Self {
+    /// Sets the names that permission rules are applied to.
+    pub(crate) fn with_rule_names(mut self, rules: HashMap<ToolId, ToolId>) -> Self {
         self.rules = rules;
         self
     }
 
-    /// Describes it as the tool `id` of a run, with what this `pml` found that it reaches.
+    /// Describes it as the tool `id` of a run, with the tools that it reaches.
     pub(crate) fn tool_use(&self, id: &ToolId) -> ToolUse {
         let Module { name, integrity, .. } = &self.module;
         ToolUse {
@@ -202,7 +203,7 @@ impl Capability {
         }
     }
 
-    /// Returns the servers that are not what it was published against, by the names of their tools.
+    /// Returns the servers that changed since the capability was published, by their namespaces.
     pub(crate) fn changed_servers(&self) -> BTreeSet<&str> {
         let servers = self.targets.iter().filter_map(|(id, target)| match target {
             Target::Registered(entry) => Some((id.namespace(), entry.integrity)),
@@ -227,7 +228,7 @@ impl Capability {
 pub(crate) mod tests {
     use super::*;
 
-    /// Creates the module that an honest gateway serves for a program.
+    /// Creates a valid module for a program.
     pub(crate) fn module(fqdn: &str, version: &str, code: &str) -> String {
         let mut entry: RegistryEntry = serde_json::from_value(serde_json::json!({
             "fqdn": fqdn, "type": "deno", "description": "d", "routing": "client",
@@ -240,7 +241,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_module_is_what_its_hashes_say() {
+    fn a_module_is_verified_by_its_hashes() {
         let good = module("a.b.c.d", "0.1.0", "return 1");
         let read = Module::read(good.clone()).unwrap();
         assert_eq!((read.versioned().as_str(), read.code.as_str()), ("a.b.c.d@0.1.0", "return 1"));

@@ -5,12 +5,13 @@ mod doctor;
 pub(crate) mod exec;
 mod hidden;
 pub(crate) mod init;
-pub(crate) mod keys;
+pub(crate) mod lifecycle;
 mod login;
 pub(crate) mod plan;
 pub(crate) mod program;
 pub(crate) mod publish;
-pub(crate) mod remark;
+
+pub(crate) mod secrets;
 mod terminal;
 pub(crate) mod trust;
 pub(crate) mod unpublish;
@@ -27,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use self::terminal::{note, say};
 use crate::analyser::Analyser;
 use crate::app::App;
-use crate::args::{Cli, Command, KeysCommand, Settings};
+use crate::args::{Cli, Command, SecretsCommand, Settings};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::workspace::Workspace;
@@ -42,7 +43,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Analyze(analyze) => analyze.json,
         Command::Publish(publish) => publish.json,
         Command::Doctor(doctor) => doctor.json,
-        Command::Keys(KeysCommand::List { json, .. }) => *json,
+        Command::Secrets(SecretsCommand::List { json, .. }) => *json,
         _ => false,
     };
     match start(cli) {
@@ -57,6 +58,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
 }
 
 fn start(cli: Cli) -> Result<ExitCode, CliError> {
+    // Other processes of the user must not be able to read keys in the memory of this one.
     sandbox::keep_private().map_err(|error| {
         CliError::failed(format!("cannot protect this process from others: {error}"))
     })?;
@@ -83,7 +85,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Yank { .. }
         | Command::Unpublish(_)
         | Command::Doctor(_)
-        | Command::Keys(_)
+        | Command::Secrets(_)
         | Command::Login
         | Command::Logout => {}
     }
@@ -129,27 +131,27 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 publish::publish(app, publish, program, &stop).await
             }
             Command::Deprecate(deprecate) => {
-                remark::deprecate(App::open(settings)?, deprecate, &stop).await
+                lifecycle::deprecate(App::open(settings)?, deprecate, &stop).await
             }
-            Command::Yank { name } => remark::yank(App::open(settings)?, &name, &stop).await,
+            Command::Yank { name } => lifecycle::yank(App::open(settings)?, &name, &stop).await,
             Command::Unpublish(name) => {
                 unpublish::unpublish(App::open(settings)?, name, &stop).await
             }
             Command::Doctor(doctor) => doctor::doctor(settings, &doctor).await,
-            Command::Keys(command) => keys::keys(settings, command, &stop).await,
+            Command::Secrets(command) => secrets::secrets(settings, command, &stop).await,
             Command::Login => login::login(settings, &stop).await,
             Command::Logout => login::logout(settings, &stop).await,
             Command::Init { .. } | Command::Trust { .. } | Command::Completions { .. } => {
-                unreachable!("these ended above")
+                unreachable!("handled before the runtime was started")
             }
         }
     });
-    // A read of stdin that nothing can interrupt must not hold up the exit.
+    // A blocking read of stdin cannot be cancelled and must not delay the exit.
     runtime.shutdown_background();
     ended
 }
 
-/// Starts an analyser without anything else of a project.
+/// Starts an analyser without opening a project.
 fn analyser() -> Result<Arc<Analyser>, CliError> {
     Analyser::start()
         .map(Arc::new)
@@ -173,16 +175,16 @@ fn initialise(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
     if !yes {
         let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         if !person {
-            return Err(CliError::cannot_run("nobody can be asked here")
+            return Err(CliError::cannot_run("there is no terminal to ask on")
                 .with_hint("`pml init --yes` uses the defaults."));
         }
-        note(&format!("In `{}`:\n{plan}\nDo it? [Y/n]: ", workspace.root().display()));
+        note(&format!("In `{}`:\n{plan}\nContinue? [Y/n]: ", workspace.root().display()));
         let mut answer = String::new();
         std::io::stdin()
             .lock()
             .read_line(&mut answer)
             .map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
-        // The end of input is no answer.
+        // End of input counts as no.
         if !matches!(answer.to_ascii_lowercase().as_str(), "\n" | "y\n" | "yes\n") {
             return Err(CliError::cannot_run("nothing was written"));
         }

@@ -1,4 +1,4 @@
-//! `.pml.json`: read strictly, and believed only as far as it is trusted.
+//! `.pml.json`: parsed strictly. Its grants take effect only while the user trusts its content.
 
 mod file;
 
@@ -21,7 +21,7 @@ use file::ConfigFile;
 /// The file's name, in the workspace's folder.
 pub(crate) const FILE: &str = ".pml.json";
 
-/// The largest file that is read, in bytes.
+/// The maximum file size in bytes.
 const FILE_LIMIT: usize = 1024 * 1024;
 
 /// Why `.pml.json` cannot be used. The program stops; an unreadable file is never treated as one without rules.
@@ -47,13 +47,13 @@ pub(crate) enum ConfigError {
         /// The problem.
         reason: String,
     },
-    /// PML may not change it, because it would thereby trust it.
+    /// PML does not add to an untrusted file: a file that PML writes is trusted.
     #[error("`{file}` is not trusted, so nothing was added to it; review it, then run `pml trust`")]
     Untrusted {
         /// The file.
         file: String,
     },
-    /// The record of trust is not usable.
+    /// The trust store cannot be used.
     #[error(transparent)]
     Trust(#[from] TrustError),
 }
@@ -76,7 +76,7 @@ pub(crate) struct Config {
     pub(crate) trust: Trust,
     /// The names of an untrusted file's settings that are ignored.
     pub(crate) ignored_untrusted: Vec<String>,
-    /// Another workspace than the file's folder.
+    /// The workspace, if it is not the file's folder.
     pub(crate) workspace: Option<String>,
     /// The gateway.
     pub(crate) cloud_url: Option<String>,
@@ -96,8 +96,7 @@ impl Config {
     /// Reads a workspace's file as far as it is trusted.
     ///
     /// # Errors
-    /// Returns [`ConfigError`] when the file exists and cannot be read whole
-    /// and without doubt.
+    /// Returns [`ConfigError`] if the file exists but cannot be read and parsed completely.
     pub(crate) fn load(workspace: &Workspace, store: &TrustStore) -> Result<Self, ConfigError> {
         let Some(content) = read(workspace)? else {
             return Ok(Self::of(ConfigFile::default(), Trust::NoFile));
@@ -109,6 +108,7 @@ impl Config {
 
     fn of(mut file: ConfigFile, trust: Trust) -> Self {
         let mut ignored = Vec::new();
+        // `ask` and `deny` remain: restrictions apply without trust. Everything that grants something is dropped.
         if trust == Trust::Untrusted {
             let mut drop_if = |is_set: bool, name: &str| {
                 if is_set {
@@ -160,9 +160,9 @@ fn named(servers: UniqueMap<Strict<McpServer>>) -> BTreeMap<String, McpServer> {
     servers.0.into_iter().map(|(name, entry)| (name, entry.0)).collect()
 }
 
-/// Trusts the workspace's file as it is now, and returns what was trusted.
+/// Trusts the workspace's file if it still has the content that the user was shown.
 ///
-/// The caller has asked the human first; see [`may_trust`](crate::consent::trust::may_trust).
+/// The caller must have asked the user; see [`may_trust`](crate::consent::trust::may_trust).
 ///
 /// # Errors
 /// Returns [`ConfigError`] when there is no valid file.
@@ -174,7 +174,7 @@ pub(crate) fn trust(
     store.locked(|store| {
         let content = read(workspace)?.ok_or_else(|| unusable("there is no such file"))?;
         file::parse(&content)?;
-        // The human saw other bytes than the ones that are there now.
+        // The file changed after the user was shown it.
         if content != shown {
             return Err(unusable("it changed while you were reviewing it; review it again"));
         }
@@ -182,7 +182,7 @@ pub(crate) fn trust(
     })?
 }
 
-/// Adds exactly one tool to `permissions.allow`, and preserves the file's trust.
+/// Adds exactly one tool to `permissions.allow`; the file stays trusted.
 ///
 /// # Errors
 /// Returns [`ConfigError::Untrusted`] for a file that the user has not trusted: one "always" must not trust the rest
@@ -215,7 +215,7 @@ pub(crate) fn add_allow(
             .entry("allow")
             .or_insert_with(|| json!([]));
         let allow = allow.as_array_mut().ok_or_else(wrong)?;
-        // A rule holds for every version.
+        // Rules apply to every version of a tool.
         let entry = Value::from(tool.unversioned().as_str());
         if !allow.contains(&entry) {
             allow.push(entry);
@@ -224,12 +224,11 @@ pub(crate) fn add_allow(
     })?
 }
 
-/// Writes the file of a new workspace and trusts it. Returns `false`, and
-/// changes nothing, when there is one.
+/// Creates the file with the default permissions and trusts it. Returns `false`, and changes nothing, if the file
+/// exists.
 ///
 /// # Errors
-/// Returns [`ConfigError`] when the file that is there is not valid, or the
-/// new one cannot be written.
+/// Returns [`ConfigError`] if the existing file is invalid or the new one cannot be written.
 pub(crate) fn create(workspace: &Workspace, store: &TrustStore) -> Result<bool, ConfigError> {
     store.locked(|store| {
         if let Some(content) = read(workspace)? {
@@ -241,15 +240,15 @@ pub(crate) fn create(workspace: &Workspace, store: &TrustStore) -> Result<bool, 
     })?
 }
 
-/// Checks the bytes of a file without believing them.
+/// Checks that bytes are a valid file, without applying it.
 ///
 /// # Errors
-/// Returns [`ConfigError`] when they are not a valid file.
+/// Returns [`ConfigError`] if they are not.
 pub(crate) fn check(content: &[u8]) -> Result<(), ConfigError> {
     file::parse(content).map(drop)
 }
 
-/// Pure tools and reading in the workspace run without a question; everything else asks.
+/// Returns the default permissions: pure tools and reading in the workspace are allowed, everything else asks.
 fn default_file() -> Value {
     let pure = ["json", "math", "datetime", "crypto", "string", "collections"];
     let reads = [
@@ -281,7 +280,7 @@ fn write(
         serde_json::to_string_pretty(value).map_err(|error| unusable(&error.to_string()))?;
     text.push('\n');
     file::parse(text.as_bytes())?;
-    // A crash between the two leaves a file that is not trusted, never the reverse.
+    // Written before it is trusted: a crash in between leaves an untrusted file, never a trusted hash without its file.
     let mode = read_mode(workspace);
     atomic::write(workspace.directory(), FILE, text.as_bytes(), mode, existing)
         .map_err(|error| unusable(&error.to_string()))?;
@@ -297,8 +296,7 @@ fn read_mode(workspace: &Workspace) -> Option<Mode> {
 /// Returns the file's bytes, or `None` if there is no file.
 ///
 /// # Errors
-/// Returns [`ConfigError::Unusable`] for anything but a regular file of
-/// sensible size that can be read.
+/// Returns [`ConfigError::Unusable`] for anything except a readable regular file of at most 1 MiB.
 pub(crate) fn read(workspace: &Workspace) -> Result<Option<Vec<u8>>, ConfigError> {
     // A link could be pointed elsewhere after the user has trusted the file.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -311,8 +309,8 @@ pub(crate) fn read(workspace: &Workspace) -> Result<Option<Vec<u8>>, ConfigError
         Err(errno) => return Err(unusable(&errno.to_string())),
     };
     let file = std::fs::File::from(fd);
-    let facts = file.metadata().map_err(|error| unusable(&error.to_string()))?;
-    if !facts.is_file() {
+    let metadata = file.metadata().map_err(|error| unusable(&error.to_string()))?;
+    if !metadata.is_file() {
         return Err(unusable("it is not a regular file"));
     }
     let mut content = Vec::new();
@@ -329,7 +327,7 @@ fn unusable(reason: &str) -> ConfigError {
     ConfigError::Unusable { file: FILE.to_owned(), reason: reason.to_owned() }
 }
 
-/// Returns the present rules, for tests of what was written.
+/// Returns the rules in the file, for tests.
 #[cfg(test)]
 fn rules(workspace: &Workspace) -> crate::consent::permissions::PermissionRules {
     file::parse(&read(workspace).unwrap().unwrap()).unwrap().permissions.0

@@ -1,4 +1,4 @@
-//! The only decision about every call, what it rests on, and what a human is asked.
+//! Decides about every call: the decision, the rules and records behind it, and the questions to the user.
 
 pub(crate) mod decision;
 pub(crate) mod lockfile;

@@ -1,8 +1,7 @@
-//! `pml_discover` and `mcp.pml.search_tools` on the user's machine: what can be called from here.
+//! `pml_discover` and `mcp.pml.search_tools` on the user's machine: finds tools that can be called from here.
 //!
-//! These are the user's own MCP servers, the tools built into `pml`, and the gateway's tools, in one list with one
-//! scoring. Without a gateway the others are still found, along with its earlier answers, and the answer states what
-//! is missing.
+//! The tools of the user's own MCP servers, those built into `pml` and those of the gateway are ranked in one list. If
+//! the gateway is unreachable, its earlier answers are used, and the answer states what is missing.
 
 mod remembered;
 
@@ -29,12 +28,12 @@ use crate::consent::permissions::Permissions;
 use crate::tools;
 
 /// The time limit of the gateway's answer; local results need not wait for it.
-const GATEWAY_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a server may take to list its tools. The tools of a slower one are found the next time.
-const SERVER_PATIENCE: Duration = Duration::from_secs(5);
+const GATEWAY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit of a server for listing its tools. The tools of a slower server are found the next time.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A found tool, local or not, in the form of the answer.
-struct Told {
+/// A found tool in the form of the answer.
+struct Found {
     score: f32,
     id: String,
     value: Value,
@@ -53,7 +52,7 @@ struct Remote {
 /// Finds tools that programs can call from here, best first.
 ///
 /// # Errors
-/// Returns `INVALID_REQUEST`, and what to write, for arguments that do not fit together.
+/// Returns `INVALID_REQUEST` for invalid arguments.
 pub(crate) async fn discover(
     app: &Arc<App>,
     request: DiscoverRequest,
@@ -62,39 +61,42 @@ pub(crate) async fn discover(
     let (lookup, limit) = (request.lookup()?, request.limit()?);
     app.read_permissions()?;
     let permissions = app.permissions();
-    let (remote, (here, not_started)) = tokio::join!(
+    let (remote, (local_tools, not_started)) = tokio::join!(
         ask_gateway(app, &request, &lookup, limit, cancel),
-        tools_here(app, &permissions, cancel)
+        list_local_tools(app, &permissions, cancel)
     );
-    let mut here = here;
+    let mut local_tools = local_tools;
     if remote.missing.is_some() {
-        here.extend(kept_capabilities(app)?);
+        // The gateway's answer would contain these; without it, they are listed because they run offline.
+        local_tools.extend(stored_capabilities(app)?);
     }
-    here.retain(|tool| why_refused(&permissions, &tool.id).is_none());
+    local_tools.retain(|tool| why_refused(&permissions, &tool.id).is_none());
     let merge = Merge { app, permissions: &permissions, request: &request, limit };
     let none = Vec::new();
     let list = |at: usize| remote.lists.get(at).unwrap_or(&none);
     let mut answer = match &lookup {
-        Lookup::Intent(intent) => json!({ "tools": merge.by_words(&here, intent, list(0)) }),
+        Lookup::Intent(intent) => json!({ "tools": merge.by_words(&local_tools, intent, list(0)) }),
         Lookup::Intents(intents) => {
             let found = intents.iter().enumerate();
             told_by_intent(
                 found
-                    .map(|(at, intent)| (intent.clone(), merge.by_words(&here, intent, list(at))))
+                    .map(|(at, intent)| {
+                        (intent.clone(), merge.by_words(&local_tools, intent, list(at)))
+                    })
                     .collect(),
             )
         }
         Lookup::Pattern(pattern) => {
             let matcher = glob(pattern)?;
             let matches = |id: &ToolId| matcher.is_match(id.as_str());
-            json!({ "tools": merge.by_name(&here, matches, list(0)) })
+            json!({ "tools": merge.by_name(&local_tools, matches, list(0)) })
         }
         Lookup::Name(name) => {
             let matches = |id: &ToolId| id.as_str() == name || id.namespace() == name;
-            let tools = merge.by_name(&here, matches, list(0));
+            let tools = merge.by_name(&local_tools, matches, list(0));
             let mut answer = json!({ "tools": tools });
             if tools.is_empty() {
-                answer["suggestions"] = merge.suggestions(&here, name, &remote.suggestions);
+                answer["suggestions"] = merge.suggestions(&local_tools, name, &remote.suggestions);
             }
             answer
         }
@@ -109,7 +111,7 @@ pub(crate) async fn discover(
 }
 
 /// Lists this machine's own tools, and the servers whose tools are not known yet.
-async fn tools_here(
+async fn list_local_tools(
     app: &Arc<App>,
     permissions: &Permissions,
     cancel: &CancellationToken,
@@ -117,13 +119,13 @@ async fn tools_here(
     let mut found = Vec::new();
     for namespace in tools::namespaces().filter(|name| !app.is_configured_namespace(name)) {
         let descriptors = tools::descriptors(namespace).iter().cloned();
-        found.extend(descriptors.filter_map(|tool| found_here(namespace, tool, Vec::new())));
+        found.extend(descriptors.filter_map(|tool| local_tool(namespace, tool, Vec::new())));
     }
     let servers = app.configured_namespaces().map(|namespace| async move {
-        // Nothing starts here that a call would not start without a question.
+        // A search may start a server only if a call could start it without asking the user.
         let may_start = permissions.may_start(namespace);
         let listing = app.list_tools(namespace, may_start, cancel);
-        let listed = tokio::time::timeout(SERVER_PATIENCE, listing).await;
+        let listed = tokio::time::timeout(SERVER_TIMEOUT, listing).await;
         let tools = listed.ok().flatten().or_else(|| app.known_tools(namespace));
         (namespace, tools)
     });
@@ -133,7 +135,7 @@ async fn tools_here(
         let hides: Vec<String> = native.into_iter().collect();
         match tools {
             Some(tools) => found.extend(
-                tools.iter().filter_map(|tool| found_here(namespace, tool.clone(), hides.clone())),
+                tools.iter().filter_map(|tool| local_tool(namespace, tool.clone(), hides.clone())),
             ),
             None => not_started.push(namespace.to_owned()),
         }
@@ -141,13 +143,13 @@ async fn tools_here(
     (found, not_started)
 }
 
-fn found_here(
+fn local_tool(
     namespace: &str,
     descriptor: ToolDescriptor,
     hides: Vec<String>,
 ) -> Option<FoundTool> {
     Some(FoundTool {
-        // A tool whose name is no id cannot be called from a program.
+        // A tool whose name is not a valid id cannot be called from a program.
         id: ToolId::new(namespace, &descriptor.name).ok()?,
         fqdn: None,
         kind: ToolUseType::Tool,
@@ -162,11 +164,11 @@ fn found_here(
 }
 
 /// Lists the capabilities that ran here before, which run without the gateway too.
-fn kept_capabilities(app: &App) -> Result<Vec<FoundTool>, ErrorBody> {
+fn stored_capabilities(app: &App) -> Result<Vec<FoundTool>, ErrorBody> {
     let mut found: HashMap<ToolId, FoundTool> = HashMap::new();
     // The highest version comes last.
     for pinned in app.lockfile.all_capabilities()? {
-        let Some(module) = crate::capabilities::kept(app.records(), pinned.integrity) else {
+        let Some(module) = crate::capabilities::load_module(app.records(), pinned.integrity) else {
             continue;
         };
         let Some(descriptor) = module.descriptor() else { continue };
@@ -187,7 +189,7 @@ fn kept_capabilities(app: &App) -> Result<Vec<FoundTool>, ErrorBody> {
     Ok(found.into_values().collect())
 }
 
-/// Puts what is here and what is there into one list.
+/// Merges local tools and those of the gateway into one list.
 struct Merge<'a> {
     app: &'a App,
     permissions: &'a Permissions,
@@ -196,67 +198,72 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    fn by_words(&self, here: &[FoundTool], intent: &str, there: &[Value]) -> Vec<Value> {
+    fn by_words(
+        &self,
+        local_tools: &[FoundTool],
+        intent: &str,
+        remote_tools: &[Value],
+    ) -> Vec<Value> {
         let intent = Intent::new(intent);
-        let here = here.iter().map(|tool| tool.clone().scored(&intent)).collect();
-        let mut found = self.both(here, there);
+        let local_tools = local_tools.iter().map(|tool| tool.clone().scored(&intent)).collect();
+        let mut found = self.merged(local_tools, remote_tools);
         ranking::rank(&mut found, |tool| tool.score, |tool| &tool.id);
         self.cut(found)
     }
 
     fn by_name(
         &self,
-        here: &[FoundTool],
+        local_tools: &[FoundTool],
         matches: impl Fn(&ToolId) -> bool,
-        there: &[Value],
+        remote_tools: &[Value],
     ) -> Vec<Value> {
-        let here = here.iter().filter(|tool| matches(&tool.id)).cloned().collect();
-        let mut found = self.both(here, there);
+        let local_tools = local_tools.iter().filter(|tool| matches(&tool.id)).cloned().collect();
+        let mut found = self.merged(local_tools, remote_tools);
         found.sort_by(|a, b| a.id.cmp(&b.id));
         self.cut(found)
     }
 
-    fn suggestions(&self, here: &[FoundTool], name: &str, there: &[Value]) -> Value {
+    fn suggestions(&self, local_tools: &[FoundTool], name: &str, remote_tools: &[Value]) -> Value {
         let intent = Intent::new(name);
-        let own = here.iter().map(|tool| tool.clone().scored(&intent));
+        let own = local_tools.iter().map(|tool| tool.clone().scored(&intent));
         let mut own: Vec<FoundTool> = own.collect();
         ranking::rank(&mut own, |tool| tool.score, |tool| tool.id.as_str());
         let own = own.into_iter().map(|tool| tool.id);
-        let there = there.iter().filter_map(|id| id.as_str()?.parse::<ToolId>().ok());
-        let there = there.filter(|id| self.callable_there(id));
-        let near = own.chain(there).map(|id| id.to_string()).collect();
+        let remote_tools = remote_tools.iter().filter_map(|id| id.as_str()?.parse::<ToolId>().ok());
+        let remote_tools = remote_tools.filter(|id| self.is_callable_on_gateway(id));
+        let near = own.chain(remote_tools).map(|id| id.to_string()).collect();
         json!(ranking::nearest(name, near, SUGGESTIONS))
     }
 
-    /// Returns whether a call of the gateway's tool reaches it: no server of the user and no rule is in the way.
-    fn callable_there(&self, id: &ToolId) -> bool {
+    /// Returns whether a call would reach the gateway's tool: it is not hidden by a server of the user, and not denied.
+    fn is_callable_on_gateway(&self, id: &ToolId) -> bool {
         !self.app.is_configured(id)
             && !tools::is_native(id.namespace())
             && why_refused(self.permissions, id).is_none()
     }
 
-    fn both(&self, mut here: Vec<FoundTool>, there: &[Value]) -> Vec<Told> {
+    fn merged(&self, mut local_tools: Vec<FoundTool>, remote_tools: &[Value]) -> Vec<Found> {
         let include = &self.request.include;
         let mut found = Vec::new();
-        for value in there {
+        for value in remote_tools {
             let Some(id) = value["id"].as_str().and_then(|id| id.parse::<ToolId>().ok()) else {
                 continue;
             };
             let score = value["score"].as_f64().unwrap_or_default() as f32;
-            if let Some(own) = here.iter_mut().find(|own| own.id == id) {
+            if let Some(own) = local_tools.iter_mut().find(|own| own.id == id) {
                 if own.fqdn.is_some() {
-                    // It belongs to the gateway, and is stored here.
+                    // The same capability, which is also stored here.
                     continue;
                 }
                 let fqdn = value["fqdn"].as_str().map(protocol::escape_text);
                 own.hides.extend(fqdn);
-            } else if self.callable_there(&id) {
-                let (id, value) = (id.to_string(), told_there(value, include));
-                found.push(Told { score, id, value });
+            } else if self.is_callable_on_gateway(&id) {
+                let (id, value) = (id.to_string(), reduced(value, include));
+                found.push(Found { score, id, value });
             }
         }
         let filter: Option<&DiscoverFilter> = self.request.filter.as_ref();
-        let own = here.into_iter().filter(|tool| tool.passes(filter)).map(|tool| Told {
+        let own = local_tools.into_iter().filter(|tool| tool.passes(filter)).map(|tool| Found {
             score: tool.score,
             id: tool.id.to_string(),
             value: tool.told(include),
@@ -265,15 +272,15 @@ impl Merge<'_> {
         found
     }
 
-    fn cut(&self, found: Vec<Told>) -> Vec<Value> {
+    fn cut(&self, found: Vec<Found>) -> Vec<Value> {
         found.into_iter().take(self.limit).map(|tool| tool.value).collect()
     }
 }
 
-/// Reduces one of the gateway's tools to the requested fields; the gateway has sent all.
-fn told_there(value: &Value, include: &[DiscoverInclude]) -> Value {
-    let mut told = value.clone();
-    if let Some(fields) = told.as_object_mut().filter(|_| include.is_empty()) {
+/// Reduces one of the gateway's tools, which has all fields, to the requested ones.
+fn reduced(value: &Value, include: &[DiscoverInclude]) -> Value {
+    let mut reduced = value.clone();
+    if let Some(fields) = reduced.as_object_mut().filter(|_| include.is_empty()) {
         for field in ["fqdn", "input_schema", "output_schema"] {
             fields.shift_remove(field);
         }
@@ -281,11 +288,11 @@ fn told_there(value: &Value, include: &[DiscoverInclude]) -> Value {
             *text = line_for_model(text, &mut TextFlags::default());
         }
     }
-    told
+    reduced
 }
 
-/// Sends the gateway the same search, once for each intent. It requests all fields of a tool, because a tool that is
-/// hidden here is shown by its full name.
+/// Sends the same search to the gateway, once for each intent. Requests all fields, because the answer shows the full
+/// names of hidden tools.
 async fn ask_gateway(
     app: &App,
     request: &DiscoverRequest,
@@ -351,7 +358,7 @@ async fn ask(
     let arguments = serde_json::to_value(question)
         .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
     let asked = cloud.forward(meta_tools::DISCOVER.name, arguments, cancel);
-    let mut result = tokio::time::timeout(GATEWAY_PATIENCE, asked).await.unwrap_or_else(|_| {
+    let mut result = tokio::time::timeout(GATEWAY_TIMEOUT, asked).await.unwrap_or_else(|_| {
         let message = format!("{} did not answer within 10 s", cloud.gateway());
         Err(ErrorBody::new(ErrorCode::GatewayUnreachable, message))
     })?;

@@ -8,13 +8,13 @@ use serde_json::Value;
 /// The classes of failure, each an exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
-    /// The program, or the command's own work, failed: 1.
+    /// The program or the command itself failed: 1.
     Failed,
-    /// It cannot run as it is: syntax, unknown tool, wrong input: 2.
+    /// The input is invalid (syntax, an unknown tool, wrong arguments): 2.
     CannotRun,
-    /// Rules or the human did not allow it: 3.
+    /// A rule or the user did not allow it: 3.
     NotPermitted,
-    /// The gateway, the sandbox or a service is not there: 4.
+    /// The gateway, the sandbox or a service is unavailable: 4.
     Unavailable,
 }
 
@@ -31,7 +31,7 @@ pub struct CliError {
 }
 
 impl CliError {
-    /// Creates a failure of the command's own work.
+    /// Creates an error for a failure of the command itself.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self {
             kind: ErrorKind::Failed,
@@ -50,7 +50,7 @@ impl CliError {
         self
     }
 
-    /// Creates a failure of what the user gave.
+    /// Creates an error for invalid input.
     pub(crate) fn cannot_run(message: impl Into<String>) -> Self {
         Self {
             kind: ErrorKind::CannotRun,
@@ -59,12 +59,12 @@ impl CliError {
         }
     }
 
-    /// Creates a failure with a code's kind and hint.
+    /// Creates an error with the kind and the hint of a code.
     pub(crate) fn from_code(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::from(ErrorBody::new(code, message))
     }
 
-    /// Adds what to do next.
+    /// Sets the hint: what to do next.
     #[must_use]
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -85,14 +85,14 @@ impl CliError {
     pub(crate) fn to_json(&self) -> Value {
         let plain = || ErrorBody::new(self.code, self.message.clone());
         let mut error = self.body.as_deref().cloned().unwrap_or_else(plain);
-        // The code's own hint is for who sends requests, not for who types commands.
+        // The hint of the error code is for API clients, not for users of the command line.
         error.hint = self.hint.clone().unwrap_or_else(|| "See `pml help`.".to_owned());
         serde_json::to_value(Envelope::error(error)).unwrap_or_default()
     }
 
-    /// Returns the text for a terminal, ending with a line end.
+    /// Renders the error for a terminal, with a final newline.
     pub fn render(&self) -> String {
-        // Messages may quote a program or a gateway; line ends in them are ours to make.
+        // Messages may quote a program or a gateway, so each line is escaped; only the line breaks are kept.
         let mut out = String::from("error: ");
         for line in self.message.lines() {
             out += &escape_text(line);

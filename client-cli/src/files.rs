@@ -1,4 +1,4 @@
-//! The user's own folders, and small files in them and elsewhere that are read and written whole.
+//! The user's folders for PML, and small files that are read and written as a whole.
 
 pub(crate) mod atomic;
 pub(crate) mod dated;
@@ -18,7 +18,7 @@ pub(crate) fn settings_folder() -> Option<PathBuf> {
 
 /// Returns the user's folder for PML's records, `$XDG_STATE_HOME/pml` or `~/.local/state/pml`.
 pub(crate) fn records_folder() -> Option<PathBuf> {
-    // A relative home would lead to another folder from each project.
+    // A relative home folder would depend on the current folder.
     of_user("XDG_STATE_HOME", ".local/state").filter(|folder| folder.is_absolute())
 }
 
@@ -28,7 +28,7 @@ fn of_user(variable: &str, otherwise: &str) -> Option<PathBuf> {
     named.filter(|path| path.is_absolute()).or_else(home).map(|path| path.join("pml"))
 }
 
-/// Returns the facts of a name in a folder without following a link.
+/// Returns the metadata of a name in a folder without following a link.
 pub(crate) fn stat_name(folder: impl AsFd, name: &str) -> Result<Stat, Errno> {
     rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
 }

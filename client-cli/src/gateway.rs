@@ -1,4 +1,4 @@
-//! The gateway: its address, the key for it, and what it is asked.
+//! The gateway: its address, its API key, and requests to it.
 
 pub(crate) mod cloud;
 pub(crate) mod keys;

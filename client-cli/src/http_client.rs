@@ -1,4 +1,4 @@
-//! The one place where `pml` makes HTTP clients.
+//! The only place where `pml` creates HTTP clients.
 //!
 //! Their rules, whatever the environment contains:
 //!
@@ -23,15 +23,15 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The variables that name a proxy for `https`, in the order in which `curl` reads them.
 const PROXY_VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
 
-/// Why there is no client for an address.
+/// Why no client can be created for an address.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpClientError {
-    /// A key would be sent in clear.
+    /// A key would be sent unencrypted.
     #[error(
         "`http` would send the API key unencrypted; use `https`, or `http` to this machine only"
     )]
     Unencrypted,
-    /// The proxy cannot be used. Its address is not shown: it may have a password in it.
+    /// The proxy cannot be used. Its address is not shown: it may contain a password.
     #[error("`{0}` is not a proxy URL; write `http://HOST:PORT`")]
     Proxy(&'static str),
 }
@@ -41,12 +41,12 @@ pub(crate) enum HttpClientError {
 pub(crate) enum Credential {
     /// A key, or headers that may hold one.
     Sent,
-    /// Nothing of the kind.
+    /// No credential.
     None,
 }
 
 /// Returns whether an address is on this machine, by its name alone.
-pub(crate) fn is_here(url: &Url) -> bool {
+pub(crate) fn is_this_machine(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(address)) => IpAddr::V4(address).is_loopback(),
@@ -55,12 +55,12 @@ pub(crate) fn is_here(url: &Url) -> bool {
     }
 }
 
-/// Begins a client for the requests to one address and to whatever has the same origin.
+/// Returns a builder for a client that sends requests to the origin of one address.
 ///
 /// # Errors
-/// Returns [`HttpClientError`] when a key would travel unencrypted, or for a proxy that is none.
+/// Returns [`HttpClientError`] if a key would be sent unencrypted, or the proxy's URL is invalid.
 pub(crate) fn builder(url: &Url, credential: Credential) -> Result<ClientBuilder, HttpClientError> {
-    #[expect(clippy::disallowed_methods, reason = "this is the place")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that may")]
     let builder = reqwest::Client::builder()
         // Disables the library's own use of the environment.
         .no_proxy()
@@ -69,7 +69,7 @@ pub(crate) fn builder(url: &Url, credential: Credential) -> Result<ClientBuilder
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .user_agent(concat!("pml/", env!("CARGO_PKG_VERSION")));
-    if is_here(url) {
+    if is_this_machine(url) {
         return Ok(builder.dns_resolver(ThisMachine));
     }
     if url.scheme() != "https" {
@@ -78,6 +78,7 @@ pub(crate) fn builder(url: &Url, credential: Credential) -> Result<ClientBuilder
             Credential::None => Ok(builder),
         };
     }
+    // An empty variable counts as unset.
     let named = PROXY_VARIABLES.into_iter().find_map(|name| {
         let value = std::env::var(name).ok().filter(|value| !value.trim().is_empty())?;
         Some((name, value))
@@ -97,7 +98,7 @@ struct ThisMachine;
 
 impl Resolve for ThisMachine {
     fn resolve(&self, _: Name) -> Resolving {
-        // The port is that of the URL.
+        // Port 0: the client takes the port from the URL.
         let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
             .map(|address| SocketAddr::new(address, 0));
         let addresses: Addrs = Box::new(addresses.into_iter());
@@ -109,7 +110,7 @@ impl Resolve for ThisMachine {
 mod tests {
     use super::*;
 
-    /// NX-06: a key travels encrypted, or stays on this machine.
+    /// NX-06: a key is sent encrypted, or to this machine only.
     #[test]
     fn a_key_is_not_sent_in_clear_to_another_machine() {
         for (url, is_sent) in [

@@ -7,17 +7,17 @@
 //!
 //! Its modules are private; [`run()`] is the program.
 
-// Who may import whom (`tests/it/layering.rs` checks it, without exceptions). No modules import each other in a circle;
-// a file and its folder count as one module. From below:
+// Allowed imports (`tests/it/project/layering.rs` checks them, without exceptions). Modules do not import each other in
+// a circle; a file and its folder count as one module. From the bottom up:
 //
-// - `files`, `workspace` and `processes` are what this machine is made of: small private files, the folder that tools
-//   may touch, and programs that are started.
-// - `gateway`, `local_mcp` and `tools` are where calls go. None of them knows a permission.
-// - `consent` alone decides about calls. It knows what can be called, and nothing of runs.
-// - `config` and `app` put these together as one project.
-// - `placement` and `discover` look without running anything. `run` runs programs, and is the only room that makes a
-//   call of one.
-// - `stdio` and `commands` are the doors.
+// - `files`, `workspace` and `processes` wrap the operating system: small private files, the folder that tools may
+//   touch, and child processes.
+// - `gateway`, `local_mcp` and `tools` execute calls. None of them checks permissions.
+// - `consent` alone decides whether a call is allowed. It knows which tools exist, and nothing about runs.
+// - `config` and `app` combine these into one project.
+// - `placement` and `discover` look things up and run nothing. `run` runs programs; no other module executes their
+//   calls.
+// - `stdio` and `commands` are the entry points, for agents and for people.
 
 mod analyser;
 mod app;
@@ -49,11 +49,11 @@ use clap::Parser as _;
 
 /// Runs `pml` with the arguments of its command line, the program's name first, and returns its exit code.
 ///
-/// Call it first in `main`, before there are threads: sealed children and supervisors are this same program, and it
-/// takes the API key out of the environment.
+/// Must be called first in `main`, before any thread starts: sealed children and supervisors are this same program, and
+/// the API key is removed from the environment.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     sandbox::child_main_if_requested(&[analyser::ANALYSE, commands::program::BUNDLE]);
-    // A supervisor never gets past here.
+    // Does not return in a supervisor.
     processes::supervise::main_if_requested();
     // Child processes must not find the API key in the environment.
     gateway::keys::take_variable();

@@ -1,4 +1,4 @@
-//! The user's own MCP servers: one process each, shared by all calls.
+//! MCP servers that `pml` starts or calls from this machine: one process or connection each, shared by all calls.
 
 mod error;
 mod fetch;
@@ -33,9 +33,9 @@ pub struct ServerSpec {
     pub command: String,
     /// Its arguments; `${workspace}` expands to the workspace's path.
     pub args: Vec<String>,
-    /// Variables that it gets in addition to the passed ones.
+    /// Variables that it receives in addition to the base environment.
     pub env: BTreeMap<String, String>,
-    /// Variables that it needs of the user's environment.
+    /// Variables that it needs from the user's environment.
     pub env_required: Vec<String>,
     /// The folder that it runs in, relative to the workspace.
     pub cwd: Option<String>,
@@ -43,26 +43,26 @@ pub struct ServerSpec {
     pub remote: Option<Remote>,
     /// Whether it comes from the registry, and not from the user.
     pub of_registry: bool,
-    /// Its working directory, instead of one in the workspace.
-    pub apart: Option<PathBuf>,
+    /// A working directory outside the workspace, instead of `cwd`.
+    pub own_folder: Option<PathBuf>,
 }
 
-/// What the start of a server grants.
+/// What starting a server grants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// The program that runs.
     pub(crate) program: Program,
-    /// The variables that it gets of the user's, and where they come from.
+    /// The user's variables that it receives, with their sources.
     pub(crate) variables: BTreeMap<String, Source>,
 }
 
 impl ServerSpec {
-    /// Creates a server from a registry entry. `apart` is an empty folder: files in a program's folder may influence
-    /// it, as `node_modules` and `.npmrc` do for `npx`.
-    pub(crate) fn of_registry(install: &Install, apart: PathBuf) -> Self {
-        // `uvx` ignores project configuration, and servers that it starts take paths in the workspace.
-        let apart = (install.command != "uvx").then_some(apart);
-        Self { of_registry: true, apart, ..Self::from(install) }
+    /// Creates a server from a registry entry. `own_folder` is an empty folder, because files in the working
+    /// directory can change what a program runs, as `node_modules` and `.npmrc` do for `npx`.
+    pub(crate) fn of_registry(install: &Install, own_folder: PathBuf) -> Self {
+        // `uvx` ignores project configuration, and servers that it starts expect paths relative to the workspace.
+        let own_folder = (install.command != "uvx").then_some(own_folder);
+        Self { of_registry: true, own_folder, ..Self::from(install) }
     }
 }
 
@@ -77,14 +77,14 @@ impl From<&Install> for ServerSpec {
     }
 }
 
-/// Times that a user never sets and tests shorten.
+/// Time limits, which only tests change.
 #[derive(Debug, Clone)]
 pub struct Timing {
-    /// The time limit of a server's first answer; `npx` downloads.
+    /// The time limit of a server's first answer, including a download by `npx` or `uvx`.
     pub start: Duration,
     /// How long a server without calls is kept running.
     pub idle: Duration,
-    /// How long a cancelled call may block a server's other answers.
+    /// How long a server may take to answer again after a cancelled call.
     pub cancel_grace: Duration,
 }
 
@@ -105,11 +105,11 @@ struct Shared {
     environment: Arc<Environment>,
     supervisor: Supervisor,
     timing: Timing,
-    /// Cancelled at the end: pending starts are aborted, and no new ones begin.
+    /// Cancelled at shutdown: pending starts are aborted, and no server starts afterwards.
     closing: CancellationToken,
 }
 
-/// The MCP servers of one workspace. Dropping it ends them all.
+/// The MCP servers of one workspace. Dropping it stops all of them.
 #[derive(Debug)]
 pub struct LocalServers {
     shared: Arc<Shared>,
@@ -132,9 +132,8 @@ impl LocalServers {
     /// Adds a server under a namespace. Adding the same again does nothing.
     ///
     /// # Errors
-    /// Returns [`LocalMcpError::Duplicate`] when the namespace has another
-    /// server, and [`LocalMcpError::Environment`] when the entry sets a
-    /// variable that it may not set.
+    /// Returns [`LocalMcpError::Duplicate`] if the namespace has a different server, and
+    /// [`LocalMcpError::Environment`] if the entry sets a variable that it may not set.
     pub fn add(&self, namespace: &str, spec: ServerSpec) -> Result<(), LocalMcpError> {
         for (name, value) in &spec.env {
             check_variable(name, value).map_err(|source| LocalMcpError::Environment {
@@ -159,11 +158,10 @@ impl LocalServers {
         self.servers.read().unwrap_or_else(PoisonError::into_inner).contains_key(namespace)
     }
 
-    /// Calls a tool and returns its MCP `CallToolResult`, starting the server
-    /// if it does not run.
+    /// Calls a tool and returns its MCP `CallToolResult`, starting the server if it is not running.
     ///
-    /// A call is sent once: when the server dies meanwhile, the call fails and
-    /// is not repeated, because it may have had effects.
+    /// A call is sent once. If the server dies during the call, the call fails and is not repeated, because it may have
+    /// had effects.
     ///
     /// # Errors
     /// Returns [`LocalMcpError`]; a result with `isError` is not an error here.
@@ -177,7 +175,7 @@ impl LocalServers {
         self.server(namespace)?.call(action, arguments, cancel).await
     }
 
-    /// Looks whether all that the start of a server needs is there, and starts nothing.
+    /// Checks that a server can be started, without starting it.
     ///
     /// # Errors
     /// Returns [`LocalMcpError`] naming the program or the variable that is missing.
@@ -185,7 +183,7 @@ impl LocalServers {
         self.server(namespace)?.check()
     }
 
-    /// Looks at a server that is not added yet, as [`check`](Self::check) does.
+    /// Checks a server that is not added yet, as [`check`](Self::check) does.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -193,7 +191,7 @@ impl LocalServers {
         Server::new(namespace, spec, Arc::clone(&self.shared)).check()
     }
 
-    /// Returns what the start of a server that is not added yet would grant. Starts nothing.
+    /// Returns what starting a server that is not added yet would grant it, without starting it.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -217,7 +215,7 @@ impl LocalServers {
         self.server(namespace)?.tools(cancel).await
     }
 
-    /// Returns how a server is started.
+    /// Returns how a server is started or reached.
     pub(crate) fn spec(&self, namespace: &str) -> Option<ServerSpec> {
         self.server(namespace).ok().map(|server| server.spec().clone())
     }
@@ -232,12 +230,13 @@ impl LocalServers {
 
     /// Stops every server and waits until they have exited; none starts after this.
     pub async fn shutdown(&self) {
+        // First, so that pending starts are aborted and no call starts a server again.
         self.shared.closing.cancel();
         let servers: Vec<Arc<Server>> = {
             let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
             servers.values().cloned().collect()
         };
-        futures_join(servers).await;
+        stop_all(servers).await;
     }
 
     fn server(&self, namespace: &str) -> Result<Arc<Server>, LocalMcpError> {
@@ -249,7 +248,7 @@ impl LocalServers {
     }
 }
 
-async fn futures_join(servers: Vec<Arc<Server>>) {
+async fn stop_all(servers: Vec<Arc<Server>>) {
     let mut ends = tokio::task::JoinSet::new();
     for server in servers {
         ends.spawn(async move { server.stop().await });
@@ -258,12 +257,12 @@ async fn futures_join(servers: Vec<Arc<Server>>) {
 }
 
 impl Shared {
-    /// Puts the workspace's path for `${workspace}`.
-    fn fill(&self, text: &str) -> String {
+    /// Replaces `${workspace}` with the workspace's path.
+    fn expand_workspace(&self, text: &str) -> String {
         text.replace("${workspace}", &self.workspace.root().to_string_lossy())
     }
 
     fn folder(&self, cwd: Option<&str>) -> PathBuf {
-        self.workspace.root().join(self.fill(cwd.unwrap_or("")))
+        self.workspace.root().join(self.expand_workspace(cwd.unwrap_or("")))
     }
 }

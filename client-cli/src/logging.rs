@@ -31,7 +31,7 @@ pub(crate) fn start(filter: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Standard error without the keys that are in use. Each event is written whole, in one go.
+/// Standard error with the credentials in use redacted. Each event is a single write.
 struct Stderr;
 
 impl Write for Stderr {
@@ -71,11 +71,10 @@ where
     }
 }
 
-/// The targets that may be logged at all, whatever the filter allows.
+/// Limits the targets and levels that are logged, whatever the filter allows.
 ///
-/// Libraries log whole messages at their lower levels, and those hold programs,
-/// arguments and results. Their warnings stay, but for those of the MCP
-/// library, some of which quote a message.
+/// At their lower levels, libraries log whole messages, which contain programs, arguments and results. Their warnings
+/// are kept, except those of the MCP library, some of which quote a message.
 fn limits() -> Targets {
     let ours = ["client_cli", "pml", "execution", "sandbox", "analysis"]
         .map(|name| (name, LevelFilter::TRACE));

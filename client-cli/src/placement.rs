@@ -1,7 +1,7 @@
-//! Where the tools of a program would run, without running it, and the source of each location.
+//! Locates the tools of a program without running it, and records the source of each location.
 //!
 //! The sources, in order: the user's own servers, the tools of `pml`, the gateway, its last answer, the capabilities
-//! that ran here before, its cached routing rules, the table that ships with `pml`. Tools that none of them knows are
+//! that ran here before, its cached routing rules, the table shipped with `pml`. A tool that none of them knows is
 //! reported as unknown.
 
 mod finder;
@@ -19,15 +19,15 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::finder::Finder;
-use self::inquiry::{Names, Told};
+use self::inquiry::{Names, Resolution};
 use self::learned::Learned;
-use self::rules::KeptRules;
+use self::rules::CachedRules;
 use crate::app::App;
 use crate::files::records::RecordFile;
 use crate::tools;
 
-/// How long a plan waits for the gateway.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// The time limit of the gateway's answer for a plan.
+const GATEWAY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The source of a tool's location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -45,9 +45,9 @@ pub(crate) enum Source {
     Kept,
     /// The gateway's routing rules, when they were read last.
     Rules,
-    /// The table that ships with `pml`.
+    /// The table shipped with `pml`.
     Shipped,
-    /// Nobody.
+    /// No source has the tool.
     None,
 }
 
@@ -59,20 +59,20 @@ pub(crate) struct Placed {
     /// The age of the source's answer, in seconds.
     pub(crate) age_s: Option<u64>,
     pub(crate) capability: Option<Reached>,
-    /// It runs on this machine, and sends its arguments to the gateway.
+    /// Whether it runs on this machine and sends its arguments to the gateway.
     asks_gateway: bool,
-    /// It is called from this machine, and its arguments are sent to this address.
+    /// The address that receives its arguments, if it is a server elsewhere that is called from this machine.
     pub(crate) sends_to: Option<String>,
     well_known: bool,
 }
 
-/// A capability, and what it reaches.
+/// A capability and the tools that it reaches.
 #[derive(Debug, Clone)]
 pub(crate) struct Reached {
     /// Its full name.
     pub(crate) name: String,
     pub(crate) integrity: Option<Integrity>,
-    /// Everything that it reaches, and the side that this is on.
+    /// Every tool that it reaches, and its side.
     pub(crate) reaches: BTreeMap<ToolId, Side>,
     /// Whether a local tool that it reaches sends data elsewhere.
     sends: bool,
@@ -100,7 +100,7 @@ impl Placed {
 pub(crate) enum Asked {
     /// It answered.
     Now,
-    /// There was nothing to ask: every tool is of this machine.
+    /// It was not needed: every tool is on this machine.
     NotNeeded,
     /// It was not queried, or did not answer, and why.
     No(String),
@@ -112,7 +112,7 @@ pub(crate) struct Placement {
     pub(crate) tools: BTreeMap<ToolId, Placed>,
     pub(crate) runs_on: Side,
     pub(crate) asked: Asked,
-    /// The gateway, for people.
+    /// The gateway, for display.
     pub(crate) gateway: String,
     /// The gateway, if a run sends it the text of the program.
     pub(crate) text_goes_to: Option<String>,
@@ -124,15 +124,15 @@ impl Placement {
     /// Finds where a program's tools run. The gateway gets only their names; with `offline` it is not queried.
     ///
     /// # Errors
-    /// Returns `CONFIG_INVALID` for settings or a lock that do not parse. A gateway that does not
-    /// answer is no error.
+    /// Returns `CONFIG_INVALID` for settings or a lock that do not parse. A gateway that does not answer is not an
+    /// error.
     pub(crate) async fn of_program(
         app: &App,
         analysis: &Analysis,
         offline: bool,
         cancel: &CancellationToken,
     ) -> Result<Self, ErrorBody> {
-        // The user's own servers are included: they may hide entries of the gateway.
+        // The user's own servers are included, so that the plan can show the gateway's entries that they hide.
         let to_ask: Vec<ToolId> =
             analysis.tools.iter().filter(|id| !is_of_pml(app, id)).cloned().collect();
         let mut finder = Finder::new(app).await?;
@@ -150,14 +150,17 @@ impl Placement {
         } else {
             let answer = async {
                 let names = inquiry::ask_names(app, &to_ask, cancel).await?;
-                let (heard, ()) = tokio::join!(finder.hear(names, cancel), KeptRules::refresh(app));
-                heard
+                let (added, ()) =
+                    tokio::join!(finder.add(names, cancel), CachedRules::refresh(app));
+                added
             };
-            match tokio::time::timeout(PATIENCE, answer).await {
+            match tokio::time::timeout(GATEWAY_TIMEOUT, answer).await {
                 Ok(Ok(())) => Asked::Now,
-                Ok(Err(error)) => Asked::No(format!("the gateway did not help: {}", error.message)),
+                Ok(Err(error)) => {
+                    Asked::No(format!("the gateway did not locate the tools: {}", error.message))
+                }
                 Err(_) => {
-                    let limit = PATIENCE.as_secs();
+                    let limit = GATEWAY_TIMEOUT.as_secs();
                     Asked::No(format!("{} did not answer within {limit} s", cloud.gateway()))
                 }
             }
@@ -169,18 +172,19 @@ impl Placement {
     /// Finds where a program's tools run from the gateway's answer about them.
     ///
     /// # Errors
-    /// Returns why the gateway's answer cannot be had or used.
-    pub(crate) async fn of_told(
+    /// Returns why the gateway's answer is invalid.
+    pub(crate) async fn of_resolution(
         app: &App,
         analysis: &Analysis,
-        told: Option<Told>,
+        resolution: Option<Resolution>,
         cancel: &CancellationToken,
     ) -> Result<Self, ErrorBody> {
         let mut finder = Finder::new(app).await?;
-        let asked = match told {
-            Some(told) => {
-                let names = Names { told: told.tools, scope: told.scope, ..Names::default() };
-                finder.hear(names, cancel).await?;
+        let asked = match resolution {
+            Some(resolution) => {
+                let names =
+                    Names { tools: resolution.tools, scope: resolution.scope, ..Names::default() };
+                finder.add(names, cancel).await?;
                 Asked::Now
             }
             None => Asked::No("the gateway was not asked: none is configured".to_owned()),
@@ -190,8 +194,8 @@ impl Placement {
 
     /// Returns the plan of the program.
     pub(crate) fn plan(&self, analysis: &Analysis) -> Plan {
-        let nowhere = Place { well_known: false, ..Place::on(Side::Unknown) };
-        plan_with(analysis, self.runs_on, |id| self.tools.get(id).map_or(nowhere, Placed::place))
+        let unknown = Place { well_known: false, ..Place::on(Side::Unknown) };
+        plan_with(analysis, self.runs_on, |id| self.tools.get(id).map_or(unknown, Placed::place))
     }
 
     /// Returns the result of a dry run.
@@ -231,21 +235,21 @@ impl Placement {
 
 /// Caches the gateway's answer, for use while it is unreachable. It is only a cache: if it cannot be written, the
 /// gateway is queried again.
-pub(crate) async fn learn(app: &App, told: &[ToolUse]) {
-    Learned::learn_later(app, told).await;
+pub(crate) async fn learn(app: &App, tools: &[ToolUse]) {
+    Learned::learn_later(app, tools).await;
 }
 
-/// Returns whether a tool is one of `pml` itself, for which no source need be queried.
+/// Returns whether a tool is in a native namespace, for which no other source is queried.
 fn is_of_pml(app: &App, id: &ToolId) -> bool {
     !app.is_configured(id)
         && (app.is_local(id) || id.is_plain() && tools::is_native(id.namespace()))
 }
 
-/// Returns the file that a folder has for this workspace, gateway and key.
-async fn place(app: &App, folder: &str, limit: usize) -> Option<RecordFile> {
+/// Returns the record file in `folder` for this workspace, gateway and API key.
+async fn record_file(app: &App, folder: &str, limit: usize) -> Option<RecordFile> {
     let cloud = app.cloud().ok()?;
     let principal = cloud.principal().await?;
     let workspace = app.workspace().display();
-    let whose = format!("{workspace}\0{}\0{principal}", cloud.gateway());
-    Some(RecordFile::new(app.records(), folder, &whose, limit))
+    let owner = format!("{workspace}\0{}\0{principal}", cloud.gateway());
+    Some(RecordFile::new(app.records(), folder, &owner, limit))
 }

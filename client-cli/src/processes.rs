@@ -1,4 +1,4 @@
-//! Programs of the user's machine: how they are found, what they see of the environment, and how they end with us.
+//! Programs on the user's machine: their lookup, their environment, and their supervision.
 
 pub(crate) mod environment;
 pub(crate) mod programs;

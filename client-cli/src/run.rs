@@ -1,4 +1,4 @@
-//! Runs of programs: what they need, where each call goes, the questions on the way, and the end.
+//! Runs of programs: preparation, the execution of each call, questions to the user, and the result.
 
 mod approvals;
 mod consult;
@@ -21,21 +21,21 @@ use crate::app::App;
 
 /// The runs of one process.
 pub(crate) struct Runs {
-    /// The project that they belong to.
+    /// The project.
     pub(crate) app: Arc<App>,
-    /// Those that are paused.
+    /// The paused runs.
     approvals: Arc<Approvals>,
-    /// The programs of the last ones.
+    /// The programs of the last finished runs.
     finished: Arc<Finished>,
 }
 
 impl Runs {
-    /// Prepares the runs of a project.
+    /// Creates an empty set of runs for a project.
     pub(crate) fn of(app: Arc<App>) -> Self {
         Self { app, approvals: Arc::default(), finished: Arc::default() }
     }
 
-    /// Ends every run, and every child of this process in order.
+    /// Ends every paused run, then stops the local MCP servers.
     pub(crate) async fn shut_down(&self) {
         self.approvals.end_all();
         self.app.shut_down().await;

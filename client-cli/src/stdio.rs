@@ -28,7 +28,7 @@ use crate::run::{Runs, create, execute, progress, resume};
 /// Serves MCP on stdin and stdout until stdin ends or `stop` is cancelled.
 ///
 /// # Errors
-/// Returns an error when the handshake fails for another reason than the end of stdin.
+/// Returns an error if the handshake fails, unless stdin was closed.
 pub(crate) async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()> {
     let runs = Arc::new(Runs::of(app));
     let handler = StdioHandler { runs: Arc::clone(&runs) };
@@ -36,21 +36,21 @@ pub(crate) async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Res
         let (transport, mut written) = lines::connect(tokio::io::stdin(), tokio::io::stdout());
         let greeted = tokio::select! {
             greeted = handler.serve(transport) => greeted,
-            // A client that does not read our output is gone, whether or not stdin has ended.
+            // If stdout is closed, the client is gone, whether or not stdin has ended.
             _ = &mut written => return Ok(()),
         };
         match greeted {
             Ok(service) => {
                 tokio::select! {
                     _ = service.waiting() => {
-                        // The last answers are still on their way to stdout.
+                        // Wait until the last answers are written to stdout.
                         let _ = written.await;
                     }
                     _ = &mut written => {}
                 }
                 Ok(())
             }
-            // A client that leaves before the handshake is not a failure.
+            // A client that disconnects before the handshake is not an error.
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
             Err(error) => Err(anyhow::Error::new(error)),
         }
@@ -63,7 +63,7 @@ pub(crate) async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Res
     ended
 }
 
-/// Answers MCP requests of the agent that started us.
+/// Answers the MCP requests of the agent that started this process.
 #[derive(Clone)]
 struct StdioHandler {
     runs: Arc<Runs>,
@@ -137,8 +137,8 @@ impl StdioHandler {
         self.call_one(name, arguments, cancel).await
     }
 
-    /// Calls one tool by its id, as a program of that one call: the analysis, the
-    /// permissions and the questions are those of every program.
+    /// Calls one tool by its id, as a program with that one call. So the same analysis, permissions and questions
+    /// apply as to every program.
     async fn call_one(
         &self,
         name: &str,

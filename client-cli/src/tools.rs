@@ -16,7 +16,7 @@ use crate::workspace::Workspace;
 use crate::workspace::path_error::PathError;
 use crate::workspace::protected::{Granted, Protected};
 
-/// The largest text that a native tool returns, in bytes.
+/// The maximum size of the text that a native tool returns, in bytes.
 pub(crate) const RESULT_LIMIT: usize = 8 * 1024 * 1024;
 
 /// Why a native tool returned no result.
@@ -59,9 +59,9 @@ pub struct NativeTools {
     workspace: Arc<Workspace>,
     environment: Arc<Environment>,
     supervisor: Supervisor,
-    /// Held while a file is changed: an edit reads it first, and calls that a
-    /// program starts together must not undo each other.
-    changing: Arc<Mutex<()>>,
+    /// Held while a file is changed. An edit reads the file first, so concurrent calls could overwrite each other's
+    /// changes.
+    write_lock: Arc<Mutex<()>>,
 }
 
 impl NativeTools {
@@ -71,16 +71,15 @@ impl NativeTools {
         environment: Arc<Environment>,
         supervisor: Supervisor,
     ) -> Self {
-        Self { workspace, environment, supervisor, changing: Arc::default() }
+        Self { workspace, environment, supervisor, write_lock: Arc::default() }
     }
 
     /// Calls a native tool and returns its MCP `CallToolResult`.
     ///
-    /// The caller must have checked the permission; `granted` has the protected places that a human was shown.
+    /// The caller must have checked the permission; `granted` lists the protected places that the user approved.
     ///
     /// # Errors
-    /// Returns [`NativeError`] when the tool does not exist or failed;
-    /// [`NativeError::to_result`] is its MCP form.
+    /// Returns [`NativeError`] if the tool does not exist or failed; [`NativeError::to_result`] converts it for MCP.
     pub async fn call(
         &self,
         tool: &ToolId,
@@ -93,10 +92,11 @@ impl NativeTools {
                 let workspace = Arc::clone(&self.workspace);
                 let action = tool.action().to_owned();
                 let done = cancel.clone();
-                let changing = Arc::clone(&self.changing);
+                let write_lock = Arc::clone(&self.write_lock);
+                // File operations block, so they must not run on the async threads.
                 let work = tokio::task::spawn_blocking(move || {
-                    let _alone = filesystem::changes(&action)
-                        .then(|| changing.lock().unwrap_or_else(PoisonError::into_inner));
+                    let _guard = filesystem::changes(&action)
+                        .then(|| write_lock.lock().unwrap_or_else(PoisonError::into_inner));
                     let reach = workspace.reach(&granted);
                     filesystem::call(reach, &action, arguments, &|| done.is_cancelled())
                 });
@@ -111,11 +111,11 @@ impl NativeTools {
         }
     }
 
-    /// Checks whether a call could run at all: its arguments, and where its paths lead. Has no effect. Returns the
-    /// protected places that need a human's approval.
+    /// Checks that a call can run: its arguments and its paths. Has no side effect. Returns the protected places that
+    /// need the user's approval.
     ///
     /// # Errors
-    /// Returns what the call itself would fail with.
+    /// Returns the error that the call would fail with.
     pub(crate) fn check(
         &self,
         tool: &ToolId,
@@ -131,6 +131,7 @@ impl NativeTools {
             _ => Ok(Vec::new()),
         }
     }
+
     fn shell(&self) -> shell::Shell<'_> {
         shell::Shell {
             workspace: &self.workspace,
@@ -145,11 +146,11 @@ impl NativeTools {
 enum Native {
     Filesystem,
     Shell,
-    /// Its tools are answered by `discover`, which knows more than a native tool does.
+    /// Its tools are implemented by `discover`, because they need the gateway.
     Pml,
 }
 
-/// The namespaces that `pml` itself implements: the only list of them.
+/// The namespaces that `pml` itself implements. This is the only list of them.
 const NAMESPACES: &[(&str, Native)] =
     &[("filesystem", Native::Filesystem), ("shell", Native::Shell), ("pml", Native::Pml)];
 
@@ -194,7 +195,7 @@ fn unknown(tool: &str) -> NativeError {
     NativeError::new(ErrorCode::ToolNotFound, format!("`{tool}` is not a tool of `pml`"))
 }
 
-/// Reads a tool's arguments.
+/// Parses a tool's arguments.
 fn arguments<T: DeserializeOwned>(tool: &str, value: Value) -> Result<T, NativeError> {
     let value = if value.is_null() { json!({}) } else { value };
     serde_json::from_value(value).map_err(|error| {

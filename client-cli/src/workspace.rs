@@ -1,4 +1,4 @@
-//! The folder that local tools may touch.
+//! The workspace: the folder that local tools can access.
 
 pub(crate) mod beneath;
 pub(crate) mod dotenv;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// Files and folders whose presence marks a project's root.
+/// Files and folders that mark the root of a project.
 const MARKERS: &[&str] = &[".git", "deno.json", "package.json", ".pml.json"];
 
 /// The variable that names the workspace.
@@ -23,7 +23,7 @@ pub enum WorkspaceError {
     /// The folder does not exist, is not a folder, or cannot be opened.
     #[error("cannot open the workspace `{path}`: {source}", path = path.display())]
     Open {
-        /// The folder as it was named.
+        /// The path that was given.
         path: PathBuf,
         /// The system's error.
         source: std::io::Error,
@@ -33,33 +33,31 @@ pub enum WorkspaceError {
     Unfit {
         /// The folder.
         path: PathBuf,
-        /// The rule that it breaks.
+        /// The reason.
         reason: &'static str,
     },
 }
 
-/// The folder that local tools are contained in, held open for the whole run.
+/// The folder that local tools are restricted to, held open for the life of the process.
 ///
-/// The open descriptor, not the path, is what tools resolve against: a folder
-/// that is renamed or replaced later does not move the workspace.
+/// Tools resolve paths against the open descriptor, not against the folder's path: renaming or replacing the folder
+/// does not move the workspace.
 #[derive(Debug)]
 pub struct Workspace {
     root: PathBuf,
     aliases: Vec<PathBuf>,
     directory: OwnedFd,
-    /// The user's own places beneath it.
-    special: Vec<protected::Special>,
+    /// The protected places in it that depend on this machine.
+    special: Vec<protected::MachinePlace>,
     warning: Option<String>,
 }
 
 impl Workspace {
-    /// Finds the workspace: `explicit` (a flag), `PML_WORKSPACE`, the nearest
-    /// parent of the current folder with a project marker, else the current
-    /// folder with a warning.
+    /// Finds the workspace: `explicit` (a flag), `PML_WORKSPACE`, the nearest parent of the current folder with a
+    /// project marker, or else the current folder with a warning.
     ///
     /// # Errors
-    /// Returns [`WorkspaceError`] when the chosen folder cannot be used; there
-    /// is no silent second choice.
+    /// Returns [`WorkspaceError`] if the selected folder cannot be used; it does not fall back to another one.
     pub(crate) fn find(explicit: Option<&Path>) -> Result<Self, WorkspaceError> {
         let named = std::env::var_os(VARIABLE).filter(|value: &OsString| !value.is_empty());
         let current = std::env::current_dir()
@@ -67,14 +65,14 @@ impl Workspace {
         Self::find_from(explicit.or(named.as_deref().map(Path::new)), &current)
     }
 
-    /// Finds the workspace as seen from the folder `current`.
+    /// Finds the workspace from the folder `current`.
     ///
     /// # Errors
     /// Returns [`WorkspaceError`] when the chosen folder cannot be used.
     pub(crate) fn find_from(named: Option<&Path>, current: &Path) -> Result<Self, WorkspaceError> {
         if let Some(path) = named {
             let mut workspace = Self::open(&current.join(path))?;
-            if workspace.holds_home() {
+            if workspace.contains_home() {
                 workspace.warning = Some(format!(
                     "the workspace `{}` contains all of your home folder; name a project's folder",
                     workspace.root.display()
@@ -86,9 +84,9 @@ impl Workspace {
             MARKERS.iter().any(|marker| folder.join(marker).symlink_metadata().is_ok())
         };
         if let Some(folder) = current.ancestors().find(is_marked) {
-            return Self::open(folder)?.unless_home();
+            return Self::open(folder)?.refuse_home();
         }
-        let mut workspace = Self::open(current)?.unless_home()?;
+        let mut workspace = Self::open(current)?.refuse_home()?;
         workspace.warning = Some(format!(
             "no project found in or above `{}`, so this folder is the workspace; set `{VARIABLE}` or run `pml init`",
             workspace.root.display()
@@ -96,9 +94,9 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// Refuses the home folder, or a folder around it, unless it was named.
-    fn unless_home(self) -> Result<Self, WorkspaceError> {
-        match self.holds_home() {
+    /// Refuses the home folder and its parents.
+    fn refuse_home(self) -> Result<Self, WorkspaceError> {
+        match self.contains_home() {
             true => Err(WorkspaceError::Unfit {
                 path: self.root,
                 reason: "it contains your whole home folder; to use it as a workspace, name it",
@@ -107,7 +105,7 @@ impl Workspace {
         }
     }
 
-    fn holds_home(&self) -> bool {
+    fn contains_home(&self) -> bool {
         let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
         home.is_some_and(|home| home.starts_with(&self.root))
     }
@@ -115,14 +113,14 @@ impl Workspace {
     /// Opens a folder as the workspace.
     ///
     /// # Errors
-    /// Returns [`WorkspaceError`] when it is not a folder, not readable, the
-    /// file system's root, or has a name that JSON cannot carry.
+    /// Returns [`WorkspaceError`] if it is not a readable folder, if it is the root of the file system, or if its
+    /// path is not UTF-8.
     pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
         let opened = |source| WorkspaceError::Open { path: path.to_owned(), source };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory =
             rustix::fs::open(path, flags, Mode::empty()).map_err(|e| opened(e.into()))?;
-        // The path is read back from the descriptor, so that both name one folder.
+        // The path is read back from the descriptor, so that both refer to the same folder.
         let root = beneath::path_of(&directory).map_err(opened)?;
         let unfit = |reason| WorkspaceError::Unfit { path: path.to_owned(), reason };
         if root == Path::new("/") {
@@ -131,7 +129,7 @@ impl Workspace {
         if root.to_str().is_none() {
             return Err(unfit("its name is not UTF-8"));
         }
-        // Agents use the folder's name as the user wrote it, so that name is accepted too.
+        // Agents use the path as the user wrote it, possibly through a link, so that path is accepted too.
         let aliases = std::path::absolute(path)
             .ok()
             .filter(|named| *named != root && !named.components().any(|c| c.as_os_str() == ".."))
@@ -151,7 +149,7 @@ impl Workspace {
         self.directory.as_fd()
     }
 
-    /// Returns the warning about how the folder was chosen.
+    /// Returns a warning about the selected folder.
     pub(crate) fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
@@ -179,7 +177,7 @@ mod tests {
     #[test]
     fn without_a_project_the_current_folder_is_taken_with_a_warning() {
         let tree = tempfile::tempdir().unwrap();
-        // A marker above the temporary folder would be found first, rightly.
+        // Skipped if there is a marker above the temporary folder, which would be found first.
         if tree.path().ancestors().any(|f| MARKERS.iter().any(|m| f.join(m).exists())) {
             return;
         }

@@ -1,5 +1,4 @@
-//! `filesystem:*` stays beneath the workspace. Each refusal has a twin that
-//! is allowed.
+//! `filesystem:*` cannot leave the workspace. For each refused case there is a similar one that is allowed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +18,7 @@ struct Tree {
 const SECRET: &str = "canary-outside";
 
 impl Tree {
-    /// A workspace `app` with siblings that nobody may see or change.
+    /// Creates a workspace `app` with sibling folders that must not be read or changed.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
@@ -45,7 +44,10 @@ impl Tree {
             filesystem::call(self.workspace.reach(&Granted::default()), tool, arguments, &|| false);
         assert!(started.elapsed() < Duration::from_secs(10), "{tool} hangs");
         if let Err(error) = &result {
-            assert!(!error.message.contains(SECRET), "{tool} tells what is outside: {error}");
+            assert!(
+                !error.message.contains(SECRET),
+                "the error of {tool} reveals content from outside: {error}"
+            );
         }
         result
     }
@@ -59,7 +61,7 @@ impl Tree {
         self.call("write_file", json!({ "path": path, "content": "written" }))
     }
 
-    /// Tries every tool on a path, as every argument that is a path.
+    /// Calls every tool with a path in every path argument.
     fn every_tool(&self, path: &str) -> Vec<(&'static str, Result<Value, NativeError>)> {
         [
             ("read_file", json!({ "path": path })),
@@ -106,7 +108,7 @@ impl Tree {
     }
 }
 
-/// PC-01, PC-02, PC-04: every spelling of a way out, on every tool.
+/// PC-01, PC-02, PC-04: every spelling of a path that leads outside, with every tool.
 #[test]
 fn paths_that_lead_out_are_refused() {
     let tree = Tree::new();
@@ -141,7 +143,7 @@ fn paths_that_lead_out_are_refused() {
     ] {
         tree.assert_refused(path);
     }
-    // Names that other systems would read as a way out are just names here.
+    // These spellings lead outside on other systems, but are plain names here.
     let before = tree.outside();
     for path in ["%2e%2e/x", "..%2fx", "\\..\\x", "....//x", "sub/..;/x", "~root", "..."] {
         for (tool, result) in tree.every_tool(path) {
@@ -165,9 +167,9 @@ fn paths_that_lead_out_are_refused() {
     assert!(tree.call("list_directory", json!({ "path": &root })).is_ok());
 }
 
-/// PC-03: links are judged by where they lead.
+/// PC-03: a link is allowed or refused by its target.
 #[test]
-fn links_that_lead_out_are_refused_and_others_followed() {
+fn links_are_refused_or_followed_by_their_target() {
     let tree = Tree::new();
     let outside = tree.folder.path().canonicalize().unwrap().join("outside");
     let at = |name: &str| tree.root().join(name);
@@ -188,7 +190,7 @@ fn links_that_lead_out_are_refused_and_others_followed() {
         "magic/etc/hostname",
     ] {
         for (tool, result) in tree.every_tool(path) {
-            // The link itself may be moved; what it leads to may not be touched.
+            // The link itself may be moved, but its target must not be accessed.
             if tool != "move_file" {
                 result.expect_err(&format!("{tool} on {path}"));
             }
@@ -199,7 +201,7 @@ fn links_that_lead_out_are_refused_and_others_followed() {
     tree.write("file-out").unwrap_err();
     assert_eq!(std::fs::read_to_string(outside.join("x")).unwrap(), SECRET);
 
-    // NP-15: what exists outside is told like what does not.
+    // NP-15: the error is the same whether the target outside exists or not.
     symlink(outside.join("none"), at("file-none")).unwrap();
     symlink("../outside/none", at("relative-none")).unwrap();
     let refusal = |path: &str| tree.read(path).unwrap_err().message.replace(path, "PATH");
@@ -216,7 +218,7 @@ fn links_that_lead_out_are_refused_and_others_followed() {
     tree.write("absolute-in/new.txt").unwrap();
     tree.write("sub/up-but-in").unwrap();
     assert_eq!(tree.read("a.txt").unwrap(), "written");
-    // A search meets the links and tells nothing of what is behind them.
+    // A search finds the links and reveals nothing about targets outside.
     let found =
         tree.call("search_files", json!({ "path": "", "pattern": "**" })).unwrap().to_string();
     assert!(!found.contains("out/x") && !found.contains("file-out"), "{found}");
@@ -225,7 +227,7 @@ fn links_that_lead_out_are_refused_and_others_followed() {
     assert!(sizes.contains("file-out") && sizes.contains("0 B"), "{sizes}");
 }
 
-/// PC-03: a folder that turns into a link while tools use it.
+/// PC-03: a folder is replaced by a link to the outside while tools use it.
 #[test]
 fn a_swapped_folder_never_leads_out() {
     let tree = Tree::new();
@@ -260,7 +262,7 @@ fn a_swapped_folder_never_leads_out() {
     assert_eq!(std::fs::read_to_string(outside.join("x")).unwrap(), SECRET);
 }
 
-/// PC-07: what is not a plain file is named as such, without waiting for it.
+/// PC-07: the error for a special file names its type, and no tool blocks on it.
 #[test]
 fn special_and_huge_files_are_refused() {
     let tree = Tree::new();
@@ -298,9 +300,9 @@ fn special_and_huge_files_are_refused() {
     assert!(tree.call("get_file_info", json!({ "path": "fifo" })).is_ok());
 }
 
-/// PC-08: odd names reach exactly their file, or are refused by name.
+/// PC-08: unusual names refer to exactly that file, or are refused.
 #[test]
-fn odd_names_are_exact() {
+fn unusual_names_are_exact() {
     let tree = Tree::new();
     let long = "n".repeat(255);
     for name in [
@@ -331,9 +333,9 @@ fn odd_names_are_exact() {
     assert!(!error.message.contains('\u{1b}') && !error.message.contains('\u{202e}'), "{error}");
 }
 
-/// PC-09: new paths below links that lead out are not made.
+/// PC-09: nothing is created below a link that leads outside.
 #[test]
-fn new_paths_are_made_inside_only() {
+fn new_paths_are_created_inside_only() {
     let tree = Tree::new();
     symlink("../outside", tree.root().join("out")).unwrap();
     symlink("sub", tree.root().join("in")).unwrap();
@@ -346,9 +348,9 @@ fn new_paths_are_made_inside_only() {
     tree.write("in/new/deep/file").unwrap();
 }
 
-/// A program cannot grant itself rights, by any tool or spelling.
+/// A program cannot change the files that grant it rights, with any tool or spelling.
 #[test]
-fn files_that_hold_rights_cannot_be_changed() {
+fn files_that_grant_rights_cannot_be_changed() {
     let tree = Tree::new();
     for folder in [".git/hooks", ".pml", ".vscode", "plain"] {
         std::fs::create_dir_all(tree.root().join(folder)).unwrap();
@@ -371,7 +373,7 @@ fn files_that_hold_rights_cannot_be_changed() {
         "sub/.pml.json",
         "sub/.git",
         ".vscode/tasks.json",
-        // No file can be written there anyway: this is a directory, and the last has none around it.
+        // These fail for another reason: the first is a directory, and the parent of the last does not exist.
         ".git",
         ".claude/settings.json",
     ] {
@@ -419,14 +421,14 @@ fn files_that_hold_rights_cannot_be_changed() {
 }
 
 #[test]
-fn writes_are_whole_and_keep_the_mode() {
+fn writes_are_atomic_and_keep_the_mode() {
     use std::os::unix::fs::PermissionsExt;
     let tree = Tree::new();
     let path = tree.root().join("a.txt");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o751)).unwrap();
     tree.write("a.txt").unwrap();
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o751);
-    // Writers and a reader at once: only whole contents are ever seen.
+    // Concurrent writers and a reader: the reader sees complete contents only.
     let (one, two) = ("1".repeat(100_000), "2".repeat(200_000));
     std::thread::scope(|scope| {
         for content in [&one, &two] {
@@ -450,9 +452,9 @@ fn writes_are_whole_and_keep_the_mode() {
     assert!(!names.iter().any(|name| name.ends_with(".tmp")), "{names:?}");
 }
 
-/// PC-11: patterns see only what the walk found, and cost little.
+/// PC-11: a pattern matches only paths that the walk found, and matching is fast.
 #[test]
-fn globs_stay_inside_and_are_quick() {
+fn globs_stay_inside_and_are_fast() {
     let tree = Tree::new();
     for pattern in ["**/../..", "{a,../x}", "../**", "/**", "/etc/*", "**/x"] {
         let found = tree.call("search_files", json!({ "path": "", "pattern": pattern })).unwrap();
@@ -474,7 +476,7 @@ fn globs_stay_inside_and_are_quick() {
 }
 
 #[test]
-fn walks_are_bounded_and_can_be_cancelled() {
+fn walks_have_limits_and_can_be_cancelled() {
     let tree = Tree::new();
     let mut deep = tree.root().to_owned();
     for _ in 0..150 {
@@ -518,7 +520,7 @@ fn arguments_are_checked() {
     assert_eq!(std::fs::read_to_string(tree.root().join("a.txt")).unwrap(), "a");
 }
 
-/// NX-03: a place that other programs run or trust is changed only with a grant for that very place.
+/// NX-03: a protected place can be changed only with a grant for exactly that place.
 #[test]
 fn protected_places_need_a_grant() {
     let tree = Tree::new();
@@ -538,10 +540,10 @@ fn protected_places_need_a_grant() {
         write(".VSCODE "),
         write("AGENTS.md"),
         write("innocent/ci.yml"),
-        // The folder of `git init --separate-git-dir`, by what is in it.
+        // A Git folder as `git init --separate-git-dir` creates it, recognized by its content.
         write("store/config"),
         write("store/hooks"),
-        // What would make a folder one.
+        // A file that would turn its folder into a Git folder.
         write("sub/HEAD"),
         to(".envrc"),
         to("sub/.Husky"),
@@ -576,7 +578,7 @@ fn protected_places_need_a_grant() {
     let granted = Granted::of(&granted);
     filesystem::call(tree.workspace.reach(&granted), "write_file", arguments, &|| false).unwrap();
     assert_eq!(std::fs::read_to_string(tree.root().join(".github/workflows/ci.yml")).unwrap(), "x");
-    // A grant is for the place that was shown, wherever a link leads later.
+    // A grant covers the place that was shown, even if the link leads elsewhere later.
     std::fs::remove_file(tree.root().join("innocent")).unwrap();
     symlink("store", tree.root().join("innocent")).unwrap();
     let swapped = json!({ "path": "innocent/config", "content": "x" });
@@ -584,9 +586,9 @@ fn protected_places_need_a_grant() {
     assert_eq!(std::fs::read_to_string(tree.root().join("store/config")).unwrap(), "[core]\n");
 }
 
-/// NX-03: a second name of a protected file is cut off by a write, not written through.
+/// NX-03: writing to a hard link of a protected file replaces the link and does not change the file.
 #[test]
-fn a_hard_link_is_not_written_through() {
+fn writing_to_a_hard_link_replaces_it() {
     let tree = Tree::new();
     std::fs::write(tree.root().join(".bashrc"), "kept").unwrap();
     std::fs::hard_link(tree.root().join(".bashrc"), tree.root().join("twin")).unwrap();

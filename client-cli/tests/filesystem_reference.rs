@@ -1,4 +1,4 @@
-//! `filesystem:*` against the reference server on equal trees.
+//! Compares `filesystem:*` with the reference server on identical trees.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ mod reference;
 
 use reference::Reference;
 
-/// Two equal trees, one for each implementation, so that changes compare too.
+/// Two identical trees, one for each implementation, so that changes can be compared too.
 struct Pair {
     _folder: tempfile::TempDir,
     ours: std::path::PathBuf,
@@ -28,7 +28,7 @@ impl Pair {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        // Names of equal length keep paddings equal.
+        // The names have the same length, so that padding is the same.
         let (ours, theirs) = (root.join("ours-tree"), root.join("them-tree"));
         for tree in [&ours, &theirs] {
             plant(tree);
@@ -38,7 +38,7 @@ impl Pair {
         Self { _folder: folder, ours, theirs, workspace, reference }
     }
 
-    /// Calls both with `${root}` replaced by each one's root.
+    /// Calls both implementations, with `${root}` replaced by the root of the respective tree.
     fn both(&mut self, tool: &str, arguments: &Value) -> (Value, Value) {
         let fill = |root: &Path| -> Value {
             let text = arguments.to_string().replace("${root}", root.to_str().unwrap());
@@ -62,10 +62,10 @@ impl Pair {
     fn assert_same(&mut self, tool: &str, arguments: Value) {
         let (ours, theirs) = self.both(tool, &arguments);
         assert_eq!(ours, theirs, "{tool} {arguments}");
-        assert!(ours.get("isError").is_none(), "{tool} {arguments} failed alike: {ours}");
+        assert!(ours.get("isError").is_none(), "{tool} {arguments} failed in both: {ours}");
     }
 
-    /// Compares texts whose lines may come in any order.
+    /// Compares texts whose lines may be in any order.
     fn assert_same_lines(&mut self, tool: &str, arguments: Value) {
         let (ours, theirs) = self.both(tool, &arguments);
         let sorted = |value: &Value| {
@@ -230,7 +230,7 @@ fn facts_are_the_same() {
     let mut pair = Pair::new();
     for path in ["a.txt", "link.txt"] {
         let (ours, theirs) = pair.both("get_file_info", &json!({ "path": path }));
-        // Both trees were made in the same second or in the one after.
+        // The trees were created at most a second apart.
         let neutral = |value: &Value| {
             let text = value["content"][0]["text"].as_str().unwrap().to_owned();
             let is_time = |line: &str| {
@@ -265,7 +265,7 @@ fn listing_and_searching_are_the_same() {
     let mut pair = Pair::new();
     for path in ["", ".", "src", "empty", "linkdir", "${root}"] {
         pair.assert_same_lines("list_directory", json!({ "path": path }));
-        // Directories have no size in the list, and links that lead in have their target's.
+        // Directories have no size in the list, and links inside the tree have the size of their target.
         pair.assert_same_lines(
             "list_directory_with_sizes",
             json!({ "path": path, "sortBy": "size" }),
@@ -327,7 +327,7 @@ fn sorted_tree(result: &Value) -> Value {
     }
     let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"));
     let mut tree: Value = serde_json::from_str(text).unwrap();
-    // The layout of the text is the same too.
+    // The formatting of the text is the same too.
     assert_eq!(serde_json::to_string_pretty(&tree).unwrap(), text);
     sort(&mut tree);
     tree
@@ -410,7 +410,7 @@ fn edits_and_their_diffs_are_the_same() {
             std::fs::remove_dir_all(tree).unwrap();
             plant(tree);
         }
-        // The reopened folder is another one, as it is for every program.
+        // Open the workspace again: the old descriptor refers to the removed folder.
         pair.workspace = Workspace::open(&pair.ours).unwrap();
     }
     pair.assert_both_fail(

@@ -1,4 +1,4 @@
-//! Local MCP servers: one process each, watched, restarted, and gone with us.
+//! Local MCP servers: one supervised process each, restarted after a crash, and stopped with `pml`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ mod mcp_servers;
 #[path = "support/processes.rs"]
 mod processes;
 
-/// Tells stopped from hung; nothing here takes nearly as long.
+/// The deadline after which something counts as hung; nothing here takes nearly as long.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 struct Bench {
@@ -81,7 +81,7 @@ impl Bench {
         self.log().lines().filter(|line| line.starts_with("start ")).count()
     }
 
-    /// Names this test's processes: its folder stands in their arguments.
+    /// Returns the marker of this test's processes: its folder, which is in their arguments.
     fn mark(&self) -> String {
         self.folder.path().canonicalize().unwrap().to_str().unwrap().to_owned()
     }
@@ -105,7 +105,7 @@ async fn concurrent_first_calls_share_one_process() {
     }
     assert!(calls.join_all().await.into_iter().all(|is_own| is_own));
     assert_eq!(bench.starts(), 1);
-    // A slow call does not hold up a quick one.
+    // A slow call does not delay a fast one.
     let slow = {
         let bench = Arc::clone(&bench);
         tokio::spawn(async move { bench.text("slow", json!({ "ms": 500 })).await })
@@ -116,10 +116,9 @@ async fn concurrent_first_calls_share_one_process() {
     assert_eq!(slow.await.unwrap(), "slow");
 }
 
-/// LM-01: the parent's variables do not reach a server, except those listed
-/// and those of its entry.
+/// LM-01: a server receives only variables on the allow-list and those of its entry.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_sees_only_what_it_may() {
+async fn a_server_receives_only_allowed_variables() {
     let env = BTreeMap::from([("OWN".to_owned(), "<${TOKEN}>".to_owned())]);
     let bench = Bench::with(&[], Timing::default(), env);
     let seen: BTreeMap<String, String> =
@@ -150,7 +149,7 @@ async fn a_server_sees_only_what_it_may() {
     assert!(error.to_string().contains("TAVILY_API_KEY"), "{error}");
 }
 
-/// LM-02: arguments are arguments, whatever a shell would make of them.
+/// LM-02: arguments are passed unchanged, without a shell.
 #[tokio::test(flavor = "multi_thread")]
 async fn arguments_are_literal() {
     let strange =
@@ -167,7 +166,7 @@ async fn a_crash_fails_its_call_at_once_and_the_next_call_restarts() {
     bench.text("echo", json!({ "text": 1 })).await;
     let started = Instant::now();
     let error = bench.call("crash", json!({})).await.unwrap_err();
-    assert!(started.elapsed() < Duration::from_secs(10), "noticed only by a time-out");
+    assert!(started.elapsed() < Duration::from_secs(10), "the crash was noticed only by a timeout");
     let message = error.to_string();
     assert!(message.contains("exit code 7") && message.contains("segmentation"), "{message}");
     assert_eq!(bench.text("echo", json!({ "text": 2 })).await, "2");
@@ -176,7 +175,7 @@ async fn a_crash_fails_its_call_at_once_and_the_next_call_restarts() {
     assert_eq!(bench.log().matches("call crash").count(), 1);
 }
 
-/// LM-11: a server that always dies is not started over and over.
+/// LM-11: a server that crashes at each start is restarted with growing delays.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_loop_is_slowed_down() {
     let bench = Bench::new(&["die-at-once"]);
@@ -209,9 +208,9 @@ async fn an_idle_server_is_stopped_but_never_during_a_call() {
     assert_eq!(bench.starts(), 2);
 }
 
-/// LM-13: the server is told, and one that hangs is ended after its grace.
+/// LM-13: the server is notified of a cancelled call, and a hung server is stopped after the grace time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_call_is_told_and_a_hung_server_ended() {
+async fn a_server_is_notified_of_a_cancelled_call_and_stopped_if_hung() {
     let timing = Timing { cancel_grace: Duration::from_millis(500), ..Timing::default() };
     let bench = Arc::new(Bench::with(&["stays"], timing, BTreeMap::new()));
     for (tool, arguments) in
@@ -227,11 +226,13 @@ async fn a_cancelled_call_is_told_and_a_hung_server_ended() {
         cancel.cancel();
         assert!(matches!(call.await.unwrap(), Err(LocalMcpError::Cancelled { .. })));
         if tool != "hang" {
-            let told = if tool == "never" { 1 } else { 2 };
-            until("the server was told", || bench.log().matches("cancelled ").count() == told)
-                .await;
+            let notices = if tool == "never" { 1 } else { 2 };
+            until("the server was notified", || {
+                bench.log().matches("cancelled ").count() == notices
+            })
+            .await;
             assert_eq!(bench.text("echo", json!({ "text": tool })).await, tool);
-            assert_eq!(bench.starts(), 1, "a server that answers is kept");
+            assert_eq!(bench.starts(), 1, "a server that answers is not restarted");
         }
     }
     let mark = bench.mark();
@@ -239,9 +240,9 @@ async fn a_cancelled_call_is_told_and_a_hung_server_ended() {
     assert_eq!(bench.text("echo", json!({ "text": "back" })).await, "back");
 }
 
-/// LM-09: whatever a server prints, the caller gets a typed answer.
+/// LM-09: invalid output of a server causes a typed error, and is limited.
 #[tokio::test(flavor = "multi_thread")]
-async fn strange_output_is_bounded() {
+async fn invalid_output_is_limited() {
     let noisy = Bench::new(&["noise"]);
     assert_eq!(noisy.text("echo", json!({ "text": "ok" })).await, "ok");
     assert_eq!(noisy.text("ask", json!({})).await, "asked");
@@ -272,9 +273,9 @@ async fn strange_output_is_bounded() {
     assert!(tools.iter().any(|tool| tool.name == "echo"));
 }
 
-/// LM-09: an answer that cannot be read ends the call, and not after minutes.
+/// LM-09: an invalid answer fails the call at once, not after a timeout.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_cannot_be_read_is_told() {
+async fn an_invalid_answer_fails_the_call() {
     for how in ["cut", "deep", "surrogate", "number"] {
         let bench = Bench::new(&[]);
         let error = bench.call("garbled", json!({ "how": how })).await.unwrap_err();
@@ -283,9 +284,9 @@ async fn an_answer_that_cannot_be_read_is_told() {
     }
 }
 
-/// CL-03: a server that does not answer its first question does not hold up the end.
+/// CL-03: a server that does not answer its first request does not delay the shutdown.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_under_way_does_not_hold_up_the_end() {
+async fn a_pending_start_does_not_delay_the_shutdown() {
     let bench = Arc::new(Bench::new(&["mute"]));
     let call = {
         let bench = Arc::clone(&bench);
@@ -297,20 +298,20 @@ async fn a_start_under_way_does_not_hold_up_the_end() {
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     call.await.unwrap().unwrap_err();
     until("its process is gone", || processes::marked(&bench.mark()).is_empty()).await;
-    // Nothing starts any more.
+    // No server starts after the shutdown.
     let starts = bench.starts();
     bench.call("echo", json!({ "text": "x" })).await.unwrap_err();
     assert_eq!(bench.starts(), starts);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_dies_of_the_new_protocol_is_asked_in_the_old() {
+async fn a_server_that_dies_of_the_new_protocol_gets_the_old_handshake() {
     let bench = Bench::new(&["dies-of-discover"]);
     assert_eq!(bench.text("echo", json!({ "text": "old" })).await, "old");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_named() {
+async fn errors_name_what_is_missing() {
     let bench = Bench::new(&[]);
     let none = CancellationToken::new();
     let error = bench.servers.call("unknown", "x", json!({}), &none).await.unwrap_err();
@@ -337,9 +338,9 @@ async fn what_is_not_there_is_named() {
     assert!(error.to_string().contains("ended before it answered"), "{error}");
 }
 
-/// LM-12: descendants that left their session and lost their parent go too.
+/// LM-12: descendants in other sessions, and orphans, are killed too.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_after_the_end() {
+async fn no_process_is_left_after_the_shutdown() {
     for by_drop in [true, false] {
         let bench = Bench::new(&["stays"]);
         let mark = bench.mark();
@@ -355,11 +356,11 @@ async fn nothing_is_left_after_the_end() {
     }
 }
 
-/// LM-12: `kill -9` in the middle of a call leaves nothing, whatever the
-/// server is: one of ours with orphans, and `npx` that starts `node`.
+/// LM-12: no process is left after `kill -9` in the middle of a call, neither of a server with orphans nor of `npx`
+/// that starts `node`.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_after_kill_9() {
-    // Here, and not against the deadline of the driver.
+async fn no_process_is_left_after_kill_9() {
+    // Installed here, so that it does not count against the deadline of the driver.
     mcp_servers::npm(mcp_servers::SERVERS);
     for kind in ["strange", "npx"] {
         let folder = tempfile::tempdir().unwrap();
@@ -382,7 +383,7 @@ async fn nothing_is_left_after_kill_9() {
     }
 }
 
-/// Not a test by itself: the process that the test above kills.
+/// Not a separate test: the process that the test above kills.
 #[tokio::test(flavor = "multi_thread")]
 async fn driver_of_the_kill_9_test() {
     let Ok(kind) = std::env::var("PML_TEST_DRIVER") else { return };

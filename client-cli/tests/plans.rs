@@ -1,5 +1,4 @@
-//! The plans of programs as a human sees them: every program of `plans/`, and
-//! some that agents wrote, with a snapshot beside each case.
+//! The text of plans: one snapshot for each program in `plans/` and for some programs that agents wrote.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +6,7 @@ use analysis::{Limits, analyze};
 use client_cli::testing::{GraphFormat, Style, draw, text, to_json};
 use protocol::RoutingRules;
 
-/// Programs of the analysis whose plans are kept.
+/// Cases of the analysis whose plans have a snapshot.
 const AGENT: &[&str] = &[
     "backup_before_edit",
     "branch_cleanup",
@@ -37,7 +36,7 @@ fn plan_of(source: &str) -> analysis::Plan {
 }
 
 #[test]
-fn plans_read_as_they_did() {
+fn plans_match_their_snapshots() {
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
@@ -53,9 +52,9 @@ fn plans_read_as_they_did() {
     });
 }
 
-/// Both graph forms of one program that has all there is to draw.
+/// Both diagram formats for a program with every kind of node and edge.
 #[test]
-fn graphs_read_as_they_did() {
+fn graphs_match_their_snapshots() {
     let source = "const a = await mcp.filesystem.read_text_file({ path: args.path });
         const b = await mcp.json.parse({ data: a });
         if (b.urgent) await mcp.slack.post_message({ channel: args.channel, text: `${b.text}` });
@@ -71,9 +70,9 @@ fn graphs_read_as_they_did() {
     });
 }
 
-/// What only decides on a call of the server is drawn as leaving, too, and apart from data.
+/// Data that only decides about a call on the server is drawn as leaving too, but differently from data that is sent.
 #[test]
-fn what_decides_is_drawn_as_leaving() {
+fn decisions_are_drawn_as_leaving() {
     let plan = plan_of(
         "const a = await mcp.filesystem.read_text_file({ path: 'a' });
          if (a) await mcp.slack.post_message({ text: 'x' });
@@ -98,7 +97,7 @@ fn what_decides_is_drawn_as_leaving() {
     }
 }
 
-/// Where a result reaches more tools than are named, those that get it as data are.
+/// If a result reaches too many tools to name all, those that receive it as data are named first.
 #[test]
 fn data_is_named_before_decisions() {
     let mut source =
@@ -113,10 +112,9 @@ fn data_is_named_before_decisions() {
     assert!(line.ends_with("t20 json:parse (decides), and 5 more"), "{line}");
 }
 
-/// Text of a program that tries to look like something else, in every place
-/// that a plan shows: nothing of it reaches a reader as it is.
+/// Control and markup characters in a program are escaped in every part of a plan.
 #[test]
-fn hostile_text_is_shown_as_text() {
+fn hostile_text_is_escaped() {
     let hidden = "\u{1b}[2J\u{1b}]0;x\u{7}\u{202e}\u{200b}\u{2066}\u{feff}\u{9b}31m";
     let marks = "\"]; end --> x <script>alert(1)</script> ]]> <!-- `#quot; %%{init:{}}%% &amp; \\n";
     let source = format!(
@@ -149,7 +147,7 @@ fn hostile_text_is_shown_as_text() {
     }
     let [plain, mermaid, svg] = texts;
     assert!(plain.contains("\\u001b[2J") && plain.contains("\\u{202e}"), "{plain}");
-    // Each line of the flowchart is ours: a node, an edge or a class.
+    // The program's text adds no lines to the flowchart: each is a node, an edge or a class.
     for line in mermaid.lines().skip(1) {
         let text = line.split('"').nth(1).unwrap_or_default().replace("<br/>", "");
         let quotes = line.matches('"').count();
@@ -163,14 +161,14 @@ fn hostile_text_is_shown_as_text() {
     assert_eq!(json["tasks"][0]["tool"], "filesystem:read_text_file");
 }
 
-/// Reads tags and text; panics where the document is not one XML element.
+/// Parses tags and text; panics if the document is not a single XML element.
 fn well_formed(xml: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = xml.trim();
     let mut roots = 0;
     while !rest.is_empty() {
         let Some(tag) = rest.strip_prefix('<') else {
-            let end = rest.find('<').expect("text stands within an element");
+            let end = rest.find('<').expect("text is within an element");
             assert!(!open.is_empty() || rest[..end].trim().is_empty(), "text outside: {rest:.40}");
             for entity in rest[..end].split('&').skip(1) {
                 let name = entity.split(';').next().unwrap_or_default();
@@ -199,10 +197,9 @@ fn attribute<'a>(tag: &'a str, name: &str) -> &'a str {
     tag.split_once(&start).expect("it has one").1.split('"').next().unwrap_or_default()
 }
 
-/// Programs of many shapes get a picture in which every task stands once and
-/// inside, however the tasks hang together.
+/// In diagrams of random programs, every task is drawn once and within the bounds.
 #[test]
-fn every_task_is_in_the_picture() {
+fn every_task_is_in_the_diagram() {
     let mut seed = 0x2545_f491_u64;
     let mut next = |below: usize| {
         seed ^= seed << 13;
@@ -233,7 +230,7 @@ fn every_task_is_in_the_picture() {
             let title = format!(">{} {}</text>", task.id, task.tool);
             assert_eq!(svg.matches(&title).count(), 1, "{title} in {source}");
         }
-        // Everything is inside of the paper.
+        // Everything is within the bounds of the diagram.
         let first = svg.lines().next().unwrap();
         let wide: f64 = attribute(first, "width").parse().unwrap();
         let moved = svg.lines().find(|line| line.starts_with("<g transform")).unwrap();
@@ -258,9 +255,9 @@ fn every_task_is_in_the_picture() {
     }
 }
 
-/// A picture has a limit, which is told; the other forms have none.
+/// The error for a plan that is too large for SVG names the other formats, which have no limit.
 #[test]
-fn what_is_too_large_to_draw_is_told() {
+fn a_plan_that_is_too_large_for_svg_is_an_error() {
     let source = "await mcp.json.parse({ data: args.x });\n".repeat(400);
     let plan = plan_of(&source);
     assert_eq!(plan.tasks.len(), 400);
@@ -269,7 +266,7 @@ fn what_is_too_large_to_draw_is_told() {
     assert_eq!(draw(&plan, GraphFormat::Mermaid).unwrap().matches("json:parse").count(), 400);
     assert!(text(&plan, &Style::PLAIN).contains("400 calls"));
 
-    // A chain in which every call also uses the first ones: few calls, long edges.
+    // A chain in which every call also uses the first one: few calls with long edges.
     let mut source = String::from("const v0 = await mcp.json.parse({});\n");
     for task in 1..149 {
         let before = task - 1;
@@ -280,9 +277,9 @@ fn what_is_too_large_to_draw_is_told() {
     draw(&plan, GraphFormat::Svg).unwrap_err();
 }
 
-/// With colours the words are the same.
+/// The coloured text is the plain text with escape sequences.
 #[test]
-fn colour_adds_nothing_but_colour() {
+fn colour_adds_only_escape_sequences() {
     let source = std::fs::read_to_string(
         Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../analysis/tests/cases/agent/research_brief.ts"),
@@ -298,9 +295,9 @@ fn colour_adds_nothing_but_colour() {
     assert_eq!(bare, plain);
 }
 
-/// The document's picture is what the command draws; its texts are walked.
+/// `docs/plan.svg` is what the command draws.
 #[test]
-fn the_document_shows_a_real_picture() {
+fn the_diagram_in_the_docs_is_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("a file is readable");
     let plan = plan_of(&read("analysis/tests/cases/agent/git_review_to_slack.ts"));

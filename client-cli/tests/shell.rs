@@ -1,4 +1,4 @@
-//! `shell:exec`: arguments as they are, bounded, and nothing left behind.
+//! `shell:exec`: arguments are passed unchanged, output is limited, and no process is left behind.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -52,7 +52,7 @@ impl Bench {
             .map_err(|error| panic!("{error}"))
     }
 
-    async fn nothing_left(&self) {
+    async fn assert_no_process_is_left(&self) {
         let root = self.folder.path().canonicalize().unwrap();
         let start = Instant::now();
         while !processes::marked(root.to_str().unwrap()).is_empty() {
@@ -85,7 +85,7 @@ async fn programs_run_with_their_arguments_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn results_tell_codes_streams_and_folders() {
+async fn results_have_exit_code_streams_and_folder() {
     let bench = Bench::new();
     let result = bench
         .exec(json!({ "command": ["sh", "-c", "echo out; echo err >&2; exit 3"] }))
@@ -101,15 +101,15 @@ async fn results_tell_codes_streams_and_folders() {
     let folder = bench.exec(json!({ "command": ["pwd"], "cwd": "sub" })).await.unwrap();
     assert_eq!(folder["stdout"], format!("{}\n", bench.path("sub")));
     let input = "x".repeat(300_000);
-    let fed = bench.exec(json!({ "command": ["wc", "-c"], "stdin": input })).await.unwrap();
-    assert_eq!(fed["stdout"].as_str().unwrap().trim(), "300000");
+    let counted = bench.exec(json!({ "command": ["wc", "-c"], "stdin": input })).await.unwrap();
+    assert_eq!(counted["stdout"].as_str().unwrap().trim(), "300000");
     let unread = bench.exec(json!({ "command": ["true"], "stdin": input })).await.unwrap();
     assert_eq!(unread["exit_code"], 0);
     let empty = bench.exec(json!({ "command": ["cat"] })).await.unwrap();
     assert_eq!(empty["stdout"], "");
 }
 
-/// LM-01: neither secrets nor keys of ours reach a program.
+/// LM-01: a program receives only the variables on the allow-list.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_environment_is_an_allow_list() {
     let bench = Bench::new();
@@ -121,7 +121,7 @@ async fn the_environment_is_an_allow_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_run_is_named() {
+async fn errors_name_what_cannot_run() {
     let bench = Bench::new();
     let line = bench.exec(json!({ "command": "git status" })).await.unwrap_err();
     assert_eq!(line.code, ErrorCode::InvalidArguments);
@@ -153,17 +153,16 @@ async fn output_is_capped_without_stopping_the_program() {
     assert_eq!(result["exit_code"], 0);
 }
 
-/// A time-out, a cancel and a dropped call end the program and all that it
-/// started, also what left its session.
+/// A timeout, a cancellation and a dropped call kill the program and all its descendants, even in other sessions.
 #[tokio::test(flavor = "multi_thread")]
-async fn programs_end_with_all_they_started() {
+async fn descendants_are_killed_with_the_program() {
     let bench = Bench::new();
     let mark = bench.path("mark");
     let script = format!("setsid sh -c 'sleep 1000 {mark} & sleep 1000' {mark} & sleep 1000");
     let command = json!({ "command": ["sh", "-c", script, mark], "timeout_ms": 300 });
     let error = bench.exec(command).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::ToolTimeout);
-    bench.nothing_left().await;
+    bench.assert_no_process_is_left().await;
 
     let cancel = CancellationToken::new();
     let trigger = cancel.clone();
@@ -174,21 +173,21 @@ async fn programs_end_with_all_they_started() {
     let slow = json!({ "command": ["sh", "-c", "sleep 1000", mark] });
     let error = bench.exec_until(slow.clone(), &cancel).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Cancelled);
-    bench.nothing_left().await;
+    bench.assert_no_process_is_left().await;
 
     tokio::time::timeout(Duration::from_millis(200), bench.exec(slow)).await.unwrap_err();
-    bench.nothing_left().await;
+    bench.assert_no_process_is_left().await;
 
-    // What outlives its parent in the background does not keep the call open.
+    // A background process that outlives its parent does not keep the call open.
     let daemon = format!("setsid sleep 1000 {mark} & exit 0");
     let result = bench.exec(json!({ "command": ["sh", "-c", daemon, mark] })).await.unwrap();
     assert_eq!(result["exit_code"], 0);
-    bench.nothing_left().await;
+    bench.assert_no_process_is_left().await;
 }
 
-/// NX-03: a repository's own settings start nothing when Git only looks, also in a nested one.
+/// NX-03: read-only Git commands do not run helpers from a repository's settings, even in a nested repository.
 #[tokio::test]
-async fn looking_with_git_runs_nothing_of_the_repository() {
+async fn read_only_git_commands_run_no_helpers_of_the_repository() {
     let shell = Bench::new();
     let evil = format!("touch '{}' #", shell.path("ran"));
     let git = |folder: &str, arguments: &[&str]| {

@@ -73,7 +73,7 @@ error_codes! {
         "Use an API key with the named right; `pml-server keys create --can …` creates one.";
     /// A tool needs a secret that the caller did not supply.
     ApiKeyRequired = 1011, "API_KEY_REQUIRED",
-        "For a tool on this machine, set the variable in the environment or `.env`; for a tool on the gateway, run `pml keys set NAME --cloud`.";
+        "For a tool on this machine, set the variable in the environment or `.env`; for a tool on the gateway, run `pml secrets set NAME --cloud`.";
     /// A path leads out of the workspace.
     PathOutsideWorkspace = 1012, "PATH_OUTSIDE_WORKSPACE",
         "Use a path beneath the workspace.";
@@ -82,7 +82,7 @@ error_codes! {
         "Retry after the time in `Retry-After`; the message names the limit.";
     /// The secret may not be sent to the host that the entry names.
     KeyNotForHost = 1014, "KEY_NOT_FOR_HOST",
-        "If that host may receive the secret, allow it: `pml keys set NAME --cloud --host HOST`, or `X-PML-Host-NAME`.";
+        "If that host may receive the secret, allow it: `pml secrets set NAME --cloud --host HOST`, or `X-PML-Host-NAME`.";
 
     /// The caller's scope has no tool with that id.
     ToolNotFound = 2001, "TOOL_NOT_FOUND",

@@ -15,6 +15,6 @@ mod permissions;
 mod plan;
 mod protected;
 mod remote_servers;
+mod secrets;
 mod starts;
-mod tool_keys;
 mod words;

@@ -1,4 +1,4 @@
-//! Calls of this machine's own tools, and what is known of them before they are made.
+//! Calls to tools on this machine, and the checks before them.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
@@ -17,8 +17,8 @@ use crate::processes::supervise::Supervisor;
 use crate::workspace::protected::{Granted, Protected};
 
 impl App {
-    /// Calls a tool built into the CLI and returns its raw MCP result; `granted` has the protected places that a human
-    /// was shown.
+    /// Calls a tool built into the CLI and returns its raw MCP result; `granted` lists the protected places that the
+    /// user approved.
     ///
     /// # Errors
     /// Returns the tool's own error with its code.
@@ -33,11 +33,11 @@ impl App {
         answer.map_err(|error| ErrorBody::new(error.code, error.message))
     }
 
-    /// Checks whether a call could run at all, so that nobody is asked about a call that cannot. Has no effect.
-    /// Returns the protected places that it touches, which need a human's approval whatever a rule allows.
+    /// Checks that a call can run, so that the user is not asked to approve one that would fail. Has no side effect.
+    /// Returns the protected places that it touches, which need approval whatever a rule allows.
     ///
     /// # Errors
-    /// Returns what the call itself would fail with.
+    /// Returns the error that the call would fail with.
     pub(crate) fn check_call(
         &self,
         id: &ToolId,
@@ -58,13 +58,13 @@ impl App {
                 }
                 None => Ok(()),
             },
-            Target::Gateway { lacks_key: Some(key), .. } => {
-                let key = protocol::escape_text(key);
+            Target::Gateway { missing_secret: Some(secret), .. } => {
+                let secret = protocol::escape_text(secret);
                 let message = format!(
-                    "`{id}` needs the secret `{key}`, which the gateway does not have; store it with `pml keys set {key} --cloud`"
+                    "`{id}` needs the secret `{secret}`, which the gateway does not have; store it with `pml secrets set {secret} --cloud`"
                 );
                 return Err(ErrorBody::new(ErrorCode::ApiKeyRequired, message)
-                    .with_details(json!({ "variable": key })));
+                    .with_details(json!({ "variable": secret })));
             }
             Target::Capability(_) | Target::Gateway { .. } => Ok(()),
         };
@@ -89,7 +89,7 @@ impl App {
     /// Calls a tool of a server of the registry, which starts with its first call.
     ///
     /// # Errors
-    /// Returns why it cannot be started, or did not answer.
+    /// Returns why the server cannot be started or did not answer.
     pub(crate) async fn call_registered(
         &self,
         entry: &RegistryEntry,
@@ -101,7 +101,7 @@ impl App {
         let server = server_of(entry, id)?;
         let failed = |error: LocalMcpError| ErrorBody::new(error.code(), error.to_string());
         let folder = self.folder_of(&server);
-        // Only what is about to start needs it.
+        // A server that was started before has its folder.
         if !self.local.knows(&server) {
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             made.map_err(|error| {
@@ -112,10 +112,10 @@ impl App {
         self.local.call(&server, id.action(), arguments, cancel).await.map_err(failed)
     }
 
-    /// Returns what the start of a server of the registry grants; nothing for one that is not started here.
+    /// Returns what starting a server of the registry grants it; `None` for one that is not started here.
     ///
     /// # Errors
-    /// Returns what the start would fail with.
+    /// Returns the error that the start would fail with.
     pub(crate) fn grant(
         &self,
         entry: &RegistryEntry,
@@ -128,7 +128,7 @@ impl App {
         grant.map(Some).map_err(|error| ErrorBody::new(error.code(), error.to_string()))
     }
 
-    /// Returns the folder in which a server of the registry starts: one of its own, which need not be there yet.
+    /// Returns the working folder of a server of the registry: a separate one, which may not exist yet.
     fn folder_of(&self, server: &str) -> PathBuf {
         let name = records::name(&format!("{}\0{server}", self.workspace().display()));
         self.records().join("servers").join(name)
@@ -144,6 +144,7 @@ impl App {
         install: &Install,
         cancel: &CancellationToken,
     ) -> Result<Vec<ToolDescriptor>, ErrorBody> {
+        // A separate set of servers: the namespace may also be that of a configured server.
         let servers = LocalServers::new(
             Arc::clone(&self.workspace),
             Arc::new(Environment::load(&self.workspace)),
@@ -159,8 +160,8 @@ impl App {
     }
 }
 
-/// Names the process of a server of the registry: the catalog's by its namespace alone; those of others, and each
-/// version, are processes of their own.
+/// Returns the key of a registry server's process: the namespace alone for an entry of the catalog. Entries of other
+/// scopes and requested versions run as separate processes.
 fn server_of(entry: &RegistryEntry, id: &ToolId) -> Result<String, ErrorBody> {
     let fqdn = entry.fqdn.parse::<Fqdn>().map_err(|_| cannot_start(entry))?;
     let mut server = fqdn.namespace().to_owned();

@@ -53,16 +53,18 @@ fn summary(analysis: &analysis::Analysis, rules: &RoutingRules) -> String {
             "Runs on the client, because it chooses tools as it runs (dynamic).\n".to_owned()
         }
         Side::Unknown => "Runs on the client or on the server.\n".to_owned(),
-        side => format!("Runs on the {}, by the table that ships with `pml`.\n", side.as_str()),
+        side => {
+            format!("Runs on the {}, according to the table shipped with `pml`.\n", side.as_str())
+        }
     };
     let unknown: Vec<&str> =
         analysis.unknown_tools(rules).into_iter().map(|tool| tool.as_str()).collect();
     if !unknown.is_empty() {
         let unknown = protocol::escape_text(&unknown.join(", "));
-        out += &format!("The table does not have {unknown}; `pml plan` asks the gateway.\n");
+        out += &format!("The table does not list {unknown}; `pml plan` asks the gateway.\n");
     }
     if analysis.dag.tasks.is_empty() {
-        out += "Calls no tool that can be seen.\n";
+        out += "No tool calls found.\n";
     }
     for task in &analysis.dag.tasks {
         let mut traits = Vec::new();
@@ -84,7 +86,7 @@ fn summary(analysis: &analysis::Analysis, rules: &RoutingRules) -> String {
             task.tool,
             match rules.covering(&task.tool) {
                 Some(routing) => format!("on the {}", routing.as_str()),
-                None => "unknown where".to_owned(),
+                None => "location unknown".to_owned(),
             }
         );
     }

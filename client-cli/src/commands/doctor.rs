@@ -1,4 +1,4 @@
-//! `pml doctor`: checks of this machine, and of a project on it.
+//! `pml doctor`: checks this machine and a project on it.
 
 mod project;
 
@@ -14,25 +14,25 @@ use project::{Finding, State};
 
 /// Runs the self-test of the sandbox, checks the project and its gateway, and prints the results.
 pub(super) async fn doctor(settings: &Settings, doctor: &Doctor) -> Result<ExitCode, CliError> {
-    let seen = sandbox::self_test()
+    let self_test = sandbox::self_test()
         .await
         .map_err(|error| CliError::from_code(ErrorCode::SandboxUnavailable, error.to_string()))?;
-    let findings = project::look(settings).await;
+    let findings = project::check(settings).await;
     if doctor.json {
-        let told = json!({
-            "holds": seen.holds(),
-            "layers": seen.layers,
-            "calls": seen.calls,
+        let report = json!({
+            "holds": self_test.holds(),
+            "layers": self_test.layers,
+            "calls": self_test.calls,
             "findings": findings,
         });
-        say(&format!("{told:#}\n"))?;
+        say(&format!("{report:#}\n"))?;
     } else {
-        say(&format!("{seen}\n{}", findings.iter().map(Finding::line).collect::<String>()))?;
+        say(&format!("{self_test}\n{}", findings.iter().map(Finding::line).collect::<String>()))?;
     }
     let worst = findings.iter().filter_map(|finding| match finding.state {
         State::Failed(code) => Some(code),
         _ => None,
     });
-    let worst = worst.chain((!seen.holds()).then_some(4)).max();
+    let worst = worst.chain((!self_test.holds()).then_some(4)).max();
     Ok(ExitCode::from(worst.unwrap_or(0)))
 }

@@ -20,10 +20,10 @@ use crate::error::CliError;
 use crate::files::strict_json;
 use crate::run::{Runs, execute, resume};
 
-/// Runs the command; the exit code reflects the end of the program.
+/// Runs the command; the exit code reflects the program's outcome.
 ///
 /// # Errors
-/// Returns why the program did not end well.
+/// Returns the program's error, or why it did not run.
 pub(crate) async fn exec(
     app: Arc<App>,
     exec: Exec,
@@ -34,7 +34,7 @@ pub(crate) async fn exec(
         .args
         .as_deref()
         .map(|text| {
-            // Of a duplicate key, one value would be lost silently.
+            // `serde_json` silently keeps only one value of a duplicate key.
             strict_json::check_unique(text.as_bytes())?;
             serde_json::from_str::<Value>(text).map_err(|error| error.to_string())
         })
@@ -43,7 +43,7 @@ pub(crate) async fn exec(
     if let Some(args) = args.as_ref().filter(|args| !args.is_object()) {
         let kind = match args {
             Value::Array(_) => "an array",
-            Value::String(_) => "a text",
+            Value::String(_) => "a string",
             Value::Number(_) => "a number",
             _ => "a single value",
         };
@@ -54,7 +54,7 @@ pub(crate) async fn exec(
         args,
         options: Some(ExecuteOptions {
             timeout_ms: exec.timeout_ms,
-            // Scripts read it, not a model.
+            // The output is for scripts, not for a model, so nothing is left out.
             include: Include::ALL.to_vec(),
             ..ExecuteOptions::default()
         }),
@@ -62,7 +62,7 @@ pub(crate) async fn exec(
     };
     let runs = Runs::of(app);
     let mut envelope = execute::execute(&runs, request, stop.clone()).await;
-    // Only a person at a terminal can approve here; a pipe cannot.
+    // Approval needs a person at a terminal.
     let person = !exec.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     while let Envelope::ApprovalRequired(approval) = &envelope {
         if !person {
@@ -70,7 +70,7 @@ pub(crate) async fn exec(
         }
         let decision = tokio::select! {
             decision = ask(approval) => decision?,
-            // The question is still on the terminal's current line; the output begins on a new one.
+            // The cursor is still on the line of the question.
             () = stop.cancelled() => {
                 note("\n");
                 runs.shut_down().await;
@@ -81,7 +81,7 @@ pub(crate) async fn exec(
     }
     let analysis = match exec.json {
         true => None,
-        // It is known from the run.
+        // Run again, for the positions of the warnings: the envelope has only their text.
         false => runs.app.analyser()?.analyse(&program.code).await.ok(),
     };
     runs.shut_down().await;
@@ -91,7 +91,7 @@ pub(crate) async fn exec(
     if exec.json {
         let mut answer =
             serde_json::to_value(&envelope).map_err(|error| CliError::failed(error.to_string()))?;
-        // Scripts iterate over the lines without checking for absence.
+        // Always present, so that scripts can iterate over it.
         if answer.get("executed").is_some() && answer.get("console").is_none() {
             answer["console"] = Value::Array(Vec::new());
         }
@@ -118,12 +118,12 @@ pub(crate) async fn exec(
             Err(error)
         }
         Envelope::ApprovalRequired(approval) => {
-            let error = unasked(&approval);
+            let error = approval_unavailable(&approval);
             if exec.json { Ok(error.exit_code()) } else { Err(error) }
         }
         Envelope::ExecuteLocally(_) => Err(CliError::from_code(
             ErrorCode::GatewayBadAnswer,
-            "the program was returned twice without having run",
+            "the gateway returned the program twice without running it",
         )),
     }
 }
@@ -133,13 +133,15 @@ fn args_error(what: String) -> CliError {
         .with_hint(r#"Write an object, with names in double quotes: --args '{"path": "a.txt"}'."#)
 }
 
-/// Returns the error for a question that nobody can answer, with the question and how to get an answer.
-fn unasked(approval: &Approval) -> CliError {
+/// Returns the error for an approval that cannot be requested here: the question, and how to answer it.
+fn approval_unavailable(approval: &Approval) -> CliError {
     let tool = approval.context.get("tool").and_then(Value::as_str).unwrap_or("a call");
-    let message =
-        format!("`{tool}` needs approval, and nobody can be asked here:\n{}", approval.description);
+    let message = format!(
+        "`{tool}` needs approval, but there is no terminal to ask on:\n{}",
+        approval.description
+    );
     let hint = match approval.approval_type {
-        _ if !is_for_good(approval) => {
+        _ if !allows_always(approval) => {
             "Run it on a terminal to be asked: a rule cannot allow access to a protected place."
                 .to_owned()
         }
@@ -154,12 +156,12 @@ fn unasked(approval: &Approval) -> CliError {
 
 /// Asks the person at the terminal; anything except a clear yes means no.
 async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
-    let for_good = is_for_good(approval);
-    let always = if for_good { " once, [a]lways" } else { "" };
+    let offers_always = allows_always(approval);
+    let always = if offers_always { " once, [a]lways" } else { "" };
     let question = format!("{}\nAllow? [y]es{always}, [N]o: ", approval.description);
     let answer = tokio::task::spawn_blocking(move || {
         {
-            // Released before the wait: the code that ends this command still writes to it.
+            // Release the lock before waiting: the code that ends this command writes to stderr.
             let mut err = std::io::stderr().lock();
             err.write_all(question.as_bytes()).and_then(|()| err.flush())?;
         }
@@ -174,13 +176,13 @@ async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
     Ok(ContinueRequest {
         workflow_id: approval.workflow_id.clone(),
         approved: matches!(answer.as_str(), "y" | "yes")
-            || for_good && matches!(answer.as_str(), "a" | "always"),
-        always: for_good && matches!(answer.as_str(), "a" | "always"),
+            || offers_always && matches!(answer.as_str(), "a" | "always"),
+        always: offers_always && matches!(answer.as_str(), "a" | "always"),
     })
 }
 
-/// Returns whether a question may be answered with "always".
-fn is_for_good(approval: &Approval) -> bool {
+/// Returns whether "always" is a possible answer.
+fn allows_always(approval: &Approval) -> bool {
     approval.options.iter().any(|option| option == "always")
 }
 
@@ -198,9 +200,9 @@ fn print_run(run: &RunNote, analysis: Option<&Analysis>, program: &Bundle) {
     if run.console_truncated {
         note("(output truncated)\n");
     }
-    // These refer to a position in the program, which is shown.
-    let placed = analysis.map(Analysis::run_warnings).unwrap_or_default();
-    for warning in run.warnings.iter().filter(|warning| !placed.contains(warning)) {
+    // Warnings of the analysis are printed below, with their positions.
+    let located = analysis.map(Analysis::run_warnings).unwrap_or_default();
+    for warning in run.warnings.iter().filter(|warning| !located.contains(warning)) {
         note(&format!("warning: {}\n", protocol::escape_text(warning)));
     }
     if let Some(analysis) = analysis {
@@ -208,7 +210,7 @@ fn print_run(run: &RunNote, analysis: Option<&Analysis>, program: &Bundle) {
     }
 }
 
-/// Text as it is, everything else as JSON.
+/// Renders a string as it is, any other value as JSON.
 fn render_result(result: &Value) -> Result<String, CliError> {
     match result {
         Value::String(text) if text.ends_with('\n') => Ok(text.clone()),

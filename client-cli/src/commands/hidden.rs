@@ -1,4 +1,4 @@
-//! A secret that a person types, not shown on the terminal.
+//! Reads a secret from a terminal without echo.
 
 use rustix::stdio::stdin;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
@@ -7,16 +7,16 @@ use tokio_util::sync::CancellationToken;
 use super::terminal::{interrupted, note};
 use crate::error::CliError;
 
-/// Prompts for a line on the terminal that stdin is.
+/// Prompts for a line on stdin, which must be a terminal.
 ///
 /// # Errors
-/// Returns an error when the terminal cannot be read, or the person or a signal ends it.
+/// Returns an error if the terminal cannot be read, or if the user or a signal interrupts the prompt.
 pub(super) async fn ask(prompt: &str, stop: &CancellationToken) -> Result<String, CliError> {
     let failed =
         |error: std::io::Error| CliError::failed(format!("cannot read from the terminal: {error}"));
     let before = tcgetattr(stdin()).map_err(|errno| failed(errno.into()))?;
     note(prompt);
-    // The terminal may never answer; a signal must end us all the same.
+    // The user may never answer; a signal must still end the command.
     let read = tokio::task::spawn_blocking(|| {
         let config = rpassword::ConfigBuilder::new().input_file_path("/dev/stdin").output_discard();
         rpassword::read_password_with_config(config.build())
@@ -25,9 +25,9 @@ pub(super) async fn ask(prompt: &str, stop: &CancellationToken) -> Result<String
         read = read => Some(read.map_err(|error| CliError::failed(error.to_string()))?),
         () = stop.cancelled() => None,
     };
-    // After a signal nobody waits for the reader, so it cannot be relied on to turn the echo on again.
+    // After a signal the reader is abandoned, still blocked, and does not turn the echo on again.
     tcsetattr(stdin(), OptionalActions::Now, &before).map_err(|errno| failed(errno.into()))?;
-    // The end of the line was not shown either.
+    // The newline that the user typed was not echoed either.
     note("\n");
     match read {
         Some(Err(error)) if error.kind() == std::io::ErrorKind::Interrupted => Err(interrupted()),

@@ -1,4 +1,4 @@
-//! `pml init`: makes a project ready for agents.
+//! `pml init`: sets up a project for agents.
 
 use std::fmt;
 use std::io::Read;
@@ -13,22 +13,22 @@ use crate::files::atomic::{self, Existing};
 use crate::files::strict_json;
 use crate::workspace::Workspace;
 
-/// The agents' project files of MCP servers.
+/// The file in which agents find a project's MCP servers.
 const AGENT_FILE: &str = ".mcp.json";
 
-/// The agents' file before the first change.
+/// A copy of the agents' file, made before its first change.
 const BACKUP: &str = ".mcp.json.backup";
 
 /// The files of PML in a project that git should ignore.
 const IGNORED: &[&str] = &[".pml/", ".mcp.json.backup", ".env"];
 
-/// The largest file that is read, in bytes.
+/// The maximum size of a file that is read, in bytes.
 const FILE_LIMIT: u64 = 4 * 1024 * 1024;
 
-/// Why a project was not set up. Nothing was written.
+/// Why a project was not set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InitError {
-    /// A file that is there cannot be understood or written.
+    /// An existing file cannot be parsed, or a file cannot be written.
     #[error("cannot use `{file}`: {reason}; nothing was changed in it")]
     File {
         /// The file.
@@ -58,29 +58,29 @@ impl fmt::Display for Report {
 /// Returns what [`init`] would do, without doing it.
 ///
 /// # Errors
-/// Returns [`InitError`] when a file that is there cannot be understood.
+/// Returns [`InitError`] if an existing file cannot be parsed.
 pub(crate) fn plan(workspace: &Workspace) -> Result<Report, InitError> {
     let plan = Plan::of(workspace)?;
     Ok(Report { lines: plan.lines("would be"), changes: plan.changes() })
 }
 
-/// Writes `.mcp.json`, `.pml.json` and `.gitignore` entries, keeping all that
-/// is there. A second run changes nothing.
+/// Writes `.mcp.json`, `.pml.json` and the entries of `.gitignore`. Existing content is kept; a second run changes
+/// nothing.
 ///
 /// # Errors
-/// Returns [`InitError`] when a file that is there cannot be understood; all
-/// are read before the first is written.
+/// Returns [`InitError`] if an existing file cannot be parsed. All files are read before the first is written.
 pub(crate) fn init(workspace: &Workspace, store: &TrustStore) -> Result<Report, InitError> {
     let plan = Plan::of(workspace)?;
     if let Some(change) = &plan.agents {
         if let Some(before) = &change.before
+            // Only the first change is backed up: later ones would overwrite the original.
             && read(workspace, BACKUP)?.is_none()
         {
             write(workspace, BACKUP, before)?;
         }
         write(workspace, AGENT_FILE, &change.after)?;
     }
-    // A file that came with the repository is left alone, and so is its trust.
+    // Leaves an existing file as it is, and does not trust it: it may have come with the repository.
     config::create(workspace, store)?;
     if let Some(change) = &plan.ignore {
         write(workspace, ".gitignore", &change.after)?;
@@ -95,7 +95,7 @@ struct Change {
 
 struct Plan {
     agents: Option<Change>,
-    /// The command of another server that the agents' file calls `pml`.
+    /// The entry of a different server named `pml` in the agents' file.
     other: Option<String>,
     needs_config: bool,
     ignore: Option<Change>,
@@ -157,15 +157,15 @@ impl Plan {
 
 /// The entry of PML in the agents' file.
 enum Agents {
-    /// It starts us.
+    /// It starts `pml stdio`.
     Ready,
-    /// It starts something else under our name: this.
+    /// It is this entry of a different server.
     Other(String),
-    /// The file is empty.
+    /// It is missing; the file must be changed.
     Change(Change),
 }
 
-/// Returns the command of a server's entry, if that is not `pml stdio`.
+/// Returns the start of a server's entry as JSON, unless it starts `pml stdio`.
 fn other_command(server: &Value) -> Option<String> {
     let command = server.get("command").and_then(Value::as_str).unwrap_or_default();
     let args: Option<Vec<&str>> = server
@@ -174,7 +174,7 @@ fn other_command(server: &Value) -> Option<String> {
         .and_then(|args| args.iter().map(Value::as_str).collect());
     let is_ours = Path::new(command).file_name().is_some_and(|name| name == "pml")
         && args.as_deref().and_then(<[&str]>::last) == Some(&"stdio");
-    // An entry may be anything; what is shown of it is short.
+    // The entry may be any JSON value of any size, so only its start is shown.
     (!is_ours).then(|| server.to_string().chars().take(200).collect())
 }
 
@@ -238,7 +238,7 @@ fn read(workspace: &Workspace, file: &'static str) -> Result<Option<Vec<u8>>, In
         Err(errno) => return Err(refused(errno.to_string())),
     };
     let opened = std::fs::File::from(fd);
-    if !opened.metadata().is_ok_and(|facts| facts.is_file()) {
+    if !opened.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err(refused("it is not a regular file".to_owned()));
     }
     let mut content = Vec::new();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_project_becomes_ready_and_stays_so() {
+    fn an_empty_project_is_set_up_once() {
         let project = Project::new(&[]);
         plan(&project.workspace).unwrap();
         assert!(project.files().is_empty(), "a plan writes nothing");
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_kept() {
+    fn existing_content_is_kept() {
         let agents = r#"{"z": 1, "mcpServers": {"other": {"command": "x"}}}"#;
         let project =
             Project::new(&[(".mcp.json", agents), (".gitignore", "target\n.pml/"), ("a.txt", "a")]);
@@ -335,9 +335,9 @@ mod tests {
         assert_eq!(project.file(".gitignore"), "target\n.pml/\n.mcp.json.backup\n.env\n");
     }
 
-    /// A repository's own server of our name is reported, never mistaken for ours.
+    /// A repository's own server named `pml` is reported, never mistaken for PML.
     #[test]
-    fn another_server_of_our_name_is_told() {
+    fn another_server_named_pml_is_reported() {
         for (entry, is_ours) in [
             (r#"{"command": "pml", "args": ["stdio"]}"#, true),
             (r#"{"command": "/opt/pml", "args": ["--log", "info", "stdio"]}"#, true),
@@ -354,7 +354,7 @@ mod tests {
         }
     }
 
-    /// CL-04: a file that came with the repository gains no trust by `pml init`.
+    /// CL-04: `pml init` does not trust a file that came with the repository.
     #[test]
     fn a_file_of_the_repository_is_not_trusted_by_init() {
         let project = Project::new(&[(".pml.json", r#"{"permissions": {"allow": ["*"]}}"#)]);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_understood_stops_before_anything_is_written() {
+    fn an_invalid_file_stops_before_anything_is_written() {
         for (name, content) in [
             (".mcp.json", "{"),
             (".mcp.json", "[]"),

@@ -17,7 +17,7 @@ use crate::gateway::cloud::Cloud;
 use crate::gateway::keys::{self, ApiKey, Gateway, KeyPlace, KeySource, Keyring};
 use crate::workspace::Workspace;
 
-/// The most of stdin that is read for a key, in bytes.
+/// The maximum number of bytes that are read from stdin.
 const INPUT_LIMIT: u64 = 8 * 1024;
 
 /// Prompts for an API key or reads it from stdin, verifies it with the gateway and stores it.
@@ -34,20 +34,20 @@ pub(super) async fn login(
             .with_hint("Type it, or pass it on stdin: `pml login < key.txt`.")
     })?;
     let cloud = Cloud::new(gateway.clone(), KeySource::given(&gateway, key.clone()))?;
-    // One that the gateway does not take must not replace one that it does.
+    // A key that the gateway rejects must not replace one that it accepts.
     let own = tokio::select! {
         own = cloud.own_key() => own?,
         () = stop.cancelled() => return Err(interrupted()),
     };
     let place = tokio::select! {
-        place = keep(&gateway, &key, keyring.as_ref(), path) => place?,
+        place = store(&gateway, &key, keyring.as_ref(), path) => place?,
         () = stop.cancelled() => return Err(interrupted()),
     };
     if let Some(file) = keys::gateway_file() {
         keys::remember_gateway(&file, &gateway).map_err(|error| invalid(&error))?;
     }
     say(&format!(
-        "Logged in to {gateway} as `{}` in `{}`. Rights of the API key: {}.\nIt is kept in {place}. \
+        "Logged in to {gateway} as `{}` in `{}`. Rights of the API key: {}.\nThe key is stored in {place}. \
          Commands that name no gateway use this one.\n",
         escape_text(&own.principal),
         escape_text(&own.scope),
@@ -60,19 +60,19 @@ pub(super) async fn login(
 }
 
 /// Stores an API key in the keyring if there is one, else in the file; never in both.
-async fn keep(
+async fn store(
     gateway: &Gateway,
     key: &ApiKey,
     keyring: Option<&Keyring>,
     file: PathBuf,
 ) -> Result<KeyPlace, CliError> {
     if let Some(keyring) = keyring {
-        match keyring.keep(gateway, key).await {
+        match keyring.store(gateway, key).await {
             Ok(()) => {
-                keys::forget(&file, gateway).map_err(|error| invalid(&error))?;
+                keys::delete_key(&file, gateway).map_err(|error| invalid(&error))?;
                 return Ok(KeyPlace::Keyring);
             }
-            // It would take precedence over the new one as soon as the keyring is unlocked.
+            // The old key would take precedence over the new one as soon as the keyring is unlocked.
             Err(error) if keyring.has(gateway).await.unwrap_or(false) => {
                 return Err(CliError::cannot_run(format!(
                     "{error}, and it has an older API key for {gateway}; nothing was stored"
@@ -82,7 +82,7 @@ async fn keep(
             Err(error) => note(&format!("{error}; the API key is stored in the file instead\n")),
         }
     }
-    keys::keep(&file, gateway, key).map_err(|error| invalid(&error))?;
+    keys::store_key(&file, gateway, key).map_err(|error| invalid(&error))?;
     Ok(KeyPlace::File(file))
 }
 
@@ -96,14 +96,14 @@ pub(super) async fn logout(
     if let Some(file) = keys::gateway_file() {
         keys::forget_gateway(&file, &gateway).map_err(|error| invalid(&error))?;
     }
-    let was_in_file = keys::forget(&file()?, &gateway).map_err(|error| invalid(&error))?;
+    let was_in_file = keys::delete_key(&file()?, &gateway).map_err(|error| invalid(&error))?;
     let was_in_keyring = match keyring {
         Some(keyring) => {
-            let forgotten = tokio::select! {
-                forgotten = keyring.forget(&gateway) => forgotten,
+            let deleted = tokio::select! {
+                deleted = keyring.delete(&gateway) => deleted,
                 () = stop.cancelled() => return Err(interrupted()),
             };
-            forgotten.map_err(|error| CliError::failed(error.to_string()))?
+            deleted.map_err(|error| CliError::failed(error.to_string()))?
         }
         None => false,
     };
@@ -118,7 +118,7 @@ pub(super) async fn logout(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the gateway and the workspace as every command does.
+/// Finds the gateway and the workspace in the same way as every other command.
 fn gateway(settings: &Settings) -> Result<(Gateway, Workspace), CliError> {
     let workspace =
         Workspace::find(settings.workspace.as_deref()).map_err(|error| invalid(&error))?;
@@ -149,7 +149,7 @@ fn file() -> Result<PathBuf, CliError> {
     })
 }
 
-/// Reads a line: from a person without showing it, from anything else as it comes.
+/// Reads a line: from a terminal without echo, from anything else as it is.
 async fn ask(gateway: &Gateway, stop: &CancellationToken) -> Result<String, CliError> {
     if std::io::stdin().is_terminal() {
         return hidden::ask(&format!("API key for {gateway} (not shown): "), stop).await;

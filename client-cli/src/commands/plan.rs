@@ -1,13 +1,13 @@
 //! `pml plan FILE|-`: shows what a program will and may do, without running it.
 
+mod display;
+mod egress;
 mod graph;
-mod leaving;
+mod locations;
 mod mermaid;
-mod shown;
 mod style;
 mod svg;
 mod text;
-mod whence;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -42,6 +42,7 @@ pub(crate) async fn plan(
 ) -> Result<ExitCode, CliError> {
     let analysis = app.analyser()?.analyse(&program.code).await?;
     if !analysis.can_run() {
+        // The gateway is not queried about a program that cannot run.
         let found = analysis::plan(&analysis, &RoutingRules::shipped());
         if plan.json {
             let mut report = to_json(&found, &analysis);
@@ -57,7 +58,7 @@ pub(crate) async fn plan(
     if plan.json {
         let mut report = to_json(&found, &analysis);
         locate_diagnostics(program, &mut report);
-        whence::add_to(&mut report, &placement);
+        locations::add_to(&mut report, &placement);
         say(&(json_text(&report)? + "\n"))?;
     } else {
         note_diagnostics(&analysis.diagnostics, program);
@@ -65,18 +66,18 @@ pub(crate) async fn plan(
             Some(format) => say(&draw(&found, format)?)?,
             None => {
                 let style = Style::of_stdout();
-                let shown = text_on(&found, &style, &whence::basis(&placement));
-                say(&(shown + &whence::text(&placement, &style)))?;
+                let shown = text_on(&found, &style, &locations::basis(&placement));
+                say(&(shown + &locations::text(&placement, &style)))?;
             }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Draws a plan as a graph of its tasks.
+/// Draws a plan as a diagram of its tasks.
 ///
 /// # Errors
-/// Returns an error when the plan is too large for a picture.
+/// Returns an error if the plan is too large for an SVG diagram.
 pub fn draw(plan: &Plan, format: GraphFormat) -> Result<String, CliError> {
     let graph = graph::Graph::of(plan);
     match format {
@@ -102,14 +103,13 @@ pub fn to_json(plan: &Plan, analysis: &Analysis) -> Value {
     out
 }
 
-/// Writes JSON in which hidden characters of the program are escaped, for display on a terminal. Its value is the
-/// same.
+/// Formats JSON with hidden characters as `\u` escapes, so that a terminal can show it. The value is the same.
 fn json_text(value: &Value) -> Result<String, CliError> {
     let text =
         serde_json::to_string_pretty(value).map_err(|error| CliError::failed(error.to_string()))?;
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c != '\n' && shown::is_hidden(c) {
+        if c != '\n' && display::is_hidden(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 out += &format!("\\u{unit:04x}");
             }
@@ -126,7 +126,7 @@ fn wants_colour(no_colour: Option<&str>, term: Option<&str>, terminal: bool) -> 
 }
 
 impl Style {
-    /// Returns the style that fits stdout as it is.
+    /// Returns the style for stdout.
     pub(crate) fn of_stdout() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let (no_colour, term) = (variable("NO_COLOR"), variable("TERM"));
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colour_is_for_terminals_that_want_it() {
+    fn colour_depends_on_the_terminal_and_no_color() {
         assert!(wants_colour(None, Some("xterm"), true));
         assert!(wants_colour(Some(""), None, true));
         assert!(!wants_colour(Some("1"), Some("xterm"), true));
@@ -153,10 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn json_hides_nothing_and_means_the_same() {
+    fn hidden_characters_in_json_are_escaped() {
         let value = json!({ "a\u{202e}": "\u{1b}[31m\u{200b}\u{e0041}é😀\u{9b}" });
         let text = json_text(&value).unwrap();
-        assert!(!text.chars().any(|c| c != '\n' && shown::is_hidden(c)), "{text:?}");
+        assert!(!text.chars().any(|c| c != '\n' && display::is_hidden(c)), "{text:?}");
         assert!(text.contains("é😀"));
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }

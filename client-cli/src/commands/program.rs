@@ -1,8 +1,7 @@
-//! The files of a program, read and made one text.
+//! Reads the files of a program and bundles them into one text.
 //!
-//! A program may import files of its own: those beneath the workspace, or beneath the folder of the entry file if
-//! that is outside of the workspace. Their content is untrusted, so it is parsed where the analysis runs: in a sealed
-//! child.
+//! A program may import files beneath the workspace, or beneath the folder of the entry file if that is outside the
+//! workspace. Their content is untrusted, so it is parsed in a sealed child, like every program.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -20,30 +19,30 @@ use crate::error::CliError;
 use crate::workspace::Workspace;
 use crate::workspace::path_error::PathError;
 
-/// The sealed job that makes one text of files.
+/// The sealed job that bundles files into one text.
 pub(crate) const BUNDLE: sandbox::Job = sandbox::Job { name: "bundle", run: analysis::bundle_job };
 
-/// The largest imported file that is read, in bytes: what is larger cannot be a part of a program.
+/// The maximum size of an imported file in bytes, which is the limit for a whole program.
 const FILE_BYTES: u64 = 64 * 1024;
-/// The total number of bytes read before a program is too large whatever else it imports.
+/// The maximum total size of the files in bytes. A bundle can be smaller than its files, so the limit is higher.
 const TOTAL_BYTES: usize = 4 * FILE_BYTES as usize;
 
 /// Reads a program from a file with all that it imports, or from stdin for `-`.
 ///
 /// # Errors
-/// Returns the problem, the file, and where it is imported.
+/// Returns the problem with its file and the position of the import.
 pub(crate) async fn read(
     file: &Path,
     workspace: Option<&Path>,
     stop: &CancellationToken,
 ) -> Result<Bundle, CliError> {
     let text = read_program(file, stop).await?;
-    // Most programs are one file; they need no child for that. What is too large is refused by the analysis.
+    // Most programs are one file and need no child for bundling. The analysis refuses a text that is too large.
     let is_alone = file.as_os_str() == "-" || !text.contains("import");
     if is_alone || text.len() > TOTAL_BYTES {
         return Ok(Bundle::of_one(text));
     }
-    let (folder, entry) = place(file, workspace)?;
+    let (folder, entry) = root_of(file, workspace)?;
     let folder = Arc::new(folder);
     let child = JobPool::new(BUNDLE, JobLimits::default(), 1)
         .map_err(|error| CliError::from_code(ErrorCode::SandboxUnavailable, error.to_string()))?;
@@ -60,7 +59,7 @@ pub(crate) async fn read(
                 for needed in needed {
                     let folder = Arc::clone(&folder);
                     let path = needed.path.clone();
-                    // A slow file system must not keep a signal from ending us.
+                    // A signal must end the command even while the file system blocks.
                     let found = tokio::task::spawn_blocking(move || find(&folder, needed));
                     let (real, text) = tokio::select! {
                         found = found => found
@@ -81,7 +80,7 @@ pub(crate) async fn read(
     }
 }
 
-/// Adds to an error of a run where in which file it is.
+/// Adds the file, and the position in it, to an error of a run.
 pub(crate) fn locate(bundle: &Bundle, error: &mut ErrorBody) {
     let number = |name: &str| error.details.get(name)?.as_u64().and_then(|n| u32::try_from(n).ok());
     let (Some(line), Some(column)) = (number("line"), number("column")) else { return };
@@ -90,7 +89,7 @@ pub(crate) fn locate(bundle: &Bundle, error: &mut ErrorBody) {
     }
 }
 
-/// Adds to the diagnostics of a report in which file each is.
+/// Adds the file, and the position in it, to each diagnostic of a report.
 pub(crate) fn locate_diagnostics(bundle: &Bundle, report: &mut Value) {
     let diagnostics = report.get_mut("diagnostics").and_then(Value::as_array_mut);
     for diagnostic in diagnostics.into_iter().flatten() {
@@ -107,7 +106,7 @@ fn origin(bundle: &Bundle, line: u32, column: u32) -> Option<Value> {
     Some(json!({ "file": origin.file, "line": origin.line, "column": origin.column }))
 }
 
-/// Returns the file, line and column of a position in a bundle, for people.
+/// Returns the file, line and column of a position in a bundle, for display.
 pub(crate) fn place_text(bundle: &Bundle, line: u32, column: u32) -> String {
     match bundle.origin(line, column).filter(|_| bundle.has_imports()) {
         Some(origin) => format!(
@@ -137,8 +136,8 @@ pub(super) fn note_diagnostics<'d>(
     }
 }
 
-/// Returns the folder that the files of a program lie beneath, and the entry's path from there.
-fn place(file: &Path, workspace: Option<&Path>) -> Result<(Workspace, String), CliError> {
+/// Returns the folder that imports cannot leave, and the path of the entry file relative to it.
+fn root_of(file: &Path, workspace: Option<&Path>) -> Result<(Workspace, String), CliError> {
     let shown = file.display();
     let cannot = |reason: String| CliError::cannot_run(format!("imports of `{shown}`: {reason}"));
     let file = file.canonicalize().map_err(|error| cannot(error.to_string()))?;
@@ -183,7 +182,7 @@ fn find(folder: &Workspace, needed: Needed) -> Result<(String, String), Box<File
             .map_err(|error| fault(format!("`{candidate}` cannot be read: {error}")))?;
         if bytes.len() as u64 > FILE_BYTES {
             let message = format!(
-                "`{candidate}` has more than {FILE_BYTES} bytes, which is more than a whole program may have"
+                "`{candidate}` has more than {FILE_BYTES} bytes, the limit for a whole program"
             );
             return Err(fault(message));
         }

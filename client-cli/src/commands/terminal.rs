@@ -1,4 +1,4 @@
-//! What a command reads from its files and stdin, and prints.
+//! Input and output of the commands: program files, stdin, stdout and stderr.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -15,13 +15,13 @@ const FILE_LIMIT: usize = 8 * CODE_FIELD_LIMIT;
 /// Reads a program from a file, or from stdin for `-`.
 ///
 /// # Errors
-/// Returns the problem of the file: unreadable, too large or not UTF-8.
+/// Returns an error for a file that is unreadable, too large or not UTF-8.
 pub(super) async fn read_program(
     path: &Path,
     stop: &CancellationToken,
 ) -> Result<String, CliError> {
     let path = path.to_owned();
-    // A terminal or a FIFO may never end; a signal must still end the command.
+    // A terminal or a FIFO may never reach its end; a signal must still end the command.
     let read = tokio::task::spawn_blocking(move || read_blocking(&path));
     tokio::select! {
         read = read => read.map_err(|error| CliError::failed(error.to_string()))?,
@@ -65,13 +65,13 @@ pub(super) fn say(text: &str) -> Result<(), CliError> {
         .map_err(|error| CliError::failed(format!("cannot write to stdout: {error}")))
 }
 
-/// Writes to stderr; there is nowhere to report a failure of it.
+/// Writes to stderr. A failure is ignored: there is nowhere to report it.
 pub(super) fn note(text: &str) {
     let _ = std::io::stderr().lock().write_all(keys_in_use().text(text).as_bytes());
 }
 
-/// A result may contain terminal escape sequences from a file or a server. A terminal gets them escaped; a pipe gets
-/// the bytes.
+/// Escapes control characters of a text that is printed on a terminal: a result may contain terminal escape sequences
+/// from a file or a server. A pipe gets the text unchanged.
 pub(super) fn for_terminal(text: &str) -> String {
     let shown = |c: char| match c {
         '\n' | '\t' => c.to_string(),
@@ -84,7 +84,7 @@ pub(super) fn for_terminal(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// AP-02: a result cannot steer the terminal that shows it.
+    /// AP-02: a result cannot control the terminal that shows it.
     #[test]
     fn results_on_a_terminal_are_escaped() {
         assert_eq!(

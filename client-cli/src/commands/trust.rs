@@ -1,4 +1,4 @@
-//! `pml trust`: makes the grants of the project's `.pml.json` effective.
+//! `pml trust`: trusts the project's `.pml.json`, so that its grants take effect.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 /// Shows the file and trusts exactly these bytes.
 ///
 /// # Errors
-/// Returns why the file cannot be trusted, or that there is nobody to confirm it.
+/// Returns why the file cannot be trusted, or that the user cannot be asked.
 pub(crate) fn trust(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
     let invalid = |error: &dyn std::fmt::Display| CliError::cannot_run(error.to_string());
     let workspace =
@@ -32,11 +32,9 @@ pub(crate) fn trust(settings: &Settings, yes: bool) -> Result<ExitCode, CliError
     if !yes && !confirmed(&content)? {
         return Err(CliError::cannot_run("nothing was trusted"));
     }
+    // Fails if the file has changed since it was shown.
     config::trust(&workspace, &store, &content).map_err(|error| invalid(&error))?;
-    say(&format!(
-        "`{}` may now grant what it says.\n",
-        workspace.root().join(".pml.json").display()
-    ))?;
+    say(&format!("`{}` is now trusted.\n", workspace.root().join(".pml.json").display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -45,7 +43,7 @@ fn confirmed(content: &[u8]) -> Result<bool, CliError> {
     for line in String::from_utf8_lossy(content).lines() {
         note(&format!("  {}\n", protocol::escape_text(line)));
     }
-    note("Let this file grant what it says? [y/N]: ");
+    note("Trust this file? [y/N]: ");
     std::io::stderr().flush().map_err(|error| CliError::failed(error.to_string()))?;
     let mut answer = String::new();
     std::io::stdin()

@@ -15,7 +15,7 @@ use crate::error::CliError;
 /// Runs the command.
 ///
 /// # Errors
-/// Returns why it was not deleted.
+/// Returns why the entry was not deleted.
 pub(crate) async fn unpublish(
     app: Arc<App>,
     unpublish: Unpublish,
@@ -25,13 +25,16 @@ pub(crate) async fn unpublish(
     let cloud = app.cloud()?;
     if !unpublish.yes {
         if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
-            return Err(CliError::cannot_run("nobody can be asked here; nothing was deleted")
-                .with_hint("`--yes` deletes without asking."));
+            return Err(CliError::cannot_run(
+                "there is no terminal to ask on; nothing was deleted",
+            )
+            .with_hint("`--yes` deletes without asking."));
         }
         note(&format!(
             "Delete {what} on {}, with all its versions? The name can never be used again. [y/N]: ",
             cloud.gateway()
         ));
+        // On a separate thread, so that a signal can interrupt the wait for an answer.
         let asked = tokio::task::spawn_blocking(|| {
             let mut answer = String::new();
             std::io::stdin().lock().read_line(&mut answer).map(|_| answer)
@@ -46,18 +49,18 @@ pub(crate) async fn unpublish(
         }
     }
     tokio::select! {
-        deleted = cloud.delete_entry(&path) => deleted.map_err(|error| name_it(error, &what))?,
+        deleted = cloud.delete_entry(&path) => deleted.map_err(|error| name_missing(error, &what))?,
         () = stop.cancelled() => return Err(interrupted()),
     }
     say(&format!("{what} was deleted permanently.\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns where a name is beneath `/api/v1`, and how it is shown: with an action it is a capability, without one a
-/// server.
+/// Returns the path of an entry beneath `/api/v1`, and its name for messages. A name with an action is a capability, one
+/// without a server.
 ///
 /// # Errors
-/// Returns the problem of the name.
+/// Returns an error for an invalid name.
 pub(super) fn path(name: &str) -> Result<(String, String), CliError> {
     let wrong = |error: protocol::NameError| CliError::cannot_run(error.to_string());
     let parts = name.split_once(':').or_else(|| name.split_once('.'));
@@ -69,8 +72,8 @@ pub(super) fn path(name: &str) -> Result<(String, String), CliError> {
     Ok((format!("capabilities/{id}"), format!("capability `{id}`")))
 }
 
-/// Names the entry that the gateway did not find.
-pub(super) fn name_it(mut error: ErrorBody, what: &str) -> ErrorBody {
+/// Adds the name of the entry to the error `NOT_FOUND`.
+pub(super) fn name_missing(mut error: ErrorBody, what: &str) -> ErrorBody {
     if error.error_code == ErrorCode::NotFound {
         error.message = format!("{what} is not published in the project of your API key");
         error.hint = "Check the name (`NAMESPACE.ACTION` is a capability, `NAMESPACE` a server), and the API key's project with `pml doctor`.".to_owned();
@@ -83,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_a_servers_or_a_capabilitys() {
+    fn a_name_with_an_action_is_a_capability() {
         assert_eq!(path("notes").unwrap().0, "servers/notes");
         assert_eq!(path("words.shout").unwrap().0, path("words:shout").unwrap().0);
         for name in ["", "a/b", "a:b/../c", "a.b.c", "a?b", "a%2fb", ":b"] {

@@ -68,12 +68,12 @@ pub(crate) struct McpServer {
     /// The hosts that it may reach.
     #[serde(default)]
     pub(crate) network: Option<Network>,
-    /// Whether it may replace a native namespace.
+    /// Whether it may replace a built-in namespace.
     #[serde(default, rename = "override")]
     pub(crate) replaces_native: bool,
 }
 
-/// Which hosts a server may reach.
+/// The hosts that a server may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Network {
@@ -105,7 +105,7 @@ impl From<&McpServer> for ServerSpec {
     }
 }
 
-/// Reads the file.
+/// Parses and validates the file.
 pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
     if content.starts_with(b"\xef\xbb\xbf") {
         let reason = "it begins with a byte order mark; save it as UTF-8 without one".to_owned();
@@ -114,7 +114,7 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
     let Strict(file): Strict<ConfigFile> =
         serde_json::from_slice(content).map_err(|error| invalid(&error))?;
     if file.policy.is_some() {
-        // A policy that is read and not enforced would be worse than none.
+        // A policy that is parsed but not enforced would be worse than none.
         return Err(unusable(
             "this version cannot enforce `policy`; remove it and use `permissions`",
         ));
@@ -148,7 +148,7 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
 }
 
 impl McpServer {
-    /// Returns where the server is, if it is behind HTTP.
+    /// Returns the address and headers of an HTTP server.
     fn remote(&self) -> Result<Option<Remote>, String> {
         let Some(url) = &self.url else { return Ok(None) };
         let headers = self.headers.clone().unwrap_or_default().0;
@@ -156,7 +156,7 @@ impl McpServer {
     }
 }
 
-/// Refuses an entry that is neither a program nor a server behind HTTP.
+/// Checks that an entry is either a program or an HTTP server, with the fields of that kind only.
 fn check_transport(name: &str, entry: &McpServer) -> Result<(), ConfigError> {
     let name = name.escape_debug();
     let refused = |what: String| Err(unusable(&format!("`{name}` {what}")));

@@ -54,8 +54,8 @@ const FULL: &str = r#"{
   "expose_tools": ["notes:*"]
 }"#;
 
-/// CL-04: a repository's own file restricts, and grants nothing until its
-/// content is trusted; an edit takes the trust away.
+/// CL-04: the restrictions in a repository's file apply at once, its grants only after its content is trusted. An edit
+/// revokes the trust.
 #[test]
 fn an_untrusted_file_only_restricts() {
     let project = Project::new(Some(FULL));
@@ -111,9 +111,9 @@ fn a_byte_order_mark_is_named() {
     assert!(error.contains("byte order mark"), "{error}");
 }
 
-/// CL-07: whatever is wrong with the file, the program stops.
+/// CL-07: any error in the file stops the program.
 #[test]
-fn a_file_that_is_not_understood_is_an_error() {
+fn an_invalid_file_is_an_error() {
     for (content, place) in [
         ("", Some((1, 0))),
         ("{", Some((1, 1))),
@@ -159,7 +159,7 @@ fn a_file_that_is_not_understood_is_an_error() {
     assert_eq!(Project::new(None).load().unwrap().trust, Trust::NoFile);
 }
 
-/// CL-07: unreadable in every way.
+/// CL-07: every kind of unreadable file.
 #[test]
 fn a_file_that_cannot_be_read_is_an_error() {
     let project = Project::new(None);
@@ -176,7 +176,7 @@ fn a_file_that_cannot_be_read_is_an_error() {
     std::os::unix::fs::symlink("../elsewhere.json", &path).unwrap();
     project.load().unwrap_err();
     std::fs::remove_file(&path).unwrap();
-    // A FIFO without a writer would block whoever opens it carelessly.
+    // Opening a FIFO without a writer blocks unless `O_NONBLOCK` is set.
     rustix::fs::mknodat(
         project.workspace.directory(),
         FILE,
@@ -204,7 +204,11 @@ fn always_writes_exactly_that_tool() {
     let mut after: Value = serde_json::from_str(&project.text()).unwrap();
     assert_eq!(after["permissions"]["allow"], json!(["git:*", "notes:add"]));
     after["permissions"]["allow"] = json!(["git:*"]);
-    assert_eq!(after.to_string(), before.to_string(), "order and all else are kept");
+    assert_eq!(
+        after.to_string(),
+        before.to_string(),
+        "the order and all other content are preserved"
+    );
     assert_eq!(project.load().unwrap().trust, Trust::Trusted);
 
     let new = Project::new(None);
@@ -213,9 +217,9 @@ fn always_writes_exactly_that_tool() {
     assert_eq!(decision(&new.load().unwrap(), "notes:add"), "run");
 }
 
-/// CL-14: two CLIs that say "always" at once lose nothing.
+/// CL-14: concurrent "always" answers are all stored.
 #[test]
-fn concurrent_answers_lose_nothing() {
+fn concurrent_answers_are_all_stored() {
     let project = Project::new(None);
     std::thread::scope(|scope| {
         for n in 0..12 {

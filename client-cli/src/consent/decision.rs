@@ -1,5 +1,5 @@
-//! The only decision about a call, whoever makes it and wherever its tool is: a program, an agent by the tool's name, a
-//! capability, a call that is forwarded, or the publication of a program.
+//! Decides about every call, wherever its tool is: a call of a program, of a capability, or of an agent by the tool's
+//! name, a forwarded call, and the publication of a program.
 
 use protocol::{ErrorBody, ErrorCode, ToolId};
 use serde_json::json;
@@ -8,16 +8,16 @@ use super::permissions::{Permissions, Ruling, Verdict};
 use super::question::Start;
 use crate::workspace::protected::Protected;
 
-/// What counts about a call besides its tool.
+/// The properties of a call, other than its tool, that the decision depends on.
 #[derive(Debug, Default)]
 pub(crate) struct Call<'a> {
-    /// A human allowed the tool for the rest of the run.
+    /// Whether the user has allowed the tool for the rest of the run.
     pub(crate) allowed_in_run: bool,
-    /// What has to be started or approved first.
+    /// The server or capability that has to be approved first.
     pub(crate) start: Option<Start>,
     /// The protected places that it touches.
     pub(crate) places: &'a [Protected],
-    /// Its effect needs approval each time, whatever a rule allows.
+    /// Whether it needs approval each time, whatever a rule allows.
     pub(crate) always_asked: bool,
 }
 
@@ -26,18 +26,18 @@ pub(crate) struct Call<'a> {
 pub(crate) enum Decision {
     /// It runs.
     Run,
-    /// A human decides.
+    /// The user decides.
     Ask {
-        /// The reason, for people.
+        /// The reason, for display.
         reason: String,
-        /// What has to be started or approved first.
+        /// The server or capability that has to be approved first.
         start: Option<Start>,
-        /// A rule covers the tool; otherwise it is the default to ask.
+        /// Whether a rule covers the tool; otherwise asking is the default.
         by_rule: bool,
     },
-    /// Refused, whatever anybody approves.
+    /// It is refused, and the user cannot approve it.
     Refused {
-        /// The reason, for people.
+        /// The reason, for display.
         reason: String,
     },
 }
@@ -46,6 +46,7 @@ pub(crate) enum Decision {
 pub(crate) fn decide(permissions: &Permissions, tool: &ToolId, call: Call<'_>) -> Decision {
     let Ruling { verdict, rule, reason } = permissions.rule_on(tool);
     let is_allowed = verdict == Verdict::Allow || call.allowed_in_run;
+    // `deny` comes first, so that nothing overrides it.
     if verdict == Verdict::Deny {
         Decision::Refused { reason }
     } else if !is_allowed || call.always_asked || call.start.is_some() {
@@ -66,7 +67,7 @@ pub(crate) fn why_refused(permissions: &Permissions, tool: &ToolId) -> Option<St
     }
 }
 
-/// Refuses a tool that a rule denies; `why` says how the program reaches it.
+/// Refuses a tool that a rule denies. `why` is inserted into the message and explains how the program reaches the tool.
 ///
 /// # Errors
 /// Returns `PERMISSION_DENIED`.
@@ -81,7 +82,7 @@ pub(crate) fn refuse_denied(
     }
 }
 
-/// Returns the error of a refused tool.
+/// Returns the error for a denied tool.
 pub(crate) fn denied(tool: &ToolId, why: &str, reason: &str) -> ErrorBody {
     let message = format!("tool `{tool}` is denied{why}: {reason}");
     ErrorBody::new(ErrorCode::PermissionDenied, message).with_details(json!({ "tool": tool }))
@@ -116,7 +117,7 @@ mod tests {
         Start { what: "it".to_owned(), grants: Vec::new(), hash: None }
     }
 
-    /// Decides about a call in every circumstance; returns one letter for each.
+    /// Decides about a call in each circumstance; returns one letter per decision.
     fn letters(tool: &str) -> String {
         let place =
             Protected { real: ".git/config".into(), guard: Guard::Asked, reason: "Git runs it" };
@@ -139,7 +140,7 @@ mod tests {
         calls.into_iter().map(letter).collect()
     }
 
-    /// A denied tool never runs, and what an `allow` cannot cover is asked about whatever it covers.
+    /// A denied tool never runs. A call that `allow` cannot cover always needs approval.
     #[test]
     fn every_circumstance_is_decided() {
         assert_eq!(letters("a:x"), "rrAaAAa");
@@ -157,14 +158,15 @@ mod tests {
         assert_eq!(decide(&permissions(), &tool, call), asked);
     }
 
-    /// Only a rule about a tool keeps a program here, not the default of asking.
+    /// Only an `ask` rule keeps a program on this machine; the default of asking does not.
     #[test]
     fn the_default_is_no_rule() {
         let tools = ["a:x", "b:x", "c:x", "d:x"].map(|tool| tool.parse().unwrap());
         let asks = tools.each_ref().map(|tool| has_ask_rule(&permissions(), [tool].into_iter()));
         assert_eq!(asks, [false, true, false, false]);
-        let refused =
-            tools.each_ref().map(|tool| refuse_denied(&permissions(), tool, ", as I say").is_err());
+        let refused = tools
+            .each_ref()
+            .map(|tool| refuse_denied(&permissions(), tool, ", as the test says").is_err());
         assert_eq!(refused, [false, false, true, false]);
         let error = refuse_denied(&permissions(), &tools[2], ", and `x` calls it").unwrap_err();
         assert_eq!(

@@ -1,8 +1,8 @@
 //! `.pml/mcp.lock`: the servers and capabilities from the registry that the user allowed here.
 //!
 //! A server from the registry is a command that somebody else wrote, and a capability is a program. Neither starts
-//! before the user has seen it, and only while it is unchanged. A changed server is asked about again. A version of a
-//! capability is immutable, so different bytes for it are refused.
+//! before the user has approved it, and the approval holds only while it is unchanged. A changed server needs a new
+//! approval. A version of a capability is immutable, so different bytes for it are refused.
 
 mod capabilities;
 mod file;
@@ -23,13 +23,13 @@ use crate::workspace::Workspace;
 
 /// The registry content that may start in a workspace.
 ///
-/// The file is in the workspace, where a repository can supply one. So it is effective only together with the user's
-/// own record, outside of the workspace.
+/// The file is in the workspace, so a repository can supply one. Therefore an entry counts only together with the
+/// user's own record outside the workspace.
 #[derive(Debug)]
 pub(crate) struct Lockfile {
     workspace: Arc<Workspace>,
     store: TrustStore,
-    /// The lock's content, as this process has read it.
+    /// The entries that this process has verified or approved.
     approved: Mutex<BTreeMap<String, Locked>>,
 }
 
@@ -37,17 +37,17 @@ impl Lockfile {
     /// Reads the lock of a workspace; a missing one is empty.
     ///
     /// # Errors
-    /// Returns `CONFIG_INVALID` when the file exists and is not a lock: it is never treated as an empty one.
+    /// Returns `CONFIG_INVALID` for an invalid file: it is never treated as an empty one.
     pub(crate) fn load(workspace: Arc<Workspace>, store: TrustStore) -> Result<Self, ErrorBody> {
         read(&workspace)?;
         Ok(Self { workspace, store, approved: Mutex::default() })
     }
 
-    /// Returns the question to ask before the server may start, or `None` if the user has already allowed exactly
-    /// this content, with everything that it receives.
+    /// Returns the question to ask before the server may start; `None` if the user has already allowed exactly this
+    /// content with these variables.
     ///
     /// # Errors
-    /// Returns `CONFIG_INVALID` when the file is not a lock any more.
+    /// Returns `CONFIG_INVALID` if the file is no longer valid.
     pub(crate) fn question(
         &self,
         entry: &RegistryEntry,
@@ -73,7 +73,10 @@ impl Lockfile {
                 known.integrity, wanted.integrity
             ),
             Some(known) if *known != wanted => {
-                format!("`{name}` ({}), whose start CHANGED since you allowed it", wanted.integrity)
+                format!(
+                    "`{name}` ({}), whose command or variables CHANGED since you allowed it",
+                    wanted.integrity
+                )
             }
             _ => format!("`{name}` ({})", wanted.integrity),
         };
@@ -85,12 +88,12 @@ impl Lockfile {
         }))
     }
 
-    /// Records that the server may start in its present form, with what it receives; `shown` is the hash of what the
-    /// user saw.
+    /// Records that the server may start with its present content and variables; `shown` is the hash of what the user
+    /// was shown.
     ///
     /// # Errors
-    /// Returns `INTEGRITY_MISMATCH` when that is not what would start now, and `CONFIG_INVALID` when the file cannot
-    /// be written; then it must not start.
+    /// Returns `INTEGRITY_MISMATCH` if something else would start now, and `CONFIG_INVALID` if the file cannot be
+    /// written. In both cases the server must not start.
     pub(crate) fn approve(
         &self,
         entry: &RegistryEntry,
@@ -100,11 +103,12 @@ impl Lockfile {
         let Some(install) = &entry.install else { return Ok(()) };
         let (name, wanted) = (server_name(entry), locked(entry, install, grant));
         if shown != Some(Integrity::of(&record(&wanted)?)) {
-            let message =
-                format!("the grant of `{name}` changed during the question; run it again");
+            let message = format!(
+                "`{name}`, or what it receives, changed while you were asked; run it again"
+            );
             return Err(ErrorBody::new(ErrorCode::IntegrityMismatch, message));
         }
-        // Read again under the lock: another `pml` may have added its own.
+        // Read again under the lock: another `pml` process may have added entries.
         let done = self.store.locked(|store| {
             let mut content = read(&self.workspace)?;
             content.servers.insert(name.clone(), wanted.clone());
@@ -145,7 +149,7 @@ fn locked(entry: &RegistryEntry, install: &Install, grant: &Grant) -> Locked {
     }
 }
 
-/// Returns the server's full name, with the version of one that has versions: each is approved and pinned for itself.
+/// Returns the server's full name, with its version if it has one: each version is approved and pinned separately.
 fn server_name(entry: &RegistryEntry) -> String {
     match (entry.fqdn.parse::<Fqdn>(), &entry.server_version) {
         (Ok(fqdn), Some(version)) => format!("{}.{}@{version}", fqdn.scope(), fqdn.namespace()),
@@ -183,7 +187,7 @@ mod tests {
         }
     }
 
-    /// Asks with a grant of nothing.
+    /// Returns the question about a server that receives no variables.
     fn question(lock: &Lockfile, entry: &RegistryEntry) -> Option<Start> {
         lock.question(entry, &grant(&[])).unwrap()
     }
@@ -216,7 +220,7 @@ mod tests {
             Self { folder, workspace }
         }
 
-        /// Opens the lock as the user named so would.
+        /// Opens the lock with the records of this user.
         fn open(&self, user: &str) -> Result<Lockfile, ErrorBody> {
             let store = TrustStore::in_folder(self.folder.path().join(user));
             Lockfile::load(Arc::clone(&self.workspace), store)
@@ -228,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_asked_about_once_and_again_when_it_changed() {
+    fn a_changed_server_needs_a_new_approval() {
         let project = Project::new();
         let lock = project.open("me").unwrap();
         let first = entry(&["-y", "memory@1"]);
@@ -242,9 +246,9 @@ mod tests {
         assert!(changed.what.contains("CHANGED"), "{changed:?}");
     }
 
-    /// NX-01: what a start grants is shown, bound to the answer, pinned, and asked about again when it is another.
+    /// NX-01: what a start grants is shown, bound to the answer and pinned. A change needs a new approval.
     #[test]
-    fn what_a_start_grants_is_shown_and_pinned() {
+    fn grants_of_a_start_are_shown_and_pinned() {
         let (project, entry) = (Project::new(), entry(&["-y", "memory@1"]));
         let lock = project.open("me").unwrap();
         let of_file = grant(&[("GITHUB_TOKEN", Source::Dotenv)]);
@@ -252,12 +256,12 @@ mod tests {
         assert_eq!(
             asked.grants,
             [
-                "It runs `/usr/bin/npx`, by `/usr/bin/node`",
-                "It gets `GITHUB_TOKEN` from the workspace's `.env`, which lets anybody who has it act as you elsewhere",
-                "It is not in the sandbox: it can use your files and any host, as you can",
+                "It runs `/usr/bin/npx` with `/usr/bin/node`",
+                "It gets `GITHUB_TOKEN` from the workspace's `.env`, a credential that lets its holder act as you",
+                "It is not sandboxed: it can access your files and the network as you can",
             ]
         );
-        // The answer is for what was shown, and for nothing else.
+        // The approval covers exactly what was shown.
         let more = grant(&[("GITHUB_TOKEN", Source::Dotenv), ("NOTES", Source::Environment)]);
         let error = lock.approve(&entry, &more, asked.hash).unwrap_err();
         assert_eq!(error.error_code, ErrorCode::IntegrityMismatch);
@@ -271,7 +275,7 @@ mod tests {
             asked.grants.join("\n")
         };
         assert!(shown(&more).contains("NEW: It gets `NOTES` from your environment\n"));
-        // Another value, of another worth.
+        // A variable from another source is a change too.
         let of_user = grant(&[("GITHUB_TOKEN", Source::Environment)]);
         assert!(shown(&of_user).contains("NEW: It gets `GITHUB_TOKEN` from your environment"));
         let mut other = of_file.clone();
@@ -279,12 +283,12 @@ mod tests {
         assert!(shown(&other).contains("`/opt/npx`"));
         let mut other = of_file.clone();
         other.program.interpreters = vec!["/opt/node".into()];
-        assert!(shown(&other).contains("by `/opt/node`"));
+        assert!(shown(&other).contains("with `/opt/node`"));
     }
 
-    /// NX-01: the lock of a `pml` that showed the command alone lets nothing start.
+    /// NX-01: an entry of an older `pml`, which showed the command alone, does not count.
     #[test]
-    fn an_older_lock_is_asked_about_again() {
+    fn an_entry_without_grants_needs_a_new_approval() {
         let (project, entry) = (Project::new(), entry(&["-y", "memory@1"]));
         let lock = project.open("me").unwrap();
         let older =
@@ -299,12 +303,12 @@ mod tests {
             .unwrap()
             .unwrap();
         let asked = question(&project.open("me").unwrap(), &entry).unwrap();
-        assert!(asked.what.contains("whose start CHANGED"), "{asked:?}");
+        assert!(asked.what.contains("whose command or variables CHANGED"), "{asked:?}");
     }
 
-    /// CL-04: a lock that came with the repository lets nothing start.
+    /// CL-04: a lock that came with the repository does not allow anything to start.
     #[test]
-    fn a_lock_of_somebody_else_lets_nothing_start() {
+    fn a_lock_of_another_user_allows_nothing() {
         let project = Project::new();
         let entry = entry(&["-y", "memory@1"]);
         approve(&project.open("them").unwrap(), &entry).unwrap();
@@ -314,7 +318,7 @@ mod tests {
         assert_eq!(question(&project.open("me").unwrap(), &entry), None);
     }
 
-    /// CL-14: what two processes approve at the same time is kept, both.
+    /// CL-14: concurrent approvals of several processes are all stored.
     #[test]
     fn concurrent_approvals_lose_nothing() {
         let project = Project::new();
@@ -335,7 +339,7 @@ mod tests {
 
     /// LK-03: a malformed lock stops the command; it is never treated as an empty one.
     #[test]
-    fn a_malformed_lock_stops() {
+    fn a_malformed_lock_is_an_error() {
         let good = r#"{"version":1,"servers":{}}"#;
         for (text, ok) in [
             (good, true),
@@ -356,9 +360,9 @@ mod tests {
         }
     }
 
-    /// LK-03: neither a FIFO nor a link is a lock, and nothing is written through one.
+    /// LK-03: a FIFO or a symbolic link is an error, and nothing is written through it.
     #[test]
-    fn a_lock_of_another_kind_stops() {
+    fn a_lock_that_is_not_a_regular_file_is_an_error() {
         let fifo = Project::new();
         std::fs::create_dir(fifo.path(".pml")).unwrap();
         let mode = Mode::from_raw_mode(0o600);

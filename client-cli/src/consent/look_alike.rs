@@ -1,10 +1,11 @@
-//! Names that a reader takes for another one.
+//! Names that a reader could mistake for a known one.
 
 use protocol::{ToolId, look_alike};
 
 use crate::tools;
 
-/// Returns the namespace of PML, or of those that it ships rules for, that a tool's looks like and is not.
+/// Returns the known namespace that a tool's namespace resembles without being it: one of PML's own, or one in the
+/// shipped routing table.
 pub(super) fn of(tool: &ToolId) -> Option<String> {
     let name = tool.namespace();
     if tools::is_native(name) {
@@ -19,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn look_alikes_of_known_names_are_told() {
+    fn look_alikes_of_known_names_are_detected() {
         let other = |text: &str| of(&text.parse().unwrap());
         for (name, known) in [
             ("pmI:x", "pml"),

@@ -1,9 +1,9 @@
-//! `permissions` of `.pml.json`: deny over allow over ask, and ask by default.
+//! `permissions` of `.pml.json`: `deny` overrides `allow`, `allow` overrides `ask`, and the default is to ask.
 
 use protocol::{ToolId, ToolPattern};
 use serde::{Deserialize, Serialize};
 
-/// The rules as `.pml.json` holds them.
+/// The rules in `.pml.json`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PermissionRules {
@@ -23,20 +23,20 @@ pub(crate) struct PermissionRules {
 pub(super) enum Verdict {
     /// It runs without a question.
     Allow,
-    /// The human decides.
+    /// The user decides.
     Ask,
-    /// Refused, whatever anybody approves.
+    /// It is refused, and the user cannot approve it.
     Deny,
 }
 
-/// What the rules say about a tool. Only [`decide`](super::decision::decide) makes a decision of it.
+/// The result of the rules for a tool. Only [`decide`](super::decision::decide) turns it into a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ruling {
     /// The kind of rule.
     pub(super) verdict: Verdict,
     /// The rule that decided; `None` when no rule covers the tool.
     pub(super) rule: Option<ToolPattern>,
-    /// The reason, for people: the rule and its file.
+    /// The reason, for display: the rule and its file.
     pub(super) reason: String,
 }
 
@@ -58,8 +58,8 @@ impl Permissions {
         !self.rules.deny.is_empty() || !self.rules.ask.is_empty()
     }
 
-    /// Returns whether a call of one of a server's tools, possibly of one not known yet, starts the server without a
-    /// question.
+    /// Returns whether a call of some tool of a server, possibly one that is not known yet, could start the server
+    /// without asking the user.
     pub(crate) fn may_start(&self, namespace: &str) -> bool {
         let covers = |pattern: &ToolPattern, tool_too: bool| match pattern {
             ToolPattern::Any => true,
@@ -75,10 +75,9 @@ impl Permissions {
         }) && !self.rules.deny.iter().any(|pattern| covers(pattern, false))
     }
 
-    /// Returns what the rules say about a tool.
+    /// Applies the rules to a tool.
     ///
-    /// The kind of rule decides, not how specific it is: nothing in `allow`
-    /// weakens a `deny`.
+    /// The kind of rule decides, not how specific it is: nothing in `allow` weakens a `deny`.
     pub(super) fn rule_on(&self, tool: &ToolId) -> Ruling {
         let lists = [
             (Verdict::Deny, "deny", &self.rules.deny),
@@ -86,7 +85,7 @@ impl Permissions {
             (Verdict::Ask, "ask", &self.rules.ask),
         ];
         for (verdict, name, patterns) in lists {
-            // Among rules of one kind the most specific is the one to show.
+            // Of several rules of one kind, the most specific one is shown as the reason.
             let covering = patterns.iter().filter(|pattern| match verdict {
                 Verdict::Allow => pattern.grants(tool),
                 Verdict::Deny | Verdict::Ask => pattern.matches(tool),
@@ -139,10 +138,9 @@ mod tests {
         assert_eq!(verdict(&mixed, "json:parse"), Allow);
     }
 
-    /// CL-08: another spelling of a denied tool is another tool or no tool; it
-    /// is never the denied tool under a rule that allows it.
+    /// CL-08: another spelling of a denied tool is a different tool or invalid; it never escapes the rule.
     #[test]
-    fn other_spellings_do_not_slip_through() {
+    fn other_spellings_do_not_escape_a_deny() {
         let denied = permissions(&["git:*"], &[], &["filesystem:*"]);
         for text in ["Filesystem:read_file", "filesystem2:read_file", "file-system:read_file"] {
             assert_eq!(verdict(&denied, text), Verdict::Ask, "{text}");
@@ -162,9 +160,9 @@ mod tests {
         assert_eq!(denied.rule_on(&wire).verdict, Verdict::Deny);
     }
 
-    /// A version or a full name is no way round a `deny`, and no way into an `allow`.
+    /// A version or a full name neither escapes a `deny` nor gains an `allow`.
     #[test]
-    fn versions_and_full_names_do_not_slip_through() {
+    fn versions_and_full_names_do_not_escape_a_deny() {
         let denied = permissions(&["*"], &[], &["text:shout"]);
         let allowed = permissions(&["text:*"], &[], &[]);
         for text in ["text:shout@0.1.0", "evil.web.text:shout", "evil.web.text:shout@0.1.0"] {

@@ -1,4 +1,4 @@
-//! Questions to the human, rendered from the very call that waits.
+//! Questions to the user, rendered from the exact call that waits.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,24 +12,24 @@ use crate::workspace::protected::Protected;
 /// The time limit of a question.
 pub(crate) const EXPIRY: Duration = Duration::from_secs(300);
 
-/// The displayed length of one argument's text; the rest is represented by its length and hash.
+/// The maximum displayed length of a text; a longer one is shown in part, with its length and hash.
 const SHOWN_TEXT: usize = 2_000;
 
-/// What has to be started or approved before a call.
+/// A server or capability that has to be approved before a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Start {
     /// Its identity: its name, its hash, and the command or the program.
     pub(crate) what: String,
     /// The variables that it receives, one line each.
     pub(crate) grants: Vec<String>,
-    /// The hash of all of that, as it is pinned.
+    /// The hash of all of that, which is pinned in the lock file.
     pub(crate) hash: Option<Integrity>,
 }
 
-/// A question for a human.
+/// A question to the user.
 #[derive(Debug)]
 pub(crate) struct Question {
-    /// The tool that wants to run.
+    /// The tool to be called.
     pub(crate) tool: ToolId,
     /// The capabilities that call it, the outermost first; none for the program itself.
     pub(crate) through: Vec<ToolId>,
@@ -49,39 +49,40 @@ pub(crate) struct Question {
     pub(crate) answer: oneshot::Sender<Answer>,
 }
 
-/// The human's decision.
+/// The user's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// This call may run.
     Once,
-    /// This call may run, and the tool from now on.
+    /// This call and all later calls of the tool may run.
     Always,
     /// The run ends.
     Abort,
 }
 
-/// Renders a question from the very arguments that will be used.
+/// Renders a question from the exact arguments of the call.
 pub(crate) fn describe(workflow_id: &str, question: &Question, code_hash: Integrity) -> Approval {
     let arguments = question.arguments.to_string();
-    let way = question.through.iter().map(|id| format!("{} → ", id.call_form()));
-    let way: String = way.collect();
+    let callers = question.through.iter().map(|id| format!("{} → ", id.call_form()));
+    let callers: String = callers.collect();
     let times = match question.count {
         0 | 1 => String::new(),
         count => format!(" {count} times"),
     };
-    let mut description = format!("Run `{way}{}`{times} with {}", question.tool, shown(&arguments));
+    let mut description =
+        format!("Run `{callers}{}`{times} with {}", question.tool, shown(&arguments));
     for place in question.places.iter().rev() {
         let path = shown(&place.real.to_string_lossy());
         description = format!("Protected place `{path}`: {}\n{description}", place.reason);
     }
     if let Some(other) = look_alike::of(&question.tool) {
         description = format!(
-            "Mind the name: `{}` is not `{other}`\n{description}",
+            "Warning: `{}` looks like `{other}`, but is not\n{description}",
             question.tool.namespace()
         );
     }
     if let Some(start) = &question.start {
-        // Each line is shown for itself: a long command hides nothing of what follows it.
+        // Each line is shortened separately, so that a long command cannot hide the lines after it.
         let lines: Vec<String> =
             start.grants.iter().map(|line| format!("{}\n", shown(line))).collect();
         description = format!("Start {}\n{}{description}", shown(&start.what), lines.concat());
@@ -113,12 +114,11 @@ fn options(question: &Question) -> Vec<&'static str> {
     }
 }
 
-/// Describes the subject of the question. The description's content is included only where a client could use it
-/// separately.
+/// Returns the machine-readable context of the question, without what only the description needs.
 fn context(question: &Question, arguments: &str, code_hash: Integrity) -> Value {
     let mut context =
         json!({ "tool": question.tool, "reason": question.reason, "code_hash": code_hash });
-    // The call that waits has the arguments; a model that reads a megabyte of them is of no use to anybody.
+    // The arguments stay with the paused call; a model does not need to read a megabyte of them.
     if arguments.len() <= SHOWN_TEXT {
         context["arguments"] = question.arguments.clone();
     } else {
@@ -152,7 +152,8 @@ fn context(question: &Question, arguments: &str, code_hash: Integrity) -> Value 
     context
 }
 
-/// Shows a text whole, or head and tail with its length and hash: never cut silently.
+/// Escapes a text. A long one is reduced to its beginning and end, with its length and hash, so that the cut is
+/// visible.
 fn shown(text: &str) -> String {
     let count = text.chars().count();
     if count <= SHOWN_TEXT {
@@ -161,7 +162,7 @@ fn shown(text: &str) -> String {
     let head: String = text.chars().take(SHOWN_TEXT / 2).collect();
     let tail: String = text.chars().skip(count - SHOWN_TEXT / 2).collect();
     format!(
-        "{} … [{count} characters in all, {}] … {}",
+        "{} … [{count} characters in total, {}] … {}",
         escape_text(&head),
         Integrity::of(text.as_bytes()),
         escape_text(&tail)
@@ -174,10 +175,10 @@ mod tests {
 
     /// AP-02, AP-03: text for a human is escaped, and a long text is summarized, not silently cut.
     #[test]
-    fn texts_are_shown_whole_or_told() {
+    fn long_texts_are_shown_with_length_and_hash() {
         assert_eq!(shown("a\u{202e}b\x1b[2J\n"), "a\\u{202e}b\\u{1b}[2J\\u{a}");
         let long = format!("{}END", "x".repeat(65_536));
         let text = shown(&long);
-        assert!(text.contains("65539 characters in all, sha256-") && text.ends_with("END"));
+        assert!(text.contains("65539 characters in total, sha256-") && text.ends_with("END"));
     }
 }

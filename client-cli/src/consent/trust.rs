@@ -1,6 +1,6 @@
-//! Which `.pml.json` the user has trusted, by the hash of its content.
+//! The record of the `.pml.json` files that the user has trusted, by workspace and hash of the content.
 //!
-//! The record is outside of every workspace: a repository cannot supply it.
+//! The record is outside every workspace, so a repository cannot supply it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,22 +18,22 @@ use crate::files::{
     atomic::{self, Existing},
 };
 
-/// The variable that allows `pml trust` where no human sits at a terminal.
+/// The variable that allows `pml trust` without a terminal.
 pub(crate) const NONINTERACTIVE: &str = "PML_TRUST_NONINTERACTIVE";
 
 /// The record's name in the state folder.
 const RECORD: &str = "trusted";
 
-/// The largest record that is read, in bytes.
+/// The maximum size of the record in bytes.
 const RECORD_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// Why the record of trust cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrustError {
-    /// There is no place for it.
+    /// There is no folder for it.
     #[error("there is no folder for the record of trusted files; set `HOME` or `XDG_STATE_HOME`")]
     NoHome,
-    /// The system refuses.
+    /// The system reported an error.
     #[error("cannot use the record of trusted files `{path}`: {source}", path = path.display())]
     System {
         /// The file or folder.
@@ -49,9 +49,9 @@ pub(crate) enum TrustError {
         /// The reason.
         reason: String,
     },
-    /// Nobody who may decide is there.
+    /// The user cannot be asked.
     #[error("trusting a file needs a human at a terminal, or `--yes` with `{NONINTERACTIVE}=1`")]
-    Nobody,
+    NotInteractive,
 }
 
 /// The record of trusted files.
@@ -67,22 +67,25 @@ struct Record {
     workspaces: BTreeMap<PathBuf, Integrity>,
 }
 
-/// Returns whether a human is present who can trust a file.
+/// Checks that a person decides about the trust: at a terminal, or with `--yes` and the variable.
 ///
 /// # Errors
-/// Returns [`TrustError::Nobody`] without a terminal, unless the caller passed `--yes` and the variable is exactly
-/// `1`.
+/// Returns [`TrustError::NotInteractive`] without a terminal, unless the caller passed `--yes` and the variable is
+/// exactly `1`.
 pub(crate) fn may_trust(
     yes: bool,
     has_terminal: bool,
     variable: Option<&str>,
 ) -> Result<(), TrustError> {
-    if has_terminal || (yes && variable == Some("1")) { Ok(()) } else { Err(TrustError::Nobody) }
+    if has_terminal || (yes && variable == Some("1")) {
+        Ok(())
+    } else {
+        Err(TrustError::NotInteractive)
+    }
 }
 
 impl TrustStore {
-    /// Uses the user's state folder: `$XDG_STATE_HOME/pml`, else
-    /// `~/.local/state/pml`.
+    /// Opens the store in the user's state folder: `$XDG_STATE_HOME/pml`, else `~/.local/state/pml`.
     ///
     /// # Errors
     /// Returns [`TrustError::NoHome`] when neither is set.
@@ -90,7 +93,7 @@ impl TrustStore {
         files::records_folder().map(Self::in_folder).ok_or(TrustError::NoHome)
     }
 
-    /// Uses another folder.
+    /// Opens the store in another folder.
     pub(crate) fn in_folder(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
@@ -103,7 +106,7 @@ impl TrustStore {
     /// Returns whether this content of a workspace's file is trusted.
     ///
     /// # Errors
-    /// Returns [`TrustError`] when the record cannot be read or believed.
+    /// Returns [`TrustError`] if the record cannot be read or is not valid.
     pub(crate) fn is_trusted(&self, workspace: &Path, content: &[u8]) -> Result<bool, TrustError> {
         match self.read()? {
             Some(record) => Ok(record.workspaces.get(workspace) == Some(&Integrity::of(content))),
@@ -111,18 +114,19 @@ impl TrustStore {
         }
     }
 
-    /// Runs a change of a file and of its trust while no other `pml` does.
+    /// Runs a change of a file and of its trust under a lock against other `pml` processes.
     ///
     /// # Errors
-    /// Returns [`TrustError`] when the lock cannot be had.
+    /// Returns [`TrustError`] if the lock cannot be acquired.
     pub(crate) fn locked<T>(&self, change: impl FnOnce(&Self) -> T) -> Result<T, TrustError> {
+        // The lock is released when the descriptor is closed at the end of this function.
         let folder = self.open_folder()?;
         rustix::fs::flock(&folder, FlockOperation::LockExclusive)
             .map_err(|errno| self.system(errno.into()))?;
         Ok(change(self))
     }
 
-    /// Trusts this content, and no other, as a workspace's file; only within [`TrustStore::locked`].
+    /// Trusts exactly this content as the workspace's file. Must be called within [`TrustStore::locked`].
     ///
     /// # Errors
     /// Returns [`TrustError`] when the record cannot be read or written.
@@ -155,11 +159,12 @@ impl TrustStore {
             Err(rustix::io::Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(self.system(errno.into())),
         };
-        let facts = file.metadata().map_err(|source| self.system(source))?;
-        if !facts.is_file() || facts.uid() != rustix::process::geteuid().as_raw() {
+        let metadata = file.metadata().map_err(|source| self.system(source))?;
+        // A record that another user can write could grant trust that this user never gave.
+        if !metadata.is_file() || metadata.uid() != rustix::process::geteuid().as_raw() {
             return Err(self.unfit("you do not own it".to_owned()));
         }
-        if facts.mode() & 0o022 != 0 {
+        if metadata.mode() & 0o022 != 0 {
             return Err(self.unfit("others can write it".to_owned()));
         }
         let mut text = Vec::new();
@@ -206,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_cannot_be_believed_stops_everything() {
+    fn an_invalid_record_is_an_error_and_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let store = TrustStore::in_folder(folder.path());
         let file = folder.path().join("trusted");
@@ -227,7 +232,7 @@ mod tests {
         store.is_trusted(Path::new("/w"), b"").unwrap_err();
     }
 
-    /// CL-14: writers at the same time lose nothing.
+    /// CL-14: concurrent writers lose nothing.
     #[test]
     fn concurrent_writers_lose_nothing() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! The gateway's tools from earlier searches, for use while it is unreachable.
 //!
-//! They are stored in full for each gateway and API key: what another key may see is never shown to this one.
+//! They are stored separately for each gateway and API key, because another key may see different tools.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::app::App;
 use crate::files::dated::Answers;
 use crate::files::records::{RecordFile, age, now};
 
-/// The folder next to the user's records.
+/// The folder among the user's records.
 const FOLDER: &str = "discovered";
-/// The largest record, in bytes.
+/// The maximum size of a record in bytes.
 const RECORD_LIMIT: usize = 4 * 1024 * 1024;
-/// The maximum number of stored bytes of tools; the newest have priority.
+/// The maximum total size of the stored tools in bytes; the newest have priority.
 const TOOLS_LIMIT: usize = RECORD_LIMIT / 2;
-/// The largest tool that is stored, in bytes; one rarely has more than 4 KiB.
+/// The maximum size of a stored tool in bytes. A tool rarely has more than 4 KiB.
 const TOOL_LIMIT: usize = 64 * 1024;
 
 /// The tools that one gateway returned for one API key.
@@ -29,24 +29,24 @@ pub(super) struct Remembered {
     answers: Answers<Value>,
 }
 
-/// A question that the gateway has answered.
+/// A search that the gateway has answered.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) lookup: Lookup,
     pub(super) tools: Vec<Value>,
-    /// The answer has every tool that fits.
+    /// Whether the answer has every matching tool.
     pub(super) complete: bool,
 }
 
 impl Remembered {
     /// Reads the stored tools. Without an API key there are none.
     pub(super) async fn load(app: &App) -> Option<Self> {
-        Some(Self::read(place(app).await?))
+        Some(Self::read(record_file(app).await?))
     }
 
-    /// Stores answers in the background: nobody waits for the disk.
+    /// Stores answers in the background, so that no request waits for the disk.
     pub(super) async fn learn_later(app: &App, answers: Vec<Answered>) {
-        let Some(file) = place(app).await else { return };
+        let Some(file) = record_file(app).await else { return };
         tokio::task::spawn_blocking(move || {
             let mut remembered = Self::read(file);
             if remembered.learn(&answers)
@@ -65,19 +65,19 @@ impl Remembered {
     fn learn(&mut self, answers: &[Answered]) -> bool {
         let mut changed = false;
         for answered in answers {
-            let told = answered.tools.iter().filter_map(|tool| {
+            let tools = answered.tools.iter().filter_map(|tool| {
                 let id = tool["id"].as_str()?.parse::<ToolId>().ok()?;
                 Some((id, without_score(tool)))
             });
-            let told: BTreeMap<ToolId, Value> = told.collect();
+            let tools: BTreeMap<ToolId, Value> = tools.collect();
             if answered.complete {
-                // A tool that should have been in the answer no longer exists.
-                changed |= self
-                    .answers
-                    .forget(|id, tool| !told.contains_key(id) && fits(&answered.lookup, id, tool));
+                // A matching tool that is not in a complete answer no longer exists.
+                changed |= self.answers.remove(|id, tool| {
+                    !tools.contains_key(id) && matches(&answered.lookup, id, tool)
+                });
             }
-            for (id, tool) in told {
-                changed |= self.answers.keep(id, tool);
+            for (id, tool) in tools {
+                changed |= self.answers.store(id, tool);
             }
         }
         changed
@@ -106,7 +106,7 @@ impl Remembered {
         };
         let now = now();
         let found = self.answers.tools().iter().filter(|(id, entry)| {
-            passes(&entry.tool, filter) && (intent.is_some() || fits(lookup, id, &entry.tool))
+            passes(&entry.tool, filter) && (intent.is_some() || matches(lookup, id, &entry.tool))
         });
         let found = found.map(|(id, entry)| {
             let mut tool = entry.tool.clone();
@@ -123,25 +123,25 @@ impl Remembered {
         found.collect()
     }
 
-    /// Returns the ids of all that is remembered.
+    /// Returns the ids of all stored tools.
     pub(super) fn ids(&self) -> Vec<Value> {
         self.answers.tools().keys().map(|id| json!(id)).collect()
     }
 }
 
-/// A score is one of a question, not of a tool.
+/// Removes the score, which belongs to a search and not to the tool.
 fn without_score(tool: &Value) -> Value {
     let mut tool = tool.clone();
     if let Some(fields) = tool.as_object_mut() {
         fields.shift_remove("score");
-        // Only this machine uses that field.
+        // This field is added only here, in `find`.
         fields.shift_remove("offline");
     }
     tool
 }
 
 /// Returns whether a tool has the requested name, or matches the requested pattern; intents never match.
-fn fits(lookup: &Lookup, id: &ToolId, tool: &Value) -> bool {
+fn matches(lookup: &Lookup, id: &ToolId, tool: &Value) -> bool {
     match lookup {
         Lookup::Intent(_) | Lookup::Intents(_) => false,
         Lookup::Pattern(pattern) => glob(pattern).is_ok_and(|glob| glob.is_match(id.as_str())),
@@ -164,11 +164,11 @@ fn passes(tool: &Value, filter: Option<&DiscoverFilter>) -> bool {
     })
 }
 
-/// Returns the file of this gateway and key.
-async fn place(app: &App) -> Option<RecordFile> {
+/// Returns the record file of this gateway and API key.
+async fn record_file(app: &App) -> Option<RecordFile> {
     let cloud = app.cloud().ok()?;
-    let whose = format!("{}\0{}", cloud.gateway(), cloud.principal().await?);
-    Some(RecordFile::new(app.records(), FOLDER, &whose, RECORD_LIMIT))
+    let owner = format!("{}\0{}", cloud.gateway(), cloud.principal().await?);
+    Some(RecordFile::new(app.records(), FOLDER, &owner, RECORD_LIMIT))
 }
 
 #[cfg(test)]
@@ -228,17 +228,17 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_tools_have_room_first() {
+    fn the_newest_tools_have_priority() {
         let folder = tempfile::tempdir().unwrap();
         let mut first = open(&folder);
         for n in 0..100 {
             let mut one = tool(&format!("x:t{n}"));
             one["description"] = "é".repeat(30_000 / 2).into();
-            first.answers.keep_of(format!("x:t{n}").parse().unwrap(), n, one);
+            first.answers.store_at(format!("x:t{n}").parse().unwrap(), n, one);
         }
         let mut large = tool("x:large");
         large["description"] = "x".repeat(TOOL_LIMIT).into();
-        first.answers.keep_of("x:large".parse().unwrap(), 1_000, large);
+        first.answers.store_at("x:large".parse().unwrap(), 1_000, large);
         first.save().unwrap();
         let found = open(&folder).find(&pattern("*"), None);
         let found = ids(&found);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_was_never_told() {
+    fn an_unreadable_record_counts_as_absent() {
         let folder = tempfile::tempdir().unwrap();
         for text in
             ["", "{", "[]", "{\"version\":2,\"tools\":{}}", "{\"version\":1,\"tools\":{\"x\":1}}"]

@@ -1,4 +1,4 @@
-//! Writing a file so that it is whole at every instant.
+//! Atomic writes: a reader sees the old or the new content, and a crash leaves one of them.
 
 use std::fs::File;
 use std::io::{Error, Write};
@@ -18,13 +18,13 @@ pub(crate) enum Existing {
     Kept,
 }
 
-/// Writes a temporary file next to its place in an opened folder, then renames it.
+/// Writes a temporary file in an opened folder, then renames it.
 ///
-/// Without a `mode` the process's umask decides, as for any new file. A link
-/// of that name is replaced, never followed.
+/// Without a `mode`, the process's umask applies, as for any new file. A symbolic link of that name is replaced, never
+/// followed.
 ///
 /// # Errors
-/// Returns the system's error; nothing is left behind.
+/// Returns the system's error. The temporary file is removed then.
 pub(crate) fn write(
     folder: impl AsFd,
     name: &str,
@@ -37,7 +37,7 @@ pub(crate) fn write(
     let suffix: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let temporary = format!(".pml-write-{suffix}.tmp");
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // A secret must not be readable by others even before its mode is set.
+    // The file may contain a secret, so it is private even before its mode is set.
     let first = mode.map_or(Mode::from_raw_mode(0o666), |_| Mode::from_raw_mode(0o600));
     let mut file = File::from(rustix::fs::openat(&folder, &temporary, flags, first)?);
     let done = file.write_all(content).and_then(|()| {
@@ -55,7 +55,7 @@ pub(crate) fn write(
 /// Renames within opened folders.
 ///
 /// # Errors
-/// Returns `EEXIST` when the new name is taken and must be preserved.
+/// Returns `EEXIST` if the new name exists and must be preserved.
 pub(crate) fn rename(
     from: impl AsFd,
     old: &str,
@@ -67,8 +67,8 @@ pub(crate) fn rename(
         return rustix::fs::renameat(from, old, to, new);
     }
     match rustix::fs::renameat_with(&from, old, &to, new, RenameFlags::NOREPLACE) {
-        // Some network file systems have no atomic "only if absent", but report a folder moved into itself with the
-        // same code.
+        // Some network file systems do not support `NOREPLACE`. `EINVAL` also means that a folder is moved into itself,
+        // which the plain rename reports again.
         Err(Errno::INVAL) => match stat_name(&to, new) {
             Err(Errno::NOENT) => rustix::fs::renameat(from, old, to, new),
             Err(errno) => Err(errno),

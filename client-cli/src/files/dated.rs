@@ -1,4 +1,4 @@
-//! Answers by tool, each with its time, in one record file.
+//! A record file of answers by tool, each with its time.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::records::{RecordFile, now};
 
-/// An unchanged answer is written again after this many seconds.
-const FRESH: u64 = 60;
+/// The age in seconds after which an unchanged answer is written again, to update its time.
+const REFRESH_AFTER: u64 = 60;
 
 #[derive(Serialize, Deserialize)]
 struct Record<T> {
@@ -47,29 +47,29 @@ impl<T: Clone + PartialEq + Serialize + DeserializeOwned> Answers<T> {
         &self.tools
     }
 
-    /// Keeps an answer of now; returns whether it is worth writing.
-    pub(crate) fn keep(&mut self, id: ToolId, tool: T) -> bool {
+    /// Stores an answer with the current time; returns whether the record should be written.
+    pub(crate) fn store(&mut self, id: ToolId, tool: T) -> bool {
         let at = now();
         let known = self.tools.get(&id);
-        let is_news =
-            known.is_none_or(|known| known.tool != tool || at.abs_diff(known.at) >= FRESH);
-        if is_news {
+        let is_new =
+            known.is_none_or(|known| known.tool != tool || at.abs_diff(known.at) >= REFRESH_AFTER);
+        if is_new {
             self.tools.insert(id, Dated { at, tool });
         }
-        is_news
+        is_new
     }
 
-    /// Forgets the answers that `is_gone` names; returns whether there were any.
-    pub(crate) fn forget(&mut self, is_gone: impl Fn(&ToolId, &T) -> bool) -> bool {
+    /// Removes the answers that `is_gone` selects; returns whether there were any.
+    pub(crate) fn remove(&mut self, is_gone: impl Fn(&ToolId, &T) -> bool) -> bool {
         let before = self.tools.len();
         self.tools.retain(|id, known| !is_gone(id, &known.tool));
         self.tools.len() != before
     }
 
-    /// Writes those of the answers, the newest first, that `has_room` accepts.
+    /// Writes the answers that `has_room` accepts; it is called with the newest first.
     ///
     /// # Errors
-    /// Returns the system's error; then the previous file remains.
+    /// Returns the system's error. The previous file remains then.
     pub(crate) fn write(&self, has_room: impl FnMut(&T) -> bool) -> Result<(), io::Error> {
         let mut newest: Vec<_> = self.tools.iter().collect();
         newest.sort_by_key(|(_, known)| Reverse(known.at));
@@ -79,9 +79,9 @@ impl<T: Clone + PartialEq + Serialize + DeserializeOwned> Answers<T> {
         self.file.write(&serde_json::to_vec(&Record { version: 1, tools })?)
     }
 
-    /// Keeps an answer of another time.
+    /// Stores an answer with another time.
     #[cfg(test)]
-    pub(crate) fn keep_of(&mut self, id: ToolId, at: u64, tool: T) {
+    pub(crate) fn store_at(&mut self, id: ToolId, at: u64, tool: T) {
         self.tools.insert(id, Dated { at, tool });
     }
 }

@@ -1,6 +1,6 @@
-//! Data that `pml` stores between runs: small files with the user's own records, which no workspace can supply.
+//! Data that `pml` stores between runs: small files among the user's own records, which a repository cannot supply.
 //!
-//! They are only a cache: an unreadable record is treated as absent, and if one cannot be written, the gateway is
+//! They are only a cache. An unreadable record counts as absent, and if a record cannot be written, the gateway is
 //! queried again.
 
 use std::fs::File;
@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::atomic::{self, Existing};
 
-/// One such file; only the user can read it.
+/// A record file, which only the user can read.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordFile {
     folder: PathBuf,
@@ -24,18 +24,19 @@ pub(crate) struct RecordFile {
 }
 
 impl RecordFile {
-    /// Returns the record file of the thing that `of` identifies, of at most `limit` bytes.
+    /// Returns the record file for the identifier `of`, with at most `limit` bytes.
     pub(crate) fn new(records: &Path, folder: &str, of: &str, limit: usize) -> Self {
         Self::named(records, folder, name(of), limit)
     }
 
-    /// Returns the record file of this name, of at most `limit` bytes.
+    /// Returns the record file with this name, with at most `limit` bytes.
     pub(crate) fn named(records: &Path, folder: &str, name: String, limit: usize) -> Self {
         Self { folder: records.join(folder), name, limit }
     }
 
-    /// Reads the file, if it is one and not too long.
+    /// Reads the file; `None` if it is missing, not a regular file or too large.
     pub(crate) fn read(&self) -> Option<Vec<u8>> {
+        // A link is not followed, and opening a FIFO does not block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(self.open().ok()?, &self.name, flags, Mode::empty());
         let file = File::from(file.ok()?);
@@ -47,7 +48,7 @@ impl RecordFile {
         (text.len() <= self.limit).then_some(text)
     }
 
-    /// Rewrites the file.
+    /// Replaces the file.
     pub(crate) fn write(&self, text: &[u8]) -> Result<(), io::Error> {
         if text.len() > self.limit {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -63,12 +64,12 @@ impl RecordFile {
     }
 }
 
-/// Returns a file or folder name for the thing that `of` identifies.
+/// Returns a file or folder name for the identifier `of`: the hex digits of its hash.
 pub(crate) fn name(of: &str) -> String {
     name_of_hash(Integrity::of(of.as_bytes()))
 }
 
-/// Returns a file or folder name for what has this hash.
+/// Returns a file or folder name for a hash: its hex digits.
 pub(crate) fn name_of_hash(hash: Integrity) -> String {
     hash.into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -78,7 +79,7 @@ pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Returns an age for people.
+/// Formats an age for display.
 pub(crate) fn age(seconds: u64) -> String {
     match seconds {
         0..60 => "less than a minute".to_owned(),

@@ -1,4 +1,4 @@
-//! JSON that says one thing only: objects written as objects, and no key twice.
+//! Unambiguous JSON: structs must be written as objects, and keys must be unique.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,8 +13,8 @@ pub(crate) fn check_unique(content: &[u8]) -> Result<(), String> {
     serde_json::from_slice::<Unambiguous>(content).map(drop).map_err(|error| error.to_string())
 }
 
-/// A value that must be written as an object. Without this an array would be
-/// read as the fields in their order, and `[]` as a file without rules.
+/// A value that must be written as an object. Without this, serde would accept an array as the fields in their order,
+/// and `[]` as a file without rules.
 #[derive(Debug, Default)]
 pub(crate) struct Strict<T>(pub(crate) T);
 
@@ -36,7 +36,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Strict<T> {
     }
 }
 
-/// A map that refuses duplicate keys: two readers might use different values.
+/// A map that refuses duplicate keys, because two readers could use different values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UniqueMap<V>(pub(crate) BTreeMap<String, V>);
 

@@ -1,4 +1,4 @@
-//! The gateway, seen from the CLI: one POST per call, no session.
+//! A client for the gateway: one HTTP request per call, without a session.
 
 mod answer;
 mod api;
@@ -19,7 +19,7 @@ use crate::capabilities::MODULE_LIMIT;
 use crate::gateway::keys::{ApiKey, Gateway, KeySource};
 use crate::http_client::{self, Credential};
 
-/// The largest answer that is read, in bytes; a tool result may have 8 MiB.
+/// The maximum size of an answer in bytes. A tool result alone may have 8 MiB.
 const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
 
 /// The time limit of one call, including queueing and execution.
@@ -33,12 +33,12 @@ pub(crate) struct Cloud {
     keys: KeySource,
 }
 
-/// Names the call of a run that a forwarded call is; also its idempotency key.
+/// Identifies a forwarded call within its run; also its idempotency key.
 #[derive(Debug, Clone)]
 pub(crate) struct CallName<'a> {
     /// The run.
     pub(crate) run_id: &'a str,
-    /// The call's place in the run.
+    /// The call's index in the run.
     pub(crate) call_index: u64,
 }
 
@@ -46,7 +46,7 @@ impl Cloud {
     /// Prepares calls to a gateway; connects only when needed.
     ///
     /// # Errors
-    /// Returns `CONFIG_INVALID` when the HTTP client cannot be made.
+    /// Returns `CONFIG_INVALID` if the HTTP client cannot be created.
     pub(crate) fn new(gateway: Gateway, keys: KeySource) -> Result<Self, ErrorBody> {
         let invalid = |error: &dyn std::error::Error| {
             ErrorBody::new(ErrorCode::ConfigInvalid, error.to_string())
@@ -64,7 +64,7 @@ impl Cloud {
         &self.gateway
     }
 
-    /// Returns whether there is an API key for the gateway, which answers nothing without one.
+    /// Returns whether there is an API key for the gateway, which rejects requests without one.
     pub(crate) async fn has_key(&self) -> bool {
         self.key().await.is_some()
     }
@@ -93,7 +93,7 @@ impl Cloud {
         self.envelope(&result)
     }
 
-    /// Passes the answer to a paused run of the gateway on.
+    /// Forwards the answer to a question of a run that is paused on the gateway.
     ///
     /// # Errors
     /// As [`Cloud::execute`].
@@ -106,7 +106,7 @@ impl Cloud {
         self.envelope(&result)
     }
 
-    /// Passes a call of one of PML's own tools on, unchanged.
+    /// Forwards a call of one of PML's own tools unchanged.
     ///
     /// # Errors
     /// Returns why there is no answer.
@@ -144,20 +144,20 @@ impl Cloud {
     /// # Errors
     /// Returns `TOOL_NOT_FOUND` when the registry does not know the name.
     pub(crate) async fn entry(&self, fqdn: &str) -> Result<RegistryEntry, ErrorBody> {
-        let body = self.served(fqdn, "application/json", ANSWER_LIMIT).await?;
-        serde_json::from_slice(&body).map_err(|error| self.nonsense(&error.to_string()))
+        let body = self.fetch(fqdn, "application/json", ANSWER_LIMIT).await?;
+        serde_json::from_slice(&body).map_err(|error| self.invalid_answer(&error.to_string()))
     }
 
-    /// Reads the program of a capability with its entry, as they are served: nothing is verified.
+    /// Reads the program of a capability with its entry, unverified.
     ///
     /// # Errors
     /// Returns `TOOL_NOT_FOUND` when the registry does not know the name.
     pub(crate) async fn module(&self, fqdn: &str) -> Result<String, ErrorBody> {
-        let body = self.served(fqdn, "application/typescript", MODULE_LIMIT).await?;
-        String::from_utf8(body).map_err(|_| self.nonsense("a program that is not UTF-8"))
+        let body = self.fetch(fqdn, "application/typescript", MODULE_LIMIT).await?;
+        String::from_utf8(body).map_err(|_| self.invalid_answer("a program that is not UTF-8"))
     }
 
-    async fn served(&self, fqdn: &str, kind: &str, limit: usize) -> Result<Vec<u8>, ErrorBody> {
+    async fn fetch(&self, fqdn: &str, kind: &str, limit: usize) -> Result<Vec<u8>, ErrorBody> {
         let url = self.gateway.join(&format!("mcp/{fqdn}"));
         let mut request = self.http.get(url).header(ACCEPT, kind);
         if let Some(key) = self.key().await {
@@ -173,7 +173,7 @@ impl Cloud {
                 format!("`{}` is not in the registry", protocol::escape_text(fqdn)),
             )),
             401 => Err(self.unauthorized()),
-            other => Err(self.nonsense(&format!("HTTP status {other}"))),
+            other => Err(self.invalid_answer(&format!("HTTP status {other}"))),
         }
     }
 
@@ -232,20 +232,22 @@ impl Cloud {
             Ok(answer) => answer,
             Err(_) => {
                 return Err(
-                    self.nonsense(&format!("HTTP status {status}, a body that is not JSON"))
+                    self.invalid_answer(&format!("HTTP status {status}, a body that is not JSON"))
                 );
             }
         };
-        if let Some(result) = answer::result(&answer, id).map_err(|what| self.nonsense(&what))? {
+        if let Some(result) =
+            answer::result(&answer, id).map_err(|what| self.invalid_answer(&what))?
+        {
             return Ok(result);
         }
         if let Some(problem) = self.problem(&answer) {
             return Err(problem);
         }
-        Err(self.nonsense(&format!("HTTP status {status}, JSON that is not an MCP answer")))
+        Err(self.invalid_answer(&format!("HTTP status {status}, JSON that is not an MCP answer")))
     }
 
-    /// Parses an RFC 9457 problem of a PML gateway, and keeps its code.
+    /// Parses an RFC 9457 problem and keeps the error code of the gateway.
     fn problem(&self, answer: &Value) -> Option<ErrorBody> {
         let code = answer.get("code")?.as_str()?.parse().ok()?;
         let detail = answer.get("detail").and_then(Value::as_str).unwrap_or("no detail");
@@ -256,8 +258,8 @@ impl Cloud {
     fn envelope(&self, result: &Value) -> Result<Envelope, ErrorBody> {
         let structured = result
             .get("structuredContent")
-            .ok_or_else(|| self.nonsense("a result without `structuredContent`"))?;
-        answer::envelope(structured).map_err(|what| self.nonsense(&what))
+            .ok_or_else(|| self.invalid_answer("a result without `structuredContent`"))?;
+        answer::envelope(structured).map_err(|what| self.invalid_answer(&what))
     }
 
     async fn read(&self, response: reqwest::Response) -> Result<Vec<u8>, ErrorBody> {
@@ -273,7 +275,7 @@ impl Cloud {
         while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
             if body.len() + chunk.len() > limit {
                 let limit = limit / (1024 * 1024);
-                return Err(self.nonsense(&format!("an answer of more than {limit} MiB")));
+                return Err(self.invalid_answer(&format!("an answer of more than {limit} MiB")));
             }
             body.extend_from_slice(&chunk);
         }
@@ -287,9 +289,9 @@ impl Cloud {
             source = inner;
         }
         let source = source.to_string();
-        // The TLS library's own words for an answer that is not TLS.
-        let speaks_no_tls = source.contains("InvalidContentType");
-        let what = if speaks_no_tls {
+        // The TLS library reports this for an answer that is not TLS.
+        let has_no_tls = source.contains("InvalidContentType");
+        let what = if has_no_tls {
             format!("{what}: that port does not use TLS")
         } else {
             format!("{what}: {source}")
@@ -298,8 +300,8 @@ impl Cloud {
             ErrorCode::GatewayUnreachable,
             format!("the gateway at {} {what}", self.gateway),
         );
-        if speaks_no_tls {
-            error.hint = if self.gateway.is_here() {
+        if has_no_tls {
+            error.hint = if self.gateway.is_this_machine() {
                 "Write the URL with `http`: `pml-server` itself has no TLS.".to_owned()
             } else {
                 "Check the port; a gateway needs a TLS proxy in front of it.".to_owned()
@@ -307,13 +309,13 @@ impl Cloud {
         } else if self.gateway.is_default() {
             error.hint =
                 "Name your gateway: `pml login --url URL`, `--url` or PML_CLOUD_URL.".to_owned();
-        } else if !self.gateway.is_here() {
+        } else if !self.gateway.is_this_machine() {
             error.hint = "Check the URL (`--url`, `PML_CLOUD_URL`, `cloud.url` or `pml login`) and the network.".to_owned();
         }
         error
     }
 
-    fn nonsense(&self, what: &str) -> ErrorBody {
+    fn invalid_answer(&self, what: &str) -> ErrorBody {
         let what: String = protocol::escape_text(what).chars().take(300).collect();
         ErrorBody::new(
             ErrorCode::GatewayBadAnswer,
@@ -321,7 +323,7 @@ impl Cloud {
         )
     }
 
-    /// Returns the refusal of a request without a key that the gateway accepts.
+    /// Returns the error for a request without an API key that the gateway accepts.
     pub(crate) fn unauthorized(&self) -> ErrorBody {
         let found = self.keys.known();
         let message = match found.and_then(|found| found.key.as_ref()) {
@@ -335,9 +337,9 @@ impl Cloud {
         let mut error = ErrorBody::new(ErrorCode::Unauthorized, message);
         error.hint = if self.gateway.is_default() {
             "Name your gateway and its key: `pml login --url URL`, or set PML_CLOUD_URL and PML_API_KEY.".into()
-        } else if let Some(trouble) = found.and_then(|found| found.trouble.as_ref()) {
+        } else if let Some(keyring_error) = found.and_then(|found| found.keyring_error.as_ref()) {
             format!(
-                "The keyring may have the API key, but {trouble}. Unlock it and retry, or set PML_API_KEY."
+                "The keyring may have the API key, but {keyring_error}. Unlock it and retry, or set PML_API_KEY."
             )
         } else {
             format!(
@@ -349,7 +351,7 @@ impl Cloud {
     }
 }
 
-/// Returns an id that distinguishes the answer to this request from answers to others.
+/// Returns a new JSON-RPC request id, to match the answer to its request.
 fn request_id() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static LAST: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! Which gateway, and the key for it.
+//! Selects the gateway and finds its API key.
 
 mod gateway;
 mod keyring;
@@ -21,7 +21,7 @@ use crate::files;
 pub(crate) use gateway::Gateway;
 pub(crate) use keyring::Keyring;
 pub(crate) use source::{KeyPlace, KeySource};
-pub(crate) use store::{forget, forget_gateway, keep, remember_gateway};
+pub(crate) use store::{delete_key, forget_gateway, remember_gateway, store_key};
 
 /// The variable that names the gateway.
 pub(crate) const URL_VARIABLE: &str = "PML_CLOUD_URL";
@@ -29,32 +29,32 @@ pub(crate) const URL_VARIABLE: &str = "PML_CLOUD_URL";
 /// The variable that holds the key.
 pub(crate) const KEY_VARIABLE: &str = "PML_API_KEY";
 
-/// The gateway when none is named; no key is sent to it.
+/// The default gateway. `PML_API_KEY` is never sent to it.
 pub(crate) const DEFAULT_URL: &str = "https://pml.casys.ai";
 
 /// The source of the default, for messages.
 const DEFAULT_PLACE: &str = "the default";
 
-/// The largest file of keys that is read, in bytes.
+/// The maximum size of the credentials file in bytes.
 const FILE_LIMIT: u64 = 1024 * 1024;
 
-/// The longest key, in bytes.
+/// The maximum length of a key in bytes.
 const KEY_LIMIT: usize = 4_096;
 
 /// Why there is no gateway or no API key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyError {
-    /// The address cannot be used.
+    /// The URL is invalid or not allowed.
     #[error("the gateway's URL{} from {place} cannot be used: {reason}", quoted(.text))]
     Url {
-        /// The address; empty where it may have something secret in it.
+        /// The URL; empty if it may contain a secret.
         text: String,
         /// The source.
         place: &'static str,
         /// The reason.
         reason: String,
     },
-    /// The file of keys must not be used as it is.
+    /// The credentials file is invalid or not private.
     #[error("`{path}` cannot be used: {reason}", path = path.display())]
     File {
         /// The file.
@@ -62,13 +62,13 @@ pub(crate) enum KeyError {
         /// The reason and the remedy.
         reason: String,
     },
-    /// A variable has none of its values.
+    /// A variable has an invalid value.
     #[error("`{name}` is neither `on` nor `off`")]
     Setting {
         /// The variable.
         name: &'static str,
     },
-    /// The key has characters that no key has.
+    /// The text cannot be an API key.
     #[error("the API key from {place} is invalid: {reason}")]
     Key {
         /// The source.
@@ -82,15 +82,15 @@ fn quoted(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" `{}`", protocol::escape_text(text)) }
 }
 
-/// A key; it is never shown.
+/// An API key; never displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ApiKey(String);
 
 impl ApiKey {
-    /// Reads a key; an empty text is none.
+    /// Parses a key; `None` for an empty text.
     ///
     /// # Errors
-    /// Returns [`KeyError::Key`] for what cannot be one.
+    /// Returns [`KeyError::Key`] for a text that cannot be a key.
     pub(crate) fn new(text: &str, place: impl fmt::Display) -> Result<Option<Self>, KeyError> {
         let text = text.trim();
         let refused = |reason| Err(KeyError::Key { place: place.to_string(), reason });
@@ -106,7 +106,7 @@ impl ApiKey {
         }
     }
 
-    /// Returns the key for the request that it is made for.
+    /// Returns the key itself, to authenticate a request.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -121,9 +121,9 @@ impl fmt::Debug for ApiKey {
 /// The value of `PML_API_KEY`.
 static VARIABLE: OnceLock<Option<String>> = OnceLock::new();
 
-/// Takes `PML_API_KEY` out of this process's environment, which others of the same user could read.
+/// Removes `PML_API_KEY` from this process's environment, which other processes of the user could read.
 ///
-/// Call it first in `main`, before there are threads.
+/// Must be called first in `main`, before any thread starts.
 pub(crate) fn take_variable() {
     let taken = sandbox::take_variable(c"PML_API_KEY");
     VARIABLE.get_or_init(|| taken.and_then(|text| text.into_string().ok()));
@@ -134,12 +134,12 @@ pub(crate) fn variable() -> Option<&'static str> {
     VARIABLE.get_or_init(|| std::env::var(KEY_VARIABLE).ok()).as_deref()
 }
 
-/// Returns the user's file of keys, `~/.config/pml/credentials`.
+/// Returns the path of the user's credentials file, `~/.config/pml/credentials`.
 pub(crate) fn user_file() -> Option<PathBuf> {
     files::settings_folder().map(|folder| folder.join("credentials"))
 }
 
-/// Returns the user's file with the gateway of the last login, `~/.config/pml/gateway`.
+/// Returns the path of the file with the gateway of the last login, `~/.config/pml/gateway`.
 pub(crate) fn gateway_file() -> Option<PathBuf> {
     user_file().map(|file| file.with_file_name("gateway"))
 }
@@ -147,28 +147,29 @@ pub(crate) fn gateway_file() -> Option<PathBuf> {
 /// Reads the gateway of the last login.
 ///
 /// # Errors
-/// Returns [`KeyError::File`] for a file that others could have written.
+/// Returns [`KeyError::File`] for a file that other users could have written.
 pub(crate) fn remembered_gateway() -> Result<Option<String>, KeyError> {
     let Some(path) = gateway_file() else { return Ok(None) };
     let text = read_private(&path)?;
     Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
 }
 
-/// Returns the key of `PML_API_KEY`, if it is for a gateway.
+/// Returns the key in `PML_API_KEY`, unless the gateway is the default.
 ///
-/// It does not say for which gateway it is, so it is used for one that was named, never for the default.
+/// The variable does not name the gateway that the key belongs to, so the key is sent only to a gateway that the user
+/// named.
 ///
 /// # Errors
-/// Returns [`KeyError::Key`] for what cannot be a key.
+/// Returns [`KeyError::Key`] for a value that cannot be a key.
 fn from_variable(gateway: &Gateway, variable: Option<&str>) -> Result<Option<ApiKey>, KeyError> {
     let key = ApiKey::new(variable.unwrap_or(""), format_args!("`{KEY_VARIABLE}`"))?;
     Ok(key.filter(|_| !gateway.is_default()))
 }
 
-/// Returns the key that the file has for exactly a gateway's origin.
+/// Returns the key in the credentials file for exactly the gateway's origin.
 ///
 /// # Errors
-/// Returns [`KeyError`] when the file is there and must not be used, or the key cannot be one.
+/// Returns [`KeyError`] if the file exists but must not be used, or the value cannot be a key.
 fn from_file(gateway: &Gateway, file: Option<&Path>) -> Result<Option<ApiKey>, KeyError> {
     let Some(path) = file else { return Ok(None) };
     let Some(keys) = read_keys(path)? else { return Ok(None) };
@@ -188,7 +189,7 @@ fn read_keys(path: &Path) -> Result<Option<BTreeMap<String, String>>, KeyError> 
     })
 }
 
-/// Reads a file that only the user can have written and can read.
+/// Reads a file that only the user can read and write.
 fn read_private(path: &Path) -> Result<Option<Vec<u8>>, KeyError> {
     let refused = |reason: String| KeyError::File { path: path.to_owned(), reason };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -202,15 +203,15 @@ fn read_private(path: &Path) -> Result<Option<Vec<u8>>, KeyError> {
         }
         Err(errno) => return Err(refused(errno.to_string())),
     };
-    // Checked on the open file, so that nobody can swap it after the check.
-    let facts = file.metadata().map_err(|error| refused(error.to_string()))?;
-    if !facts.is_file() {
+    // Checked on the open file, so that it cannot be replaced after the check.
+    let metadata = file.metadata().map_err(|error| refused(error.to_string()))?;
+    if !metadata.is_file() {
         return Err(refused("it is not a regular file".to_owned()));
     }
-    if facts.uid() != rustix::process::geteuid().as_raw() {
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(refused("it belongs to another user".to_owned()));
     }
-    if facts.mode() & 0o077 != 0 {
+    if metadata.mode() & 0o077 != 0 {
         return Err(refused(
             "others can read it; run `chmod 600` on it and replace its keys".to_owned(),
         ));
@@ -231,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// Looks where there is no keyring.
+    /// Finds a key as on a machine without a keyring.
     fn find(
         gateway: &Gateway,
         variable: Option<&str>,
@@ -247,9 +248,9 @@ mod tests {
         Gateway::choose(Some(text), None, None, None).unwrap()
     }
 
-    /// `PML_API_KEY` may be a key of any gateway; it goes to none that nobody named.
+    /// `PML_API_KEY` may belong to any gateway, so it is sent only to one that the user named.
     #[test]
-    fn no_key_of_the_environment_goes_to_the_default() {
+    fn the_variable_is_not_sent_to_the_default_gateway() {
         let keys = Keys::new(r#"{"https://pml.casys.ai": "kept"}"#, 0o600);
         let found = |gateway: &Gateway| {
             let key = find(gateway, Some("key-env"), Some(&keys.path())).unwrap();
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_goes_to_its_own_origin_only() {
+    fn a_key_is_sent_to_its_own_origin_only() {
         let keys =
             Keys::new(r#"{"https://a.test": "key-a", "http://127.0.0.1:3001": "key-l"}"#, 0o600);
         let found = |url| keys.find(url, None).unwrap().map(|key| key.expose().to_owned());
@@ -309,9 +310,9 @@ mod tests {
         );
     }
 
-    /// CL-12: a file that others can read, a link, a FIFO: refused, never read past.
+    /// CL-12: a file that others can read, and a symbolic link, are errors; the file is not skipped.
     #[test]
-    fn a_file_that_others_can_reach_is_refused() {
+    fn a_file_that_others_can_read_is_refused() {
         let content = r#"{"https://a.test": "canary"}"#;
         for mode in [0o640, 0o604, 0o660, 0o666] {
             Keys::new(content, mode).find("https://a.test", None).unwrap_err();

@@ -26,7 +26,7 @@ pub enum LocalMcpError {
         /// Which variable, and why.
         source: EnvironmentError,
     },
-    /// Its program is not there.
+    /// Its program cannot be run.
     #[error("MCP server `{server}`: {source}")]
     Program {
         /// The namespace.
@@ -39,9 +39,9 @@ pub enum LocalMcpError {
     Start {
         /// The namespace.
         server: String,
-        /// The event.
+        /// What happened.
         reason: String,
-        /// Its last lines on standard error.
+        /// Its last lines on stderr.
         stderr: String,
     },
     /// It exited during the call.
@@ -49,12 +49,12 @@ pub enum LocalMcpError {
     Died {
         /// The namespace.
         server: String,
-        /// The event.
+        /// What happened.
         reason: String,
-        /// Its last lines on standard error.
+        /// Its last lines on stderr.
         stderr: String,
     },
-    /// It failed too often to be started again at once.
+    /// It failed repeatedly and is not started again yet.
     #[error(
         "MCP server `{server}` failed {failures} times in a row; the next start is possible in {wait_s} s; the last failure: {last}"
     )]
@@ -78,13 +78,13 @@ pub enum LocalMcpError {
         /// The server's text.
         message: String,
     },
-    /// Its answer was not read, because it takes too much memory.
+    /// Its answer exceeds the limit of size or of values, and was not read.
     #[error("the answer of MCP server `{server}` is too large")]
     TooLarge {
         /// The namespace.
         server: String,
     },
-    /// It answered with what the protocol does not allow here.
+    /// Its answer is invalid.
     #[error("MCP server `{server}` returned an invalid answer: {reason}")]
     Answer {
         /// The namespace.

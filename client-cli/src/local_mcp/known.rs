@@ -1,7 +1,7 @@
-//! The tools of the user's own MCP servers, as they were last listed.
+//! The last known tools of the user's own MCP servers.
 //!
-//! A server is queried when it runs. Its tools are stored with the user's own records, under the hash of its start,
-//! so that they are found before its first call as well; no workspace can supply them.
+//! A server is queried while it runs. Its tools are stored with the user's own records, under a hash of how it is
+//! started, so that a search finds them before its first call. A repository cannot supply them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use protocol::ToolDescriptor;
 use super::ServerSpec;
 use crate::files::records::{RecordFile, name};
 
-/// The folder next to the user's records.
+/// The folder among the user's records.
 const FOLDER: &str = "tools";
-/// The largest list that is stored or read, in bytes.
+/// The maximum size of a stored list in bytes.
 const LIMIT: usize = 2 * 1024 * 1024;
 
 /// The last known tools of servers.
@@ -22,14 +22,14 @@ const LIMIT: usize = 2 * 1024 * 1024;
 pub(crate) struct KnownTools {
     records: PathBuf,
     workspace: PathBuf,
-    heard: Mutex<HashMap<String, Arc<Vec<ToolDescriptor>>>>,
+    cache: Mutex<HashMap<String, Arc<Vec<ToolDescriptor>>>>,
 }
 
 impl KnownTools {
-    /// Prepares the lists of one workspace; reads only when needed.
+    /// Opens the lists of one workspace; each is read when it is first needed.
     pub(crate) fn new(records: &Path, workspace: &Path) -> Self {
         let (records, workspace) = (records.to_owned(), workspace.to_owned());
-        Self { records, workspace, heard: Mutex::default() }
+        Self { records, workspace, cache: Mutex::default() }
     }
 
     /// Returns the last known tools of a server.
@@ -42,14 +42,15 @@ impl KnownTools {
         if let Some(tools) = self.lock().get(&name) {
             return Some(Arc::clone(tools));
         }
+        // The file is only a cache: an unreadable one means that the tools are not known.
         let text = self.file(name.clone()).read()?;
         let tools: Arc<Vec<ToolDescriptor>> = Arc::new(serde_json::from_slice(&text).ok()?);
         self.lock().insert(name, Arc::clone(&tools));
         Some(tools)
     }
 
-    /// Stores the tools of a server. If it cannot be written, they are known until this process exits.
-    pub(crate) fn keep(&self, namespace: &str, spec: &ServerSpec, tools: Vec<ToolDescriptor>) {
+    /// Stores the tools of a server. If the file cannot be written, they are known until this process exits.
+    pub(crate) fn store(&self, namespace: &str, spec: &ServerSpec, tools: Vec<ToolDescriptor>) {
         let name = self.file_name(namespace, spec);
         if let Ok(text) = serde_json::to_vec(&tools)
             && text.len() <= LIMIT
@@ -64,13 +65,14 @@ impl KnownTools {
         RecordFile::named(&self.records, FOLDER, name, LIMIT)
     }
 
-    /// Names a list by what decides what a server offers: how it is started, and where.
+    /// Returns the file name of a list: a hash of what determines the tools of a server, its start command and
+    /// workspace.
     fn file_name(&self, namespace: &str, spec: &ServerSpec) -> String {
         name(&format!("{:?}\0{namespace}\0{spec:?}", self.workspace))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Vec<ToolDescriptor>>>> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -85,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_offers_is_kept_for_the_way_it_is_started() {
+    fn tools_are_stored_by_start_command() {
         let folder = tempfile::tempdir().unwrap();
         let tools: Vec<ToolDescriptor> =
             serde_json::from_value(json!([{ "name": "add", "inputSchema": {} }])).unwrap();
         let known = || KnownTools::new(folder.path(), Path::new("/w"));
         let first = known();
         assert_eq!(first.of("mine", &spec("a")), None);
-        first.keep("mine", &spec("a"), tools.clone());
+        first.store("mine", &spec("a"), tools.clone());
         for known in [first, known()] {
             assert_eq!(known.of("mine", &spec("a")).as_deref(), Some(&tools));
             assert_eq!(known.of("mine", &spec("b")), None);

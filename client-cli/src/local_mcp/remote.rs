@@ -1,4 +1,4 @@
-//! An MCP server behind HTTP that `.pml.json` names: called from here, with the user's own headers.
+//! An HTTP MCP server in `.pml.json`, which is called from this machine with the user's own headers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -22,21 +22,21 @@ use tokio::sync::watch;
 use url::Url;
 
 use super::LocalMcpError;
-use super::spawn::{LINE_LIMIT, LastWords, Session, StartFailure, greeting};
+use super::spawn::{Diagnosis, LINE_LIMIT, Session, StartFailure, client_config};
 use crate::http_client::{self, Credential};
 use crate::processes::environment::{Environment, EnvironmentError};
 
-/// A written value that is shorter occurs in honest results by chance.
-const SHORTEST_WRITTEN: usize = 8;
+/// The minimum length of a literal header value that is redacted: a shorter one also occurs in ordinary results.
+const LITERAL_MIN: usize = 8;
 
-/// A value of a variable is secret; one that is shorter still occurs by chance.
-const SHORTEST_SECRET: usize = 4;
+/// The minimum length of a variable's value that is redacted. It is surely secret, so the limit is lower.
+const SECRET_MIN: usize = 4;
 
-/// The maximum number of concurrent calls: more than one program may have, so that a few slow calls do not delay
-/// other runs.
-const CALLS: usize = 256;
+/// The maximum number of concurrent calls. It exceeds the limit for one program, so that slow calls of one run do not
+/// delay other runs.
+const CALLS_LIMIT: usize = 256;
 
-/// Headers that are the protocol's or the connection's own.
+/// Headers that HTTP or the MCP transport sets.
 const RESERVED: &[&str] = &[
     "accept",
     "connection",
@@ -84,10 +84,10 @@ impl fmt::Display for Remote {
 }
 
 impl Remote {
-    /// Reads an entry.
+    /// Creates a server from an entry of `.pml.json`.
     ///
     /// # Errors
-    /// Returns the problem; never contains the value of a header.
+    /// Returns the problem; the message never contains the value of a header.
     pub(crate) fn new(url: &str, headers: BTreeMap<String, String>) -> Result<Self, String> {
         if url.contains("${") {
             return Err(
@@ -123,17 +123,17 @@ impl Remote {
         Ok(remote)
     }
 
-    /// Returns what people are shown: scheme, host and port.
+    /// Returns the scheme, host and port, for display.
     pub(crate) fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
-    /// Returns whether it is on this machine, where nothing leaves it on the way.
+    /// Returns whether the server is on this machine.
     pub(crate) fn is_loopback(&self) -> bool {
-        http_client::is_here(&self.url)
+        http_client::is_this_machine(&self.url)
     }
 
-    /// Fills the variables in.
+    /// Expands the variables in the headers, and collects the secrets in them.
     pub(super) fn prepare(&self, environment: &Environment) -> Result<Prepared, EnvironmentError> {
         let mut headers = HashMap::new();
         let mut secrets = Vec::new();
@@ -145,28 +145,27 @@ impl Remote {
             sent.set_sensitive(true);
             headers.insert(header, sent);
             secrets.extend(used);
-            // `Bearer x` and `Basic x`: the scheme is no secret.
+            // In `Bearer x` and `Basic x`, the scheme is not secret.
             let credential = value.rsplit(' ').next().unwrap_or_default().to_owned();
-            secrets.extend([value, credential].into_iter().filter(|v| v.len() >= SHORTEST_WRITTEN));
+            secrets.extend([value, credential].into_iter().filter(|v| v.len() >= LITERAL_MIN));
         }
-        // A key in the address is no better protected than one in a header, and is just as little removed from
-        // answers.
+        // A key in the query of the URL is redacted like one in a header.
         secrets.extend(self.url.query().map(str::to_owned));
         let pairs = self.url.query_pairs().map(|(_, value)| value.into_owned());
-        secrets.extend(pairs.filter(|value| value.len() >= SHORTEST_WRITTEN));
-        secrets.retain(|secret| secret.len() >= SHORTEST_SECRET);
+        secrets.extend(pairs.filter(|value| value.len() >= LITERAL_MIN));
+        secrets.retain(|secret| secret.len() >= SECRET_MIN);
         Ok(Prepared { remote: self.clone(), headers, redactor: Redactor::new(secrets) })
     }
 }
 
-/// A server with the headers that it is sent.
+/// A server with expanded headers.
 pub(super) struct Prepared {
     remote: Remote,
     headers: HashMap<HeaderName, HeaderValue>,
     pub(super) redactor: Redactor,
 }
 
-/// Connects to a server and shakes hands with it.
+/// Connects to a server and completes the MCP handshake.
 pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Session, StartFailure> {
     let failure = |reason: String| StartFailure {
         reason: prepared.redactor.text(&reason),
@@ -181,23 +180,23 @@ pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Sess
     let mut config = StreamableHttpClientTransportConfig::with_uri(remote.url.to_string());
     config.custom_headers.clone_from(&prepared.headers);
     config.max_sse_event_size = LINE_LIMIT;
-    config.max_concurrent_requests = CALLS;
+    config.max_concurrent_requests = CALLS_LIMIT;
     let client = BudgetedClient::new(client, Values { most: MESSAGE_VALUES });
     let transport = StreamableHttpClientTransport::with_client(client, config);
-    let hello = greeting().serve_with_lifecycle(transport, mcp_version::lifecycle());
+    let hello = client_config().serve_with_lifecycle(transport, mcp_version::lifecycle());
     let origin = remote.origin();
     match tokio::time::timeout(limit, hello).await {
         Ok(Ok(service)) => {
             // There is no process whose end could be reported.
             let (_, ended) = watch::channel(None);
-            Ok(Session { service, ended, words: LastWords::default(), group: None })
+            Ok(Session { service, ended, diagnosis: Diagnosis::default(), group: None })
         }
         Ok(Err(error)) => Err(failure(format!("{origin} {}", start_reason(&error)))),
         Err(_) => Err(failure(format!("{origin} did not answer within {} s", limit.as_secs()))),
     }
 }
 
-/// Returns why a server cannot be spoken with, bounded.
+/// Returns why a connection failed, with a bounded length.
 fn start_reason(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::TransportError { error, .. } => reason(error),
@@ -205,9 +204,9 @@ fn start_reason(error: &ClientInitializeError) -> String {
     }
 }
 
-/// Returns why a server cannot be reached, bounded and without its address, which may have something secret in it.
+/// Returns why a server cannot be reached, with a bounded length and without its URL, which may contain a secret.
 pub(super) fn reason(error: &DynamicTransportError) -> String {
-    let told = match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+    let detail = match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
         Some(StreamableHttpError::Client(error)) => match error.status() {
             Some(status) => return format!("answers with HTTP status {status}"),
             None => {
@@ -221,42 +220,42 @@ pub(super) fn reason(error: &DynamicTransportError) -> String {
         Some(other) => other.to_string(),
         None => error.error.to_string(),
     };
-    format!("cannot be reached, or did not answer with MCP: {}", bounded(&told))
+    format!("cannot be reached, or did not answer with MCP: {}", bounded(&detail))
 }
 
 fn bounded(text: &str) -> String {
     protocol::escape_text(text).chars().take(500).collect()
 }
 
-/// Takes the values of headers out of what a server sends back.
+/// Removes the values of headers from the answers of a server.
 #[derive(Clone, Default)]
 pub(super) struct Redactor(Vec<String>);
 
 impl Redactor {
     fn new(secrets: Vec<String>) -> Self {
-        // Libraries write of requests too.
+        // Also redacted in logs, because libraries may log requests.
         secrets.iter().for_each(|secret| keys_in_use().keep(secret));
         let mut forms: Vec<String> = secrets
             .into_iter()
             .flat_map(|secret| {
-                // Debug pages show a header as it is, or encoded.
+                // Debug pages show a header as it is or in Base64.
                 let encoded = STANDARD_NO_PAD.encode(&secret);
                 [secret, encoded]
             })
             .collect();
-        // The longest first, so that the text around a secret is removed with it.
+        // The longest first: a short secret may be part of a longer one.
         forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
         forms.dedup();
         Self(forms)
     }
 
-    /// Returns a text without them.
+    /// Redacts a text.
     pub(super) fn text(&self, text: &str) -> String {
         let clean = |text: String, form: &String| text.replace(form.as_str(), "[redacted]");
         self.0.iter().fold(text.to_owned(), clean)
     }
 
-    /// Takes them out of a value: texts and the names of members.
+    /// Redacts the strings, keys and numbers of a value.
     pub(super) fn value(&self, value: &mut Value) {
         if self.0.is_empty() {
             return;
@@ -283,7 +282,7 @@ impl Redactor {
         }
     }
 
-    /// Takes them out of the texts of an error.
+    /// Redacts the texts of an error.
     pub(super) fn error(&self, error: LocalMcpError) -> LocalMcpError {
         use LocalMcpError as E;
         match error {
@@ -316,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_go_to_encrypted_or_local_addresses_only() {
+    fn headers_are_sent_encrypted_or_locally_only() {
         let token = || headers("Authorization", "Bearer ${TOKEN}");
         for url in
             ["https://x.test/mcp", "http://127.0.0.1:1/mcp", "http://[::1]/", "http://localhost:9/"]
@@ -340,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_headers_do_not_come_back() {
+    fn values_of_headers_are_redacted_in_answers() {
         let environment = Environment::of([("TOKEN".to_owned(), "s3cr3t-canary".to_owned())]);
         let remote =
             Remote::new("https://x.test/", headers("Authorization", "Bearer ${TOKEN}")).unwrap();

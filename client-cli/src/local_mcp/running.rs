@@ -1,4 +1,4 @@
-//! The life of one server's process: its start after earlier failures, its use, its end when idle.
+//! The lifecycle of one server: start with back-off after failures, use, and stop when idle.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
@@ -11,11 +11,11 @@ use super::remote::{self, Prepared};
 use super::spawn::{self, Launch, Session, StartFailure};
 use super::{LocalMcpError, Shared};
 
-/// A server that lived this long has not crashed "in a row".
+/// A server that ran this long counts as healthy: its crash starts a new series of failures.
 const HEALTHY: Duration = Duration::from_secs(60);
 
-/// The delay before a start, by the number of consecutive failures; the last value repeats. It allows fewer than ten
-/// starts a minute in any case.
+/// The delay before a start, by the number of consecutive failures; the last value repeats. A server is started fewer
+/// than ten times a minute.
 const BACK_OFF: [Duration; 6] = [
     Duration::ZERO,
     Duration::from_secs(1),
@@ -25,19 +25,19 @@ const BACK_OFF: [Duration; 6] = [
     Duration::from_secs(60),
 ];
 
-/// A wait up to this long is waited; a longer one is an error.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest delay that a call waits for; a longer one is an error.
+const MAX_DELAY: Duration = Duration::from_secs(2);
 
 /// How long to wait for the exit code of a server whose pipe has closed.
 const EXIT_WAIT: Duration = Duration::from_secs(2);
 
-/// The state of a server's start.
+/// What a start needs: a command, or an HTTP connection.
 pub(super) enum Start {
     Program(Launch),
     Connection(Box<Prepared>),
 }
 
-/// The place of a server's process, empty before its first start and after each end.
+/// A server and its history of failures. There is no running server before the first start and after each stop.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) running: Option<Arc<Running>>,
@@ -70,48 +70,49 @@ impl Running {
         (self.calls.load(Ordering::SeqCst) == 0).then_some(last)
     }
 
-    /// Returns why the server ended, once its pipe is closed.
-    pub(super) async fn epitaph(&self) -> String {
+    /// Returns why the server ended; called when its pipe is closed.
+    pub(super) async fn exit_reason(&self) -> String {
         let exit = spawn::exit_within(&mut self.session.ended.clone(), EXIT_WAIT).await;
-        let fault = self.session.words.fault().map(|fault| format!("was stopped because {fault}"));
+        let fault =
+            self.session.diagnosis.fault().map(|fault| format!("was stopped because {fault}"));
         fault.or(exit).unwrap_or_else(|| "closed its output".to_owned())
     }
 }
 
-/// A running server that is not idle while this lives.
-pub(super) struct Use(pub(super) Arc<Running>);
+/// Keeps a running server from counting as idle while this exists.
+pub(super) struct InUse(pub(super) Arc<Running>);
 
-impl Use {
+impl InUse {
     pub(super) fn new(running: &Arc<Running>) -> Self {
         running.calls.fetch_add(1, Ordering::SeqCst);
         Self(Arc::clone(running))
     }
 }
 
-impl Drop for Use {
+impl Drop for InUse {
     fn drop(&mut self) {
         *self.0.last_use.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.0.calls.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Starts a server into its slot, after the wait that earlier failures ask for.
+/// Starts a server and puts it into its slot, after the delay that earlier failures require.
 pub(super) async fn start(
     server: String,
     shared: Arc<Shared>,
     launch: Start,
     mut slot: OwnedMutexGuard<Slot>,
-) -> Result<Use, LocalMcpError> {
+) -> Result<InUse, LocalMcpError> {
     if let Some(dead) = slot.running.take() {
         let lived = dead.since.elapsed();
-        slot.last_failure = format!("it {}", dead.epitaph().await);
+        slot.last_failure = format!("it {}", dead.exit_reason().await);
         slot.failures = if lived >= HEALTHY { 1 } else { slot.failures + 1 };
         slot.not_before = Some(Instant::now() + back_off(slot.failures));
         end(&dead).await;
     }
     if let Some(not_before) = slot.not_before {
         let wait = not_before.saturating_duration_since(Instant::now());
-        if wait > PATIENCE {
+        if wait > MAX_DELAY {
             return Err(LocalMcpError::BackingOff {
                 server,
                 failures: slot.failures,
@@ -134,7 +135,7 @@ pub(super) async fn start(
     };
     let started = tokio::select! {
         biased;
-        // Dropping the start closes the child's input, which ends it.
+        // Dropping the start closes the child's input, which stops it.
         () = shared.closing.cancelled() => return Err(LocalMcpError::Cancelled { server }),
         started = starting => started,
     };
@@ -148,14 +149,14 @@ pub(super) async fn start(
                 calls: AtomicUsize::new(0),
                 last_use: SyncMutex::new(now),
             });
-            let taken = Use::new(&running);
+            let in_use = InUse::new(&running);
             tokio::spawn(stop_when_idle(
                 Arc::downgrade(&running),
                 Arc::downgrade(OwnedMutexGuard::mutex(&slot)),
                 shared.timing.idle,
             ));
             slot.running = Some(running);
-            Ok(taken)
+            Ok(in_use)
         }
         Err(StartFailure { reason, stderr }) => {
             tracing::debug!(server, reason, "Could not start an MCP server");
@@ -172,7 +173,7 @@ fn back_off(failures: u32) -> Duration {
     BACK_OFF[index]
 }
 
-/// Ends a server that no call has used for a while.
+/// Stops a server that no call has used for the time `idle`.
 async fn stop_when_idle(
     running: std::sync::Weak<Running>,
     slot: std::sync::Weak<Mutex<Slot>>,
@@ -196,15 +197,14 @@ async fn stop_when_idle(
     }
 }
 
-/// Closes a server's input, which its supervisor takes as the order to end it,
-/// and waits for the end.
+/// Closes a server's input, which makes its supervisor stop it, and waits for the exit.
 pub(super) async fn end(running: &Running) {
     running.session.service.cancellation_token().cancel();
     let limit = Duration::from_secs(5);
     if spawn::exit_within(&mut running.session.ended.clone(), limit).await.is_none()
         && let Some(group) = running.session.group.and_then(rustix::process::Pid::from_raw)
     {
-        // The supervisor itself hangs: the group is all that can still be named.
+        // The supervisor itself hangs, so only its process group can be killed.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
 }

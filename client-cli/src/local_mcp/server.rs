@@ -1,4 +1,4 @@
-//! One server: what its start needs, and its calls.
+//! One server: its start and its calls.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::remote::{self, Prepared, Redactor};
-use super::running::{Running, Slot, Start, Use, end, start};
+use super::running::{InUse, Running, Slot, Start, end, start};
 use super::spawn::Launch;
 use super::{Grant, LocalMcpError, ServerSpec, Shared};
 use crate::processes::programs::{Program, ProgramError};
 
-/// The most tools that one server may have.
+/// The maximum number of tools of a server.
 const TOOLS_LIMIT: usize = 2_000;
 
-/// The most pages of tools that are read.
+/// The maximum number of pages of tools that are read.
 const PAGES_LIMIT: usize = 100;
 
 /// One server of the workspace.
@@ -46,7 +46,7 @@ impl Server {
         &self.spec
     }
 
-    /// Calls a tool; what comes back has no value of a header in it.
+    /// Calls a tool; the values of headers are redacted in the answer.
     pub(super) async fn call(
         &self,
         action: &str,
@@ -54,14 +54,14 @@ impl Server {
         cancel: &CancellationToken,
     ) -> Result<Value, LocalMcpError> {
         let redactor = self.redactor()?;
-        let mut answer = self.call_as_it_is(action, arguments, cancel).await;
+        let mut answer = self.call_unredacted(action, arguments, cancel).await;
         if let Ok(value) = &mut answer {
             redactor.value(value);
         }
         answer.map_err(|error| redactor.error(error))
     }
 
-    async fn call_as_it_is(
+    async fn call_unredacted(
         &self,
         action: &str,
         arguments: Value,
@@ -79,24 +79,26 @@ impl Server {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let running = self.running(cancel).await?;
         let answer = self.ask(&running, request, cancel).await?;
-        let unusable = |reason: &str| LocalMcpError::Answer {
+        let invalid_answer = |reason: &str| LocalMcpError::Answer {
             server: self.name.clone(),
             reason: reason.to_owned(),
         };
         let value = match answer {
             ServerResult::CallToolResult(result) => serde_json::to_value(result),
             ServerResult::InputRequiredResult(_) => {
-                return Err(unusable("it asks the user for input, which is not supported yet"));
+                return Err(invalid_answer(
+                    "it asks the user for input, which is not supported yet",
+                ));
             }
             ServerResult::CreateTaskResult(_) => {
-                return Err(unusable("it created a task, which was not requested"));
+                return Err(invalid_answer("it created a task, which was not requested"));
             }
             other => serde_json::to_value(other),
         };
-        let value = value.map_err(|error| unusable(&error.to_string()))?;
+        let value = value.map_err(|error| invalid_answer(&error.to_string()))?;
         let is_result = value.get("content").is_some_and(Value::is_array)
             || value.get("structuredContent").is_some();
-        if is_result { Ok(value) } else { Err(unusable("it is not a tool result")) }
+        if is_result { Ok(value) } else { Err(invalid_answer("it is not a tool result")) }
     }
 
     /// Lists the tools.
@@ -105,25 +107,26 @@ impl Server {
         cancel: &CancellationToken,
     ) -> Result<Vec<ToolDescriptor>, LocalMcpError> {
         let redactor = self.redactor()?;
-        let tools = self.tools_as_they_are(cancel).await.map_err(|error| redactor.error(error))?;
+        let tools = self.tools_unredacted(cancel).await.map_err(|error| redactor.error(error))?;
         if self.spec.remote.is_none() {
             return Ok(tools);
         }
-        let unusable = |error: serde_json::Error| LocalMcpError::Answer {
+        let invalid_answer = |error: serde_json::Error| LocalMcpError::Answer {
             server: self.name.clone(),
             reason: error.to_string(),
         };
-        let mut value = serde_json::to_value(tools).map_err(unusable)?;
+        let mut value = serde_json::to_value(tools).map_err(invalid_answer)?;
         redactor.value(&mut value);
-        serde_json::from_value(value).map_err(unusable)
+        serde_json::from_value(value).map_err(invalid_answer)
     }
 
-    async fn tools_as_they_are(
+    async fn tools_unredacted(
         &self,
         cancel: &CancellationToken,
     ) -> Result<Vec<ToolDescriptor>, LocalMcpError> {
         let running = self.running(cancel).await?;
-        let unusable = |reason: String| LocalMcpError::Answer { server: self.name.clone(), reason };
+        let invalid_answer =
+            |reason: String| LocalMcpError::Answer { server: self.name.clone(), reason };
         let mut tools: Vec<ToolDescriptor> = Vec::new();
         let mut page = PaginatedRequestParams::default();
         for _ in 0..PAGES_LIMIT {
@@ -135,13 +138,16 @@ impl Server {
             let listed = match listed {
                 Ok(Ok(listed)) => listed,
                 Ok(Err(error)) => return Err(self.failure(&running.0, error).await),
-                Err(_) => return Err(unusable("it did not list its tools in time".to_owned())),
+                Err(_) => {
+                    return Err(invalid_answer("it did not list its tools in time".to_owned()));
+                }
             };
             for tool in listed.tools {
                 let tool = serde_json::to_value(tool).and_then(serde_json::from_value);
-                let tool: ToolDescriptor = tool.map_err(|error| unusable(error.to_string()))?;
+                let tool: ToolDescriptor =
+                    tool.map_err(|error| invalid_answer(error.to_string()))?;
                 if tools.iter().any(|known| known.name == tool.name) {
-                    return Err(unusable(format!("it has two tools named `{}`", tool.name)));
+                    return Err(invalid_answer(format!("it has two tools named `{}`", tool.name)));
                 }
                 tools.push(tool);
             }
@@ -152,10 +158,10 @@ impl Server {
                 None => break,
             }
         }
-        Err(unusable(format!("it lists more than {TOOLS_LIMIT} tools")))
+        Err(invalid_answer(format!("it lists more than {TOOLS_LIMIT} tools")))
     }
 
-    /// Returns whether it runs. A start under way is waited for.
+    /// Returns whether it is running. Waits for a start in progress.
     pub(super) async fn is_running(&self) -> bool {
         self.slot.lock().await.running.as_ref().is_some_and(|running| running.is_alive())
     }
@@ -175,7 +181,7 @@ impl Server {
     /// Sends a request and waits for its answer.
     async fn ask(
         &self,
-        running: &Use,
+        running: &InUse,
         request: ClientRequest,
         cancel: &CancellationToken,
     ) -> Result<ServerResult, LocalMcpError> {
@@ -188,7 +194,7 @@ impl Server {
                 Err(error) => return Err(self.failure(&running.0, error).await),
             },
         };
-        // Declared after `handle`, so that the server is notified of a dropped call.
+        // Declared after `handle`, so that it is dropped first and can still notify the server.
         let mut notice = CancelNotice {
             running,
             id: Some(handle.id.clone()),
@@ -224,25 +230,24 @@ impl Server {
             ServiceError::TransportClosed
             | ServiceError::TransportSend(_)
             | ServiceError::Cancelled { .. } => {
-                let reason = running.epitaph().await;
-                LocalMcpError::Died { server, reason, stderr: running.session.words.stderr() }
+                let reason = running.exit_reason().await;
+                LocalMcpError::Died { server, reason, stderr: running.session.diagnosis.stderr() }
             }
             other => LocalMcpError::Answer { server, reason: other.to_string() },
         }
     }
 
-    /// Returns the running server, starting it if need be. Calls that come
-    /// meanwhile wait for the same start.
-    async fn running(&self, cancel: &CancellationToken) -> Result<Use, LocalMcpError> {
+    /// Returns the running server, starting it if needed. Concurrent calls wait for the same start.
+    async fn running(&self, cancel: &CancellationToken) -> Result<InUse, LocalMcpError> {
         let slot = tokio::select! {
             () = cancel.cancelled() => return Err(self.cancelled()),
             slot = Arc::clone(&self.slot).lock_owned() => slot,
         };
         if let Some(running) = slot.running.as_ref().filter(|running| running.is_alive()) {
-            return Ok(Use::new(running));
+            return Ok(InUse::new(running));
         }
         let launch = self.launch()?;
-        // In a task, so that a cancelled call does not undo the start for others.
+        // In a task, so that the start continues for other calls if this one is cancelled.
         let (name, shared) = (self.name.clone(), Arc::clone(&self.shared));
         let start = tokio::spawn(start(name, shared, launch, slot));
         tokio::select! {
@@ -254,12 +259,12 @@ impl Server {
         }
     }
 
-    /// Looks whether all that its start needs is there, and starts nothing.
+    /// Checks that it can be started, without starting it.
     pub(super) fn check(&self) -> Result<(), LocalMcpError> {
         self.launch().map(drop)
     }
 
-    /// Returns what a start grants.
+    /// Returns what starting it grants it.
     pub(super) fn grant(&self) -> Result<Grant, LocalMcpError> {
         let variables =
             self.shared.environment.sources(&self.spec.env_required).map_err(|source| {
@@ -269,15 +274,15 @@ impl Server {
     }
 
     fn folder(&self) -> PathBuf {
-        match &self.spec.apart {
+        match &self.spec.own_folder {
             Some(folder) => folder.clone(),
             None => self.shared.folder(self.spec.cwd.as_deref()),
         }
     }
 
-    /// Resolves its program. A program named by somebody else never resolves into the workspace.
+    /// Resolves its program. A program that the registry names never resolves into the workspace.
     fn program(&self, folder: &Path) -> Result<Program, LocalMcpError> {
-        let named = self.shared.fill(&self.spec.command);
+        let named = self.shared.expand_workspace(&self.spec.command);
         let refused = |source| LocalMcpError::Program { server: self.name.clone(), source };
         let program = self.shared.environment.programs().find(&named, folder).map_err(refused)?;
         if self.spec.of_registry && program.is_of_workspace {
@@ -301,22 +306,26 @@ impl Server {
             return Ok(Start::Connection(Box::new(prepared)));
         }
         let (spec, shared, server) = (&self.spec, &self.shared, || self.name.clone());
-        let filled =
-            spec.env.iter().map(|(name, value)| (name.clone(), shared.fill(value))).collect();
+        let filled = spec
+            .env
+            .iter()
+            .map(|(name, value)| (name.clone(), shared.expand_workspace(value)))
+            .collect();
         let variables = shared
             .environment
             .for_server(&filled, &spec.env_required)
             .map_err(|source| LocalMcpError::Environment { server: server(), source })?;
         let folder = self.folder();
         let program = self.program(&folder)?.file;
-        let arguments = spec.args.iter().map(|argument| shared.fill(argument)).collect();
+        let arguments =
+            spec.args.iter().map(|argument| shared.expand_workspace(argument)).collect();
         Ok(Start::Program(Launch { program, arguments, variables, folder }))
     }
 }
 
-/// Tells the server that a call is cancelled, unless it was answered.
+/// Notifies the server on drop that a call is cancelled, unless it was answered.
 struct CancelNotice<'a> {
-    running: &'a Use,
+    running: &'a InUse,
     id: Option<rmcp::model::RequestId>,
     grace: Duration,
 }
@@ -325,22 +334,22 @@ impl Drop for CancelNotice<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        // The server is considered in use until it has proved that it still answers.
-        runtime.spawn(cancel_call(Use::new(&self.running.0), id, self.grace));
+        // The server counts as in use until `cancel_call` has checked that it still answers.
+        runtime.spawn(cancel_call(InUse::new(&self.running.0), id, self.grace));
     }
 }
 
-/// Cancels a call, and stops the server if it does not answer any more.
-async fn cancel_call(running: Use, id: rmcp::model::RequestId, grace: Duration) {
+/// Cancels a call, and stops the server if it no longer answers.
+async fn cancel_call(running: InUse, id: rmcp::model::RequestId, grace: Duration) {
     let peer: &Peer<RoleClient> = running.0.session.service.peer();
     let reason = Some("the run was cancelled".to_owned());
     let params = CancelledNotificationParam::new(Some(id), reason);
     let notice = CancelledNotification::new(params);
-    let told = tokio::time::timeout(grace, peer.send_notification(notice.into())).await;
+    let sent = tokio::time::timeout(grace, peer.send_notification(notice.into())).await;
     let answers = tokio::time::timeout(grace, peer.list_tools(None)).await;
-    // An answer of any kind shows that it lives; other calls are not its fault.
-    let hangs = told.is_err() || answers.is_err();
-    if hangs && running.0.calls.load(Ordering::SeqCst) <= 1 {
+    // Any answer shows that the server is alive. A hung server is not stopped while other calls use it.
+    let is_hung = sent.is_err() || answers.is_err();
+    if is_hung && running.0.calls.load(Ordering::SeqCst) <= 1 {
         end(&running.0).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Starting one MCP server and speaking with it.
+//! Starts an MCP server and connects to it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -21,20 +21,20 @@ use tokio::sync::watch;
 use super::fetch;
 use crate::processes::supervise::{Input, Supervisor};
 
-/// The longest line that a server may send, in bytes: a tool result of 8 MiB occurs in it twice, as text and as
+/// The maximum length of a line from a server in bytes: a tool result of 8 MiB is in it twice, as text and as
 /// structured content, with escapes.
 pub(super) const LINE_LIMIT: usize = 24 * 1024 * 1024;
 
-/// The maximum number of lines on stdout that are not messages.
+/// The maximum number of lines on stdout that are not MCP messages.
 const NOISE_LIMIT: usize = 1_000;
 
-/// The number of its last stderr lines that are kept for error messages.
+/// The number of stderr lines that are kept for error messages.
 const STDERR_LINES: usize = 12;
 
-/// The longest line on standard error that is kept, in bytes.
-const STDERR_LINE: u64 = 1_024;
+/// The maximum length of a stderr line in bytes; the rest counts as another line.
+const STDERR_LINE_LIMIT: u64 = 1_024;
 
-/// A server as it is started.
+/// The command, environment and folder of a server.
 pub(super) struct Launch {
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<String>,
@@ -42,42 +42,42 @@ pub(super) struct Launch {
     pub(super) folder: PathBuf,
 }
 
-/// The known facts about a server's end, and its last stderr lines.
+/// What is known about why a server failed: the protocol violation that `pml` found, and the last stderr lines.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LastWords(Arc<Mutex<Words>>);
+pub(super) struct Diagnosis(Arc<Mutex<DiagnosisState>>);
 
 #[derive(Debug, Default)]
-struct Words {
+struct DiagnosisState {
     lines: VecDeque<String>,
     fault: Option<String>,
 }
 
-impl LastWords {
-    fn with<T>(&self, act: impl FnOnce(&mut Words) -> T) -> T {
+impl Diagnosis {
+    fn with<T>(&self, act: impl FnOnce(&mut DiagnosisState) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn hear(&self, line: String) {
-        self.with(|words| {
-            if words.lines.len() == STDERR_LINES {
-                words.lines.pop_front();
+    fn push_stderr(&self, line: String) {
+        self.with(|diagnosis| {
+            if diagnosis.lines.len() == STDERR_LINES {
+                diagnosis.lines.pop_front();
             }
-            words.lines.push_back(line);
+            diagnosis.lines.push_back(line);
         });
     }
 
-    fn blame(&self, fault: String) {
-        self.with(|words| words.fault.get_or_insert(fault).len());
+    fn set_fault(&self, fault: String) {
+        self.with(|diagnosis| diagnosis.fault.get_or_insert(fault).len());
     }
 
-    /// Returns the fault that `pml` found, if any.
+    /// Returns the protocol violation that `pml` found, if any.
     pub(super) fn fault(&self) -> Option<String> {
-        self.with(|words| words.fault.clone())
+        self.with(|diagnosis| diagnosis.fault.clone())
     }
 
-    /// Returns the last lines of its standard error, joined.
+    /// Returns the last lines of its stderr, joined.
     pub(super) fn stderr(&self) -> String {
-        self.with(|words| words.lines.iter().cloned().collect::<Vec<_>>().join("\n"))
+        self.with(|diagnosis| diagnosis.lines.iter().cloned().collect::<Vec<_>>().join("\n"))
     }
 }
 
@@ -85,7 +85,7 @@ impl LastWords {
 pub(super) struct Session {
     pub(super) service: RunningService<RoleClient, ClientConfig>,
     pub(super) ended: watch::Receiver<Option<String>>,
-    pub(super) words: LastWords,
+    pub(super) diagnosis: Diagnosis,
     pub(super) group: Option<i32>,
 }
 
@@ -95,9 +95,9 @@ pub(super) struct StartFailure {
     pub(super) stderr: String,
 }
 
-/// Starts a server and shakes hands with it.
+/// Starts a server and completes the MCP handshake.
 ///
-/// A server that exits on the first request of the current protocol is started once more and called with the older
+/// A server that exits on the first request of the current protocol version is started once more, with the older
 /// handshake.
 pub(super) async fn start(
     supervisor: &Supervisor,
@@ -134,39 +134,43 @@ async fn attempt(
     lifecycle: ClientLifecycleMode,
     deadline: tokio::time::Instant,
 ) -> Result<Session, Attempt> {
-    let words = LastWords::default();
-    let failure = |reason: String, words: &LastWords| StartFailure {
-        reason: words.fault().unwrap_or(reason),
-        stderr: words.stderr(),
+    let diagnosis = Diagnosis::default();
+    let failure = |reason: String, diagnosis: &Diagnosis| StartFailure {
+        reason: diagnosis.fault().unwrap_or(reason),
+        stderr: diagnosis.stderr(),
     };
     let mut argv = vec![launch.program.clone().into_os_string()];
     argv.extend(launch.arguments.iter().map(Into::into));
     let mut command = supervisor.command(Input::Passed, &argv);
     command.envs(&launch.variables).current_dir(&launch.folder);
-    fetch::be_quick(&launch.program, &launch.variables, &mut command);
+    fetch::shorten_retries(&launch.program, &launch.variables, &mut command);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = tokio::process::Command::from(command).spawn().map_err(|error| {
-        Attempt::Failed(failure(format!("its supervisor cannot be started: {error}"), &words))
+        Attempt::Failed(failure(format!("its supervisor cannot be started: {error}"), &diagnosis))
     })?;
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
-        return Err(Attempt::Failed(failure("it has no pipes".to_owned(), &words)));
+        return Err(Attempt::Failed(failure("it has no pipes".to_owned(), &diagnosis)));
     };
     let group = child.id().and_then(|pid| i32::try_from(pid).ok());
-    let ended = observe(child, stderr, words.clone());
-    let hello = greeting().serve_with_lifecycle(transport(stdout, stdin, words.clone()), lifecycle);
+    let ended = observe(child, stderr, diagnosis.clone());
+    let hello = client_config()
+        .serve_with_lifecycle(transport(stdout, stdin, diagnosis.clone()), lifecycle);
     match tokio::time::timeout_at(deadline, hello).await {
-        Ok(Ok(service)) => Ok(Session { service, ended, words, group }),
+        Ok(Ok(service)) => Ok(Session { service, ended, diagnosis, group }),
         Ok(Err(error)) => {
             let exit = exit_within(&mut ended.clone(), Duration::from_secs(2)).await;
             Err(match exit {
                 Some(exit) => {
-                    let told = fetch::reason(&launch.program, &words.stderr());
-                    let reason = told.unwrap_or_else(|| format!("it {exit} before it answered"));
-                    Attempt::Died(failure(reason, &words))
+                    let fetch_error = fetch::reason(&launch.program, &diagnosis.stderr());
+                    let reason =
+                        fetch_error.unwrap_or_else(|| format!("it {exit} before it answered"));
+                    Attempt::Died(failure(reason, &diagnosis))
                 }
-                None => Attempt::Failed(failure(format!("its output is not MCP: {error}"), &words)),
+                None => {
+                    Attempt::Failed(failure(format!("its output is not MCP: {error}"), &diagnosis))
+                }
             })
         }
         Err(_) => {
@@ -175,18 +179,18 @@ async fn attempt(
                 true => "it did not answer in time, or is still being downloaded; retry",
                 false => "it did not answer in time",
             };
-            Err(Attempt::Failed(failure(reason.to_owned(), &words)))
+            Err(Attempt::Failed(failure(reason.to_owned(), &diagnosis)))
         }
     }
 }
 
-pub(super) fn greeting() -> ClientConfig {
+pub(super) fn client_config() -> ClientConfig {
     let mut info = ClientConfig::default();
     info.client_info = Implementation::new("pml", env!("CARGO_PKG_VERSION"));
     info
 }
 
-/// Waits for the server's end, for at most `limit`.
+/// Waits for the server's exit, for at most `limit`.
 pub(super) async fn exit_within(
     ended: &mut watch::Receiver<Option<String>>,
     limit: Duration,
@@ -195,35 +199,35 @@ pub(super) async fn exit_within(
     exit.ok().and_then(Result::ok).and_then(|exit| exit.clone())
 }
 
-/// Collects the child's exit and its standard error in the background.
+/// Reads the child's stderr and waits for its exit, in the background.
 fn observe(
     mut child: Child,
     stderr: ChildStderr,
-    words: LastWords,
+    diagnosis: Diagnosis,
 ) -> watch::Receiver<Option<String>> {
-    let (tell, ended) = watch::channel(None);
+    let (sender, ended) = watch::channel(None);
     tokio::spawn(async move {
-        let (status, ()) = tokio::join!(child.wait(), drain(stderr, words));
+        let (status, ()) = tokio::join!(child.wait(), drain(stderr, diagnosis));
         let exit = match status.ok().and_then(|status| status.code()) {
             Some(0) => "ended".to_owned(),
             Some(code @ 129..=192) => format!("was ended by signal {}", code - 128),
             Some(code) => format!("ended with exit code {code}"),
             None => "was ended by a signal".to_owned(),
         };
-        tell.send_replace(Some(exit));
+        sender.send_replace(Some(exit));
     });
     ended
 }
 
-async fn drain(stderr: ChildStderr, words: LastWords) {
+async fn drain(stderr: ChildStderr, diagnosis: Diagnosis) {
     let mut reader = BufReader::new(stderr);
     loop {
         let mut line = Vec::new();
-        match (&mut reader).take(STDERR_LINE).read_until(b'\n', &mut line).await {
+        match (&mut reader).take(STDERR_LINE_LIMIT).read_until(b'\n', &mut line).await {
             Ok(1..) => {
                 let text = String::from_utf8_lossy(&line).trim_end().to_owned();
                 if !text.is_empty() {
-                    words.hear(text);
+                    diagnosis.push_stderr(text);
                 }
             }
             Ok(0) | Err(_) => return,
@@ -234,25 +238,26 @@ async fn drain(stderr: ChildStderr, words: LastWords) {
 fn transport(
     stdout: ChildStdout,
     stdin: ChildStdin,
-    words: LastWords,
-) -> AsyncRwTransport<RoleClient, Guarded, ChildStdin> {
-    let guarded = Guarded { inner: stdout, words, line: 0, message: Vec::new(), noise: 0 };
-    // The guard ends the stream before this limit would drop a line in silence.
-    AsyncRwTransport::new(guarded, stdin).with_max_line_length(LINE_LIMIT * 2)
+    diagnosis: Diagnosis,
+) -> AsyncRwTransport<RoleClient, CheckedOutput, ChildStdin> {
+    let checked =
+        CheckedOutput { inner: stdout, diagnosis, line: 0, message: Vec::new(), noise: 0 };
+    // `CheckedOutput` ends the stream before this limit would silently drop a line.
+    AsyncRwTransport::new(checked, stdin).with_max_line_length(LINE_LIMIT * 2)
 }
 
-/// A server's output that ends when the server misbehaves.
-struct Guarded {
+/// A server's output, which ends at the first protocol violation.
+struct CheckedOutput {
     inner: ChildStdout,
-    words: LastWords,
+    diagnosis: Diagnosis,
     line: usize,
-    /// The line so far.
+    /// The current line.
     message: Vec<u8>,
     noise: usize,
 }
 
-impl Guarded {
-    /// Returns the problem of the bytes that follow those seen so far.
+impl CheckedOutput {
+    /// Checks the next bytes; returns a protocol violation.
     fn check(&mut self, bytes: &[u8]) -> Option<String> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let is_start = self.line == 0;
@@ -278,20 +283,20 @@ impl Guarded {
 
 /// Returns why a line cannot be passed to the message parser.
 fn unreadable(line: &[u8]) -> Option<String> {
-    // The parser makes a tree of whatever is JSON, message or not.
+    // Checked first: the parser builds a tree of any JSON, whether it is a message or not.
     if json::values(line) > json::MESSAGE_VALUES {
         let most = json::MESSAGE_VALUES;
         return Some(format!("it sent a message with more than {most} values and names"));
     }
     let problem = json::check(line).err()?;
-    // It would be skipped in silence, and the call that it may answer would wait until its time is up. Other lines in
-    // braces are what a server should have printed elsewhere.
+    // The library would silently skip an invalid message, and the call that it answers would run into its timeout.
+    // Other lines in braces are log output, which is skipped.
     let is_message = line.trim_ascii_start().starts_with(b"{")
         && line.windows(9).any(|window| window == b"\"jsonrpc\"");
     is_message.then(|| format!("it sent an invalid message: {problem}"))
 }
 
-impl AsyncRead for Guarded {
+impl AsyncRead for CheckedOutput {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -302,7 +307,7 @@ impl AsyncRead for Guarded {
         if let Poll::Ready(Ok(())) = polled
             && let Some(fault) = self.check(&buffer.filled()[before..])
         {
-            self.words.blame(fault);
+            self.diagnosis.set_fault(fault);
             buffer.set_filled(before);
         }
         polled

@@ -1,4 +1,4 @@
-//! Queries all sources of locations, in their order.
+//! Looks up the location of each tool in all sources, in their order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,25 +13,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::inquiry::{self, Names};
 use super::learned::Learned;
-use super::rules::KeptRules;
+use super::rules::CachedRules;
 use super::{Asked, Placed, Placement, Reached, Source, is_of_pml};
 use crate::app::App;
-use crate::capabilities::kept;
+use crate::capabilities::load_module;
 use crate::consent::decision::{has_ask_rule, why_refused};
 use crate::tools;
 
 /// The known facts about a program's tools.
 pub(super) struct Finder<'a> {
     app: &'a App,
-    told: HashMap<ToolId, ToolUse>,
+    answers: HashMap<ToolId, ToolUse>,
     /// The names that the gateway does not have.
     missing: BTreeSet<ToolId>,
     warnings: Vec<String>,
     /// The caller's own scope.
     scope: Option<Scope>,
     learned: Option<Learned>,
-    rules: Option<KeptRules>,
-    kept: HashMap<ToolId, Reached>,
+    rules: Option<CachedRules>,
+    ran_before: HashMap<ToolId, Reached>,
 }
 
 impl<'a> Finder<'a> {
@@ -39,41 +39,41 @@ impl<'a> Finder<'a> {
         app.read_permissions()?;
         Ok(Self {
             app,
-            told: HashMap::new(),
+            answers: HashMap::new(),
             missing: BTreeSet::new(),
             warnings: Vec::new(),
             scope: None,
             learned: Learned::load(app).await,
-            rules: KeptRules::load(app).await,
-            kept: HashMap::new(),
+            rules: CachedRules::load(app).await,
+            ran_before: HashMap::new(),
         })
     }
 
-    /// Adds the gateway's answer, and queries the tools that its capabilities reach.
-    pub(super) async fn hear(
+    /// Adds the gateway's answer, and queries the gateway about the tools that capabilities in it reach.
+    pub(super) async fn add(
         &mut self,
         names: Names,
         cancel: &CancellationToken,
     ) -> Result<(), ErrorBody> {
         self.scope = names.scope.clone();
-        let mut below = BTreeSet::new();
-        for tool in names.told.iter().filter(|tool| self.is_of_own_scope(tool)) {
-            below.extend(inquiry::listed(tool)?);
+        let mut reached_ids = BTreeSet::new();
+        for tool in names.tools.iter().filter(|tool| self.is_of_own_scope(tool)) {
+            reached_ids.extend(inquiry::listed(tool)?);
         }
-        let known: BTreeSet<&str> = names.told.iter().map(|tool| tool.id.as_str()).collect();
-        below.retain(|id| !known.contains(id.as_str()) && !self.app.is_local(id));
-        let below: Vec<ToolId> = below.into_iter().collect();
-        let inner = match below.as_slice() {
+        let known: BTreeSet<&str> = names.tools.iter().map(|tool| tool.id.as_str()).collect();
+        reached_ids.retain(|id| !known.contains(id.as_str()) && !self.app.is_local(id));
+        let reached_ids: Vec<ToolId> = reached_ids.into_iter().collect();
+        let inner = match reached_ids.as_slice() {
             [] => Names::default(),
-            below => inquiry::ask_names(self.app, below, cancel).await?,
+            reached_ids => inquiry::ask_names(self.app, reached_ids, cancel).await?,
         };
         for names in [names, inner] {
             if let Some(learned) = &mut self.learned {
-                learned.learn(&names.told, &names.missing);
+                learned.learn(&names.tools, &names.missing);
             }
-            for tool in names.told {
+            for tool in names.tools {
                 if let Ok(id) = tool.id.parse() {
-                    self.told.insert(id, tool);
+                    self.answers.insert(id, tool);
                 }
             }
             self.missing.extend(names.missing);
@@ -85,7 +85,8 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    /// Returns whether a name that a capability calls resolves to the same tool in its scope and in the caller's.
+    /// Returns whether a capability is of the caller's scope, so that the names in it resolve as in the caller's
+    /// programs.
     fn is_of_own_scope(&self, tool: &ToolUse) -> bool {
         let fqdn = tool.fqdn.as_deref().and_then(|fqdn| fqdn.parse::<Fqdn>().ok());
         fqdn.is_some_and(|fqdn| Some(fqdn.scope()) == self.scope.as_ref())
@@ -97,22 +98,22 @@ impl<'a> Finder<'a> {
         asked: Asked,
     ) -> Result<Placement, ErrorBody> {
         for id in &analysis.tools {
-            if !self.app.is_local(id) && !self.told.contains_key(id) {
+            if !self.app.is_local(id) && !self.answers.contains_key(id) {
                 let mut reaches = BTreeMap::new();
                 if let Some((name, integrity)) =
-                    self.look_into_kept(id, CAPABILITY_DEPTH, &mut reaches).await?
+                    self.reach_of_pinned(id, CAPABILITY_DEPTH, &mut reaches).await?
                 {
                     let reached =
                         Reached { name, integrity: Some(integrity), reaches, sends: false };
-                    self.kept.insert(id.clone(), reached);
+                    self.ran_before.insert(id.clone(), reached);
                 }
             }
         }
-        let alone = matches!(asked, Asked::No(_));
+        let offline = matches!(asked, Asked::No(_));
         let tools: BTreeMap<ToolId, Placed> = analysis
             .tools
             .iter()
-            .map(|id| (id.clone(), self.placed(id, alone, CAPABILITY_DEPTH)))
+            .map(|id| (id.clone(), self.placed(id, offline, CAPABILITY_DEPTH)))
             .collect();
         let mut notes = self.notes(&tools);
         let mut runs_on = Side::decide(analysis.dynamic, tools.values().map(|placed| placed.side));
@@ -121,9 +122,11 @@ impl<'a> Finder<'a> {
             .iter()
             .find(|id| has_ask_rule(&self.app.permissions(), [*id].into_iter()));
         if let Some(id) = asks.filter(|_| runs_on != Side::Client) {
-            // Only here somebody can be asked.
+            // Only this machine can ask the user.
             runs_on = Side::Client;
-            notes.push(format!("a rule of yours asks about `{id}`, so the program runs here"));
+            notes.push(format!(
+                "a permission rule of yours asks about `{id}`, so the program runs here"
+            ));
         }
         if analysis.tools.is_empty() && asked != Asked::Now && !self.app.cloud()?.has_key().await {
             runs_on = Side::Client;
@@ -134,7 +137,7 @@ impl<'a> Finder<'a> {
         Ok(Placement { tools, runs_on, asked, gateway, text_goes_to, notes })
     }
 
-    fn placed(&self, id: &ToolId, alone: bool, depth: usize) -> Placed {
+    fn placed(&self, id: &ToolId, offline: bool, depth: usize) -> Placed {
         let plain = |side, source| Placed {
             side,
             source,
@@ -142,7 +145,8 @@ impl<'a> Finder<'a> {
             capability: None,
             asks_gateway: side == Side::Client && id.as_str() == SEARCH_TOOLS,
             sends_to: None,
-            // Names that no other source claims are matched by the table.
+            // Whether the effect table may classify the tool by its name: not if a server of the user or an entry of
+            // the gateway has that name.
             well_known: matches!(
                 source,
                 Source::Native | Source::Rules | Source::Shipped | Source::None
@@ -155,18 +159,18 @@ impl<'a> Finder<'a> {
         if is_of_pml(self.app, id) {
             return plain(Side::Client, Source::Native);
         }
-        if let Some(tool) = self.told.get(id) {
-            return self.as_told(tool, Source::Gateway, 0, alone, depth);
+        if let Some(tool) = self.answers.get(id) {
+            return self.placed_by_answer(tool, Source::Gateway, 0, offline, depth);
         }
         if self.missing.contains(id) {
             return plain(Side::Unknown, Source::Gateway);
         }
-        let kept = self.kept.get(id).map(|reached| {
+        let ran_before = self.ran_before.get(id).map(|reached| {
             let mut reached = reached.clone();
             for (id, side) in &mut reached.reaches {
                 *side = Side::Unknown;
                 if depth > 0 {
-                    let placed = self.placed(id, alone, depth - 1);
+                    let placed = self.placed(id, offline, depth - 1);
                     *side = placed.side;
                     reached.sends |= placed.sends_within();
                 }
@@ -177,11 +181,11 @@ impl<'a> Finder<'a> {
                 ..plain(Side::Client, Source::Kept)
             }
         });
-        if alone && let Some(kept) = kept {
-            return kept;
+        if offline && let Some(ran_before) = ran_before {
+            return ran_before;
         }
         if let Some((tool, age_s)) = self.learned.as_ref().and_then(|learned| learned.of(id)) {
-            return self.as_told(tool, Source::Cache, age_s, alone, depth);
+            return self.placed_by_answer(tool, Source::Cache, age_s, offline, depth);
         }
         if let Some((routing, age_s)) = self.rules.as_ref().and_then(|rules| rules.of(id)) {
             return Placed { age_s: Some(age_s), ..plain(routing.into(), Source::Rules) };
@@ -192,12 +196,12 @@ impl<'a> Finder<'a> {
         }
     }
 
-    fn as_told(
+    fn placed_by_answer(
         &self,
         tool: &ToolUse,
         source: Source,
         age_s: u64,
-        alone: bool,
+        offline: bool,
         depth: usize,
     ) -> Placed {
         let name = tool.fqdn.as_deref().and_then(|fqdn| fqdn.parse::<Fqdn>().ok());
@@ -214,20 +218,20 @@ impl<'a> Finder<'a> {
         if tool.kind == ToolUseType::Tool || depth == 0 {
             return placed(tool.routing.into(), None);
         }
-        let below = inquiry::listed(tool).unwrap_or_default();
-        // A rule may name in full what the program names in short.
+        let reached_ids = inquiry::listed(tool).unwrap_or_default();
+        // A rule may use the full name of a tool that the program calls by its short name.
         let full = inquiry::full_name(tool);
-        let asks = has_ask_rule(&self.app.permissions(), below.iter().chain(&full));
+        let asks = has_ask_rule(&self.app.permissions(), reached_ids.iter().chain(&full));
         let side = if asks { Side::Client } else { tool.routing.into() };
         let is_own = self.is_of_own_scope(tool);
         let mut sends = false;
-        let sides = below.into_iter().map(|id| {
+        let sides = reached_ids.into_iter().map(|id| {
             let side = match side {
                 Side::Server => Side::Server,
-                // In another scope its name may mean another tool.
+                // In another scope the name may resolve to a different tool.
                 _ if !is_own && !self.app.is_local(&id) => Side::Unknown,
                 _ => {
-                    let placed = self.placed(&id, alone, depth - 1);
+                    let placed = self.placed(&id, offline, depth - 1);
                     sends |= placed.sends_within();
                     placed.side
                 }
@@ -244,7 +248,7 @@ impl<'a> Finder<'a> {
         placed(side, Some(reached))
     }
 
-    /// Returns the notes on the locations.
+    /// Returns notes about refusals, hidden entries and rules that change a location.
     fn notes(&self, tools: &BTreeMap<ToolId, Placed>) -> Vec<String> {
         let mut notes = Vec::new();
         for (id, placed) in tools {
@@ -253,8 +257,8 @@ impl<'a> Finder<'a> {
             }
             if placed.source == Source::Config {
                 let namespace = id.namespace();
-                let told = self.told.get(id).and_then(|tool| tool.fqdn.as_deref());
-                let hidden = match told {
+                let known = self.answers.get(id).and_then(|tool| tool.fqdn.as_deref());
+                let hidden = match known {
                     _ if tools::is_native(namespace) => Some(format!("`{namespace}` of `pml`")),
                     Some(fqdn) => Some(format!("`{}` of the gateway", escape_text(fqdn))),
                     None if RoutingRules::shipped().covering(id).is_some() => {
@@ -277,18 +281,18 @@ impl<'a> Finder<'a> {
             if self.missing.contains(id) && placed.source == Source::Gateway {
                 notes.push(format!("`{id}` is not registered, so the program is refused"));
             }
-            for below in placed.capability.iter().flat_map(|reached| reached.reaches.keys()) {
-                if let Some(reason) = why_refused(&self.app.permissions(), below) {
+            for reached_id in placed.capability.iter().flat_map(|reached| reached.reaches.keys()) {
+                if let Some(reason) = why_refused(&self.app.permissions(), reached_id) {
                     notes.push(format!(
-                        "`{id}` calls `{below}`, which is denied, so the program is refused: {reason}"
+                        "`{id}` calls `{reached_id}`, which is denied, so the program is refused: {reason}"
                     ));
                 }
-                let told = self.told.get(id);
-                if told.is_some_and(|tool| tool.routing == Routing::Server)
-                    && has_ask_rule(&self.app.permissions(), [below].into_iter())
+                let known = self.answers.get(id);
+                if known.is_some_and(|tool| tool.routing == Routing::Server)
+                    && has_ask_rule(&self.app.permissions(), [reached_id].into_iter())
                 {
                     notes.push(format!(
-                        "a rule of yours asks about `{below}`, so `{id}`, which calls it, runs here"
+                        "a permission rule of yours asks about `{reached_id}`, so `{id}`, which calls it, runs here"
                     ));
                 }
             }
@@ -297,8 +301,8 @@ impl<'a> Finder<'a> {
         notes
     }
 
-    /// Returns the name and hash of a capability that ran here, and adds what it reaches.
-    fn look_into_kept<'b>(
+    /// Returns the name and hash of a capability that ran here before, and adds the tools that it reaches to `reaches`.
+    fn reach_of_pinned<'b>(
         &'b self,
         id: &'b ToolId,
         depth: usize,
@@ -306,10 +310,11 @@ impl<'a> Finder<'a> {
     ) -> BoxFuture<'b, Result<Option<(String, Integrity)>, ErrorBody>> {
         async move {
             let pinned = self.app.lockfile.capabilities(id)?;
-            let last = pinned.last().and_then(|last| kept(self.app.records(), last.integrity));
+            let last =
+                pinned.last().and_then(|last| load_module(self.app.records(), last.integrity));
             let Some(module) = last.filter(|_| depth > 0) else { return Ok(None) };
             for tool in &self.app.analyser()?.analyse(&module.code).await?.tools {
-                let inner = self.look_into_kept(tool, depth - 1, reaches).await?;
+                let inner = self.reach_of_pinned(tool, depth - 1, reaches).await?;
                 let side = if inner.is_some() { Side::Client } else { Side::Unknown };
                 reaches.insert(tool.clone(), side);
             }

@@ -1,4 +1,4 @@
-//! What the gateway is asked about a program and its names, and its answers, checked.
+//! Queries to the gateway about a program and its names, with checks of the answers.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -13,29 +13,29 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 
-/// How long to wait for a gateway if the program can run here without it: its answer is worth no more time.
-const LOCAL_PATIENCE: Duration = Duration::from_secs(3);
+/// The time limit of the gateway's answer about a program that can run here without it.
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The result of a query to the gateway.
-pub(crate) enum Heard {
-    /// Its answer.
-    Said(Envelope),
-    /// No answer, and none is needed; these are warnings for the user.
-    Nothing(Vec<String>),
+pub(crate) enum Reply {
+    /// The gateway's answer.
+    Answer(Envelope),
+    /// There is no answer, and the program can run without one; with warnings for the user.
+    NotNeeded(Vec<String>),
 }
 
-/// What this machine knows about a program by itself.
+/// What this machine knows about a program without the gateway.
 #[derive(Clone, Copy)]
-pub(crate) struct Own {
+pub(crate) struct LocalFacts {
     /// One of its tools is local, so it runs here, whatever the gateway answers.
     pub(crate) runs_here: bool,
-    /// All that it needs is here.
-    pub(crate) needs_nothing: bool,
+    /// Everything that it needs is on this machine.
+    pub(crate) needs_no_gateway: bool,
 }
 
-/// The gateway's answer about a program that runs here.
+/// The gateway's answer about the tools of a program.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Resolution {
     /// Its tools.
     pub(crate) tools: Vec<ToolUse>,
     /// Warnings for the user, escaped.
@@ -44,17 +44,17 @@ pub(crate) struct Told {
     pub(crate) scope: Option<Scope>,
 }
 
-/// Asks the gateway how the names in a piece of code resolve in programs of the scope `within`. Nothing runs.
+/// Asks the gateway how the names in a piece of code resolve in programs of the scope `within`, in a dry run.
 ///
 /// # Errors
-/// Returns why the gateway's answer cannot be had or used.
+/// Returns why there is no valid answer.
 pub(crate) async fn look_up(
     app: &App,
     code: &str,
     tools: &[ToolId],
     within: Option<&Scope>,
     cancel: &CancellationToken,
-) -> Result<Told, ErrorBody> {
+) -> Result<Resolution, ErrorBody> {
     let local = tools.iter().filter(|id| app.is_local(id));
     let question = ExecuteRequest {
         code: Some(code.to_owned()),
@@ -62,24 +62,24 @@ pub(crate) async fn look_up(
         local_tools: local.map(ToolId::to_string).collect(),
         ..ExecuteRequest::default()
     };
-    match dry_run(app, &question, NEEDED, cancel).await? {
-        Heard::Said(Envelope::Success(plan)) => told(*plan),
-        Heard::Said(Envelope::Error(refused)) => Err(refused.error),
+    match dry_run(app, &question, ANSWER_REQUIRED, cancel).await? {
+        Reply::Answer(Envelope::Success(plan)) => resolution_of(*plan),
+        Reply::Answer(Envelope::Error(refused)) => Err(refused.error),
         _ => Err(not_a_dry_run()),
     }
 }
 
 /// Reads the answer to a dry run.
-pub(crate) fn told(plan: Success) -> Result<Told, ErrorBody> {
-    Ok(Told {
+pub(crate) fn resolution_of(plan: Success) -> Result<Resolution, ErrorBody> {
+    Ok(Resolution {
         scope: read_dry_run(&plan.result)?.scope,
-        warnings: shown(&plan.run.warnings),
+        warnings: escaped(&plan.run.warnings),
         tools: check_tools(plan.tools_used.unwrap_or_default())?,
     })
 }
 
-/// Returns the first warnings, fit to be printed.
-pub(crate) fn shown(warnings: &[String]) -> Vec<String> {
+/// Returns the first warnings, escaped for display.
+pub(crate) fn escaped(warnings: &[String]) -> Vec<String> {
     const MOST: usize = 20;
     warnings.iter().take(MOST).map(|warning| protocol::escape_text(warning)).collect()
 }
@@ -93,8 +93,8 @@ pub(crate) fn full_name(tool: &ToolUse) -> Option<ToolId> {
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     /// The tools and capabilities that it has.
-    pub(crate) told: Vec<ToolUse>,
-    /// The names that nothing visible has.
+    pub(crate) tools: Vec<ToolUse>,
+    /// The names that resolve to nothing that the caller can see.
     pub(crate) missing: Vec<ToolId>,
     /// Its warnings, escaped.
     pub(crate) warnings: Vec<String>,
@@ -105,7 +105,7 @@ pub(crate) struct Names {
 /// Asks the gateway about tools by name, with a program that consists of the names only.
 ///
 /// # Errors
-/// Returns why the gateway's answer cannot be had or used.
+/// Returns why there is no valid answer.
 pub(crate) async fn ask_names(
     app: &App,
     ids: &[ToolId],
@@ -116,7 +116,7 @@ pub(crate) async fn ask_names(
     while !rest.is_empty() {
         let mut code = String::new();
         let mut count = 0;
-        for id in rest.iter().take(NAMES_AT_ONCE) {
+        for id in rest.iter().take(NAMES_LIMIT) {
             let call = format!(
                 "await mcp[{}][{}]({{}});\n",
                 json!(id.program_namespace()),
@@ -131,14 +131,14 @@ pub(crate) async fn ask_names(
         let (now, later) = rest.split_at(count);
         rest = later;
         match ask_some_names(app, code, cancel).await {
-            Ok(told) => names.extend(Names {
-                told: told.tools,
+            Ok(resolution) => names.extend(Names {
+                tools: resolution.tools,
                 missing: Vec::new(),
-                warnings: told.warnings,
-                scope: told.scope,
+                warnings: resolution.warnings,
+                scope: resolution.scope,
             }),
             Err(error) if error.error_code == ErrorCode::ToolNotFound && now.len() > 1 => {
-                // An unknown name must not hide the others: the halves are queried separately.
+                // One unknown name fails the whole query, so the others are queried again without it.
                 let unknown = unknown_of(&error);
                 let (missing, known): (Vec<ToolId>, Vec<ToolId>) =
                     now.iter().cloned().partition(|id| unknown.contains(&id.as_str()));
@@ -162,12 +162,12 @@ pub(crate) async fn ask_names(
     Ok(names)
 }
 
-/// The most names in one question; a program may have more calls.
-const NAMES_AT_ONCE: usize = 500;
+/// The maximum number of names in one query. A program may have more.
+const NAMES_LIMIT: usize = 500;
 
 impl Names {
     fn extend(&mut self, other: Self) {
-        self.told.extend(other.told);
+        self.tools.extend(other.tools);
         self.missing.extend(other.missing);
         self.warnings.extend(other.warnings);
         self.scope = other.scope.or(self.scope.take());
@@ -178,11 +178,11 @@ async fn ask_some_names(
     app: &App,
     code: String,
     cancel: &CancellationToken,
-) -> Result<Told, ErrorBody> {
+) -> Result<Resolution, ErrorBody> {
     let question = ExecuteRequest { code: Some(code), ..ExecuteRequest::default() };
-    match dry_run(app, &question, NEEDED, cancel).await? {
-        Heard::Said(Envelope::Success(plan)) => told(*plan),
-        Heard::Said(Envelope::Error(refused)) => Err(refused.error),
+    match dry_run(app, &question, ANSWER_REQUIRED, cancel).await? {
+        Reply::Answer(Envelope::Success(plan)) => resolution_of(*plan),
+        Reply::Answer(Envelope::Error(refused)) => Err(refused.error),
         _ => Err(not_a_dry_run()),
     }
 }
@@ -204,12 +204,12 @@ pub(crate) fn read_dry_run(result: &Value) -> Result<DryRun, ErrorBody> {
     })
 }
 
-/// Returns what a capability reaches, according to the gateway; empty for a tool.
+/// Returns the tools that a capability reaches, according to the gateway; empty for a tool.
 ///
-/// It is believed where it leads to a refusal or a question, and only there.
+/// The list is not trusted: it may only add a refusal or a question, never remove one.
 ///
 /// # Errors
-/// Returns `GATEWAY_BAD_ANSWER` for what is no id.
+/// Returns `GATEWAY_BAD_ANSWER` for an invalid id.
 pub(crate) fn listed(tool: &ToolUse) -> Result<Vec<ToolId>, ErrorBody> {
     let names = tool.tools.iter().flatten();
     names
@@ -231,12 +231,11 @@ pub(crate) async fn sends_text(app: &App, analysis: &Analysis) -> Result<bool, E
 }
 
 pub(crate) fn needs_gateway(app: &App, analysis: &Analysis) -> Result<bool, ErrorBody> {
-    Ok(analysis.dynamic || !can_do_alone(app, &analysis.tools)?)
+    Ok(analysis.dynamic || !is_self_sufficient(app, &analysis.tools)?)
 }
 
-/// Returns whether this machine has all that tools need: they are here, or
-/// capabilities that ran here before.
-fn can_do_alone(app: &App, tools: &[ToolId]) -> Result<bool, ErrorBody> {
+/// Returns whether all tools are on this machine or are capabilities that ran here before.
+fn is_self_sufficient(app: &App, tools: &[ToolId]) -> Result<bool, ErrorBody> {
     for id in tools {
         if !app.is_local(id) && app.lockfile.capabilities(id)?.is_empty() {
             return Ok(false);
@@ -245,22 +244,22 @@ fn can_do_alone(app: &App, tools: &[ToolId]) -> Result<bool, ErrorBody> {
     Ok(true)
 }
 
-/// The gateway's answer is required.
-const NEEDED: Own = Own { runs_here: false, needs_nothing: false };
+/// For queries without which the program cannot run.
+const ANSWER_REQUIRED: LocalFacts = LocalFacts { runs_here: false, needs_no_gateway: false };
 
-/// Asks where a program would run; nothing runs.
+/// Asks in a dry run where a program would run.
 pub(crate) async fn dry_run(
     app: &App,
     submission: &ExecuteRequest,
-    own: Own,
+    facts: LocalFacts,
     cancel: &CancellationToken,
-) -> Result<Heard, ErrorBody> {
+) -> Result<Reply, ErrorBody> {
     let mut question = submission.clone();
     let options = question.options.get_or_insert_default();
     options.dry_run = true;
     options.include = Include::ALL.to_vec();
-    match ask_gateway(app, &question, own, cancel).await? {
-        Heard::Said(Envelope::ExecuteLocally(_)) => Err(ErrorBody::new(
+    match ask_gateway(app, &question, facts, cancel).await? {
+        Reply::Answer(Envelope::ExecuteLocally(_)) => Err(ErrorBody::new(
             ErrorCode::GatewayBadAnswer,
             "the gateway answered a dry run with a program to run",
         )),
@@ -270,29 +269,29 @@ pub(crate) async fn dry_run(
 
 /// Asks the gateway about a program.
 ///
-/// Returns `None` if all tools of the program are local and the gateway cannot be asked: it is unreachable, or there
+/// Returns [`Reply::NotNeeded`] if the program can run without the gateway, and the gateway is unreachable or there
 /// is no API key for it.
 pub(crate) async fn ask_gateway(
     app: &App,
     submission: &ExecuteRequest,
-    own: Own,
+    facts: LocalFacts,
     cancel: &CancellationToken,
-) -> Result<Heard, ErrorBody> {
+) -> Result<Reply, ErrorBody> {
     let cloud = app.cloud()?;
-    if own.needs_nothing && !cloud.has_key().await {
-        return Ok(Heard::Nothing(Vec::new()));
+    if facts.needs_no_gateway && !cloud.has_key().await {
+        return Ok(Reply::NotNeeded(Vec::new()));
     }
-    // It answers nothing without a key, and nobody has decided that it may have the program.
+    // Without a key, the default gateway rejects the request, and the user has not chosen to send it the program.
     if cloud.gateway().is_default() && !cloud.has_key().await {
         return Err(cloud.unauthorized());
     }
     let started = Instant::now();
-    let answer = if own.runs_here && own.needs_nothing {
-        match tokio::time::timeout(LOCAL_PATIENCE, cloud.execute(submission, cancel)).await {
+    let answer = if facts.runs_here && facts.needs_no_gateway {
+        match tokio::time::timeout(LOCAL_TIMEOUT, cloud.execute(submission, cancel)).await {
             Ok(answer) => answer,
             Err(_) => {
-                let limit = LOCAL_PATIENCE.as_secs();
-                return Ok(Heard::Nothing(vec![format!(
+                let limit = LOCAL_TIMEOUT.as_secs();
+                return Ok(Reply::NotNeeded(vec![format!(
                     "the gateway at {} did not answer within {limit} s; the program ran without it",
                     cloud.gateway()
                 )]));
@@ -308,21 +307,23 @@ pub(crate) async fn ask_gateway(
         "Asked the gateway"
     );
     match answer {
-        Err(error) if own.needs_nothing && error.error_code == ErrorCode::GatewayUnreachable => {
+        Err(error)
+            if facts.needs_no_gateway && error.error_code == ErrorCode::GatewayUnreachable =>
+        {
             tracing::warn!(error = %error.message, "Running without the gateway");
-            Ok(Heard::Nothing(Vec::new()))
+            Ok(Reply::NotNeeded(Vec::new()))
         }
-        answer => answer.map(Heard::Said),
+        answer => answer.map(Reply::Answer),
     }
 }
 
 /// Refuses an answer that lists a tool twice.
 pub(crate) fn check_tools(tools: Vec<ToolUse>) -> Result<Vec<ToolUse>, ErrorBody> {
     let mut seen = HashSet::new();
-    if let Some(twice) = tools.iter().find(|tool| !seen.insert(&tool.id)) {
+    if let Some(duplicate) = tools.iter().find(|tool| !seen.insert(&tool.id)) {
         return Err(ErrorBody::new(
             ErrorCode::GatewayBadAnswer,
-            format!("the gateway listed tool `{}` twice", protocol::escape_text(&twice.id)),
+            format!("the gateway listed tool `{}` twice", protocol::escape_text(&duplicate.id)),
         ));
     }
     Ok(tools)

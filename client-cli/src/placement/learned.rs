@@ -9,12 +9,12 @@ use crate::app::App;
 use crate::files::dated::Answers;
 use crate::files::records::{RecordFile, now};
 
-/// The folder next to the user's records.
+/// The folder among the user's records.
 const FOLDER: &str = "routing";
-/// The largest record, in bytes.
+/// The maximum size of a record in bytes.
 const RECORD_LIMIT: usize = 4 * 1024 * 1024;
-/// The most tools that are remembered; the oldest are forgotten first.
-const TOOLS: usize = 2_000;
+/// The maximum number of stored tools; the oldest are dropped first.
+const TOOLS_LIMIT: usize = 2_000;
 
 /// The stored answers of one gateway, for one API key, in one workspace.
 #[derive(Debug)]
@@ -26,16 +26,16 @@ pub(super) struct Learned {
 impl Learned {
     /// Reads the stored answers; unreadable ones are treated as absent. Without an API key there are none.
     pub(super) async fn load(app: &App) -> Option<Self> {
-        Some(Self::read(super::place(app, FOLDER, RECORD_LIMIT).await?))
+        Some(Self::read(super::record_file(app, FOLDER, RECORD_LIMIT).await?))
     }
 
-    /// Stores an answer in the background: nobody waits for the disk.
-    pub(super) async fn learn_later(app: &App, told: &[ToolUse]) {
-        let Some(file) = super::place(app, FOLDER, RECORD_LIMIT).await else { return };
-        let told = told.to_vec();
+    /// Stores an answer in the background, so that no request waits for the disk.
+    pub(super) async fn learn_later(app: &App, tools: &[ToolUse]) {
+        let Some(file) = super::record_file(app, FOLDER, RECORD_LIMIT).await else { return };
+        let tools = tools.to_vec();
         tokio::task::spawn_blocking(move || {
             let mut learned = Self::read(file);
-            learned.learn(&told, &[]);
+            learned.learn(&tools, &[]);
             learned.save();
         });
     }
@@ -50,24 +50,25 @@ impl Learned {
         Some((&entry.tool, now().saturating_sub(entry.at)))
     }
 
-    /// Stores an answer: its content, and the names that it does not have.
-    pub(super) fn learn(&mut self, told: &[ToolUse], missing: &[ToolId]) {
-        for tool in told {
-            // The gateway has no names for tools that only this machine has.
+    /// Stores an answer: the tools in it, and the names that it lacks.
+    pub(super) fn learn(&mut self, tools: &[ToolUse], missing: &[ToolId]) {
+        for tool in tools {
+            // A tool without a full name is one that only this machine has.
             let Some(id) = tool.fqdn.as_ref().and_then(|_| tool.id.parse::<ToolId>().ok()) else {
                 continue;
             };
-            self.changed |= self.answers.keep(id, tool.clone());
+            self.changed |= self.answers.store(id, tool.clone());
         }
-        self.changed |= self.answers.forget(|id, _| missing.contains(id));
+        self.changed |= self.answers.remove(|id, _| missing.contains(id));
     }
 
-    /// Writes it down, if there is anything new.
+    /// Writes the record if anything changed.
     pub(super) fn save(&self) {
         if !self.changed {
             return;
         }
-        let mut room = TOOLS;
+        // `write` offers the newest tools first.
+        let mut room = TOOLS_LIMIT;
         let written = self.answers.write(|_| {
             let fits = room > 0;
             room = room.saturating_sub(1);
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_is_there_until_the_gateway_says_otherwise() {
+    fn an_answer_is_stored_until_the_gateway_changes_it() {
         let folder = tempfile::tempdir().unwrap();
         let file = RecordFile::new(folder.path(), FOLDER, "one", RECORD_LIMIT);
         let open = || Learned::read(file.clone());
@@ -103,8 +104,8 @@ mod tests {
         learned.learn(&[tool("x:y", "server"), tool("x:z", "client")], &[]);
         learned.save();
         let mut again = open();
-        let (told, age) = again.of(&id).unwrap();
-        assert_eq!((told, age < 60), (&tool("x:y", "server"), true));
+        let (tool_use, age) = again.of(&id).unwrap();
+        assert_eq!((tool_use, age < 60), (&tool("x:y", "server"), true));
         again.learn(&[tool("x:z", "server")], std::slice::from_ref(&id));
         again.save();
         assert!(open().of(&id).is_none());
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_was_never_learned() {
+    fn an_unreadable_record_counts_as_absent() {
         let folder = tempfile::tempdir().unwrap();
         for text in ["", "{}", "{\"version\":2,\"tools\":{}}", "[]", "\u{0}"] {
             let file = RecordFile::new(folder.path(), FOLDER, "one", RECORD_LIMIT);

@@ -1,4 +1,4 @@
-//! Which variables children see: an allow-list, never the whole environment.
+//! The environment of child processes: an allow-list, never the whole environment.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,8 +12,7 @@ use crate::processes::programs::Programs;
 use crate::workspace::Workspace;
 use crate::workspace::dotenv;
 
-/// Variables that every child may see: what programs need to find themselves,
-/// the user's language, and the network set-up of the user's machine.
+/// Variables that every child receives: the user's folders and language, and the network configuration of the machine.
 const PASSED: &[&str] = &[
     "PATH",
     "HOME",
@@ -63,8 +62,7 @@ const PASSED: &[&str] = &[
     "NPM_CONFIG_USERCONFIG",
 ];
 
-/// Variables that change what a program loads or runs. An entry that sets one
-/// would run other code than the entry names.
+/// Variables that change what a program loads or runs. An entry that sets one would run other code than it shows.
 const REFUSED: &[&str] = &[
     "PATH",
     "ENV",
@@ -105,23 +103,23 @@ const REFUSED: &[&str] = &[
     "NPM_CONFIG_GIT",
 ];
 
-/// Families of such variables.
+/// Prefixes of such variables.
 const REFUSED_PREFIXES: &[&str] =
     &["LD_", "DYLD_", "GIT_", "PYTHON", "BASH_FUNC_", "PML_", "CORECLR_", "DOTNET_STARTUP"];
 
-/// The largest `.env` file that is read, in bytes.
+/// The maximum size of `.env` in bytes; the rest is ignored.
 const FILE_LIMIT: u64 = 256 * 1024;
 
 /// Why a variable is not passed to a child.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EnvironmentError {
-    /// The variable changes what runs.
+    /// The variable changes what a program loads.
     #[error("the variable `{name}` would change what the program loads; remove it from the entry")]
     Refused {
         /// The variable.
         name: String,
     },
-    /// The variable cannot be one.
+    /// The name or the value is invalid.
     #[error("`{name}` is not a valid name of a variable, or its value contains a NUL byte")]
     Malformed {
         /// The name, escaped for display.
@@ -149,7 +147,7 @@ pub enum EnvironmentError {
     },
 }
 
-/// The user's variables, read once at start.
+/// The user's variables.
 #[derive(Clone, Default)]
 pub struct Environment {
     variables: BTreeMap<String, String>,
@@ -201,7 +199,7 @@ impl Environment {
         Self::new(variables.collect(), dotenv, Some(workspace.root()))
     }
 
-    /// Creates an environment of given variables.
+    /// Creates an environment from variables.
     pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self::new(variables.into_iter().collect(), BTreeMap::new(), None)
     }
@@ -215,12 +213,12 @@ impl Environment {
         Self { variables, dotenv, programs }
     }
 
-    /// Returns what finds programs in this environment.
+    /// Returns the resolver of programs for this environment.
     pub(crate) fn programs(&self) -> &Programs {
         &self.programs
     }
 
-    /// Returns a variable; the process's own wins over `.env`.
+    /// Returns a variable. The process's environment takes precedence over `.env`.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.find(name).map(|(value, _)| value)
     }
@@ -228,10 +226,11 @@ impl Environment {
     fn find(&self, name: &str) -> Option<(&str, Source)> {
         let own = self.variables.get(name).map(|value| (value, Source::Environment));
         let found = own.or_else(|| self.dotenv.get(name).map(|value| (value, Source::Dotenv)));
+        // An empty variable counts as unset, but still hides the one in `.env`.
         found.map(|(value, source)| (value.as_str(), source)).filter(|(value, _)| !value.is_empty())
     }
 
-    /// Returns where the variables come from that a server needs of the user's.
+    /// Returns the sources of the variables that a server requires.
     ///
     /// # Errors
     /// As [`for_server`](Self::for_server).
@@ -247,7 +246,7 @@ impl Environment {
         required.iter().map(source).collect()
     }
 
-    /// Returns the variables that every child sees. Its `PATH` has no folder of the workspace.
+    /// Returns the variables that every child receives. `PATH` has no folder in the workspace.
     pub(crate) fn base(&self) -> BTreeMap<String, String> {
         let passed = self.variables.iter();
         let passed = passed
@@ -259,12 +258,11 @@ impl Environment {
         passed.collect()
     }
 
-    /// Returns the variables of one server: the base, those of the user's that it needs (`required`), and those that
-    /// its entry sets. `${NAME}` in an entry's value expands to the user's variable.
+    /// Returns the variables of one server: the base, the user's variables that it requires, and those that its entry
+    /// sets. `${NAME}` in an entry's value expands to the user's variable.
     ///
     /// # Errors
-    /// Returns [`EnvironmentError`] for a variable that may not be set or is
-    /// needed and not there.
+    /// Returns [`EnvironmentError`] for a variable that may not be set, and for a required one that is missing.
     pub(crate) fn for_server(
         &self,
         entry: &BTreeMap<String, String>,
@@ -273,6 +271,7 @@ impl Environment {
         let mut out = self.base();
         for name in required {
             check_variable(name, "")?;
+            // Set below, by the entry itself.
             if entry.contains_key(name) {
                 continue;
             }
@@ -286,7 +285,7 @@ impl Environment {
         Ok(out)
     }
 
-    /// Puts the user's variables for `${NAME}`; returns the text and their values.
+    /// Replaces `${NAME}` with the user's variables; returns the text and the values in it.
     ///
     /// # Errors
     /// Returns [`EnvironmentError::Missing`] for one that is not set.
@@ -297,6 +296,7 @@ impl Environment {
         while let Some((before, after)) = rest.split_once("${") {
             let Some((name, tail)) = after.split_once('}') else { break };
             out.push_str(before);
+            // `PML_API_KEY` and other variables of `pml` must not reach a server.
             if name.to_ascii_uppercase().starts_with("PML_") {
                 return Err(EnvironmentError::Own { name: name.to_owned() });
             }
@@ -342,7 +342,7 @@ mod tests {
         BTreeMap::from([(name.to_owned(), value.to_owned())])
     }
 
-    /// LM-01: a canary of the parent does not reach a child.
+    /// LM-01: a variable that is not on the list does not reach a child.
     #[test]
     fn only_listed_variables_pass() {
         let environment =
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(needed["CANARY"], "x");
     }
 
-    /// LM-01: what changes the code that runs is refused, also in other case.
+    /// LM-01: variables that change what code runs are refused, in upper and lower case.
     #[test]
     fn variables_that_load_code_are_refused() {
         let environment = environment(&[("LD_PRELOAD", "y")]);
@@ -386,7 +386,7 @@ mod tests {
         let missing = EnvironmentError::Missing { name: "NONE".to_owned() };
         assert_eq!(environment.for_server(&entry("A", "${NONE}"), &[]), Err(missing.clone()));
         assert_eq!(environment.for_server(&BTreeMap::new(), &["NONE".to_owned()]), Err(missing));
-        // NX-07: the key for the gateway is for nobody else, wherever it stands.
+        // NX-07: a server never receives the gateway's API key.
         for name in ["PML_API_KEY", "pml_api_key"] {
             let own = EnvironmentError::Own { name: name.to_owned() };
             assert_eq!(environment.for_server(&entry("A", &format!("${{{name}}}")), &[]), Err(own));

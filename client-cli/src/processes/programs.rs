@@ -1,7 +1,7 @@
-//! Resolves a program's name to a file, never to one that somebody could have put into the workspace.
+//! Resolves a program's name to a file, but never to a file in the workspace.
 //!
-//! Otherwise, anybody who can write to the workspace could choose what runs under the name `npx`, or the interpreter
-//! of `npx` itself: many programs are scripts, and the kernel resolves their interpreter.
+//! Otherwise, anybody who can write to the workspace could choose what runs under the name `npx`. The same holds for
+//! the interpreter of `npx`: many programs are scripts, and the kernel resolves their interpreter.
 
 mod links;
 mod script;
@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 use self::links::leads_through;
 use self::script::{first_line, named_for_env};
 
-/// The default search path if the user has no `PATH`, or no usable one.
-const USUAL: &str = "/usr/local/bin:/usr/bin:/bin";
+/// The search path if the user has no usable `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The maximum chain of interpreters, one less than the kernel's limit.
+/// The maximum length of a chain of interpreters, one less than the kernel's limit.
 const INTERPRETERS_LIMIT: usize = 4;
 
 /// Why a program cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// Nothing of that name can be run.
+    /// There is no executable file of that name.
     #[error("the program `{program}` was not found; {how}", program = .0, how = how_to_get(.0))]
     Missing(String),
     /// Only the workspace has it.
@@ -35,10 +35,10 @@ pub enum ProgramError {
         /// Its path, relative to the workspace.
         path: String,
     },
-    /// The registry names one of the workspace.
+    /// The registry's entry names a program in the workspace.
     #[error("the registry's entry names the program `{program}`, which is in the workspace")]
     OfRegistry {
-        /// The program as it is named.
+        /// The program as the entry names it.
         program: String,
     },
     /// Its interpreter does not exist, or is in the workspace.
@@ -61,22 +61,22 @@ fn how_to_get(program: &str) -> &'static str {
     }
 }
 
-/// A program as it would run.
+/// A resolved program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// Its file, by an absolute path.
+    /// The absolute path of its file.
     pub(crate) file: PathBuf,
-    /// The programs that run it, if it is a script: its interpreter, and that one's.
+    /// The chain of its interpreters, if it is a script.
     pub(crate) interpreters: Vec<PathBuf>,
-    /// Whether the workspace determines the file; only an explicit path may lead there.
+    /// Whether the file is in the workspace, which only an explicit path may name.
     pub(crate) is_of_workspace: bool,
 }
 
-/// Finds programs for one workspace.
+/// Resolves programs for one workspace.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
     folders: Vec<PathBuf>,
-    /// The workspace, by its canonical path.
+    /// The canonical path of the workspace.
     root: Option<PathBuf>,
 }
 
@@ -87,10 +87,10 @@ impl Default for Programs {
 }
 
 impl Programs {
-    /// Takes the folders of a `PATH` that are no part of the workspace and do not lead through it.
+    /// Uses the folders of a `PATH` that are neither in the workspace nor reached through it.
     pub(crate) fn new(path: Option<&str>, root: Option<&Path>) -> Self {
         let folders = |path: &str| -> Vec<PathBuf> {
-            // A relative or empty entry is a part of whatever folder a program is in.
+            // A relative or empty entry depends on the current folder.
             let absolute = path.split(':').filter(|entry| entry.starts_with('/'));
             let mut folders: Vec<PathBuf> = Vec::new();
             for folder in absolute.map(PathBuf::from) {
@@ -100,24 +100,24 @@ impl Programs {
             }
             folders
         };
-        let mut found = folders(path.unwrap_or(USUAL));
+        let mut found = folders(path.unwrap_or(DEFAULT_PATH));
         if found.is_empty() {
-            // An empty entry in `PATH` means the current folder.
-            found = folders(USUAL);
+            // An empty `PATH` would mean the current folder.
+            found = folders(DEFAULT_PATH);
         }
         Self { folders: found, root: root.map(Path::to_owned) }
     }
 
-    /// Returns the `PATH` for what is started.
+    /// Returns the `PATH` for child processes.
     pub(crate) fn path(&self) -> String {
         let folders: Vec<_> = self.folders.iter().map(|folder| folder.to_string_lossy()).collect();
         folders.join(":")
     }
 
-    /// Finds a program: a path, relative to `folder`, or a name on the `PATH`.
+    /// Resolves a program: a path relative to `folder`, or a name on the `PATH`.
     ///
     /// # Errors
-    /// Returns [`ProgramError`] when there is no executable file, or the workspace would determine what runs.
+    /// Returns [`ProgramError`] if there is no executable file, or if the workspace would determine what runs.
     pub(crate) fn find(&self, name: &str, folder: &Path) -> Result<Program, ProgramError> {
         let missing = || ProgramError::Missing(name.to_owned());
         if name.contains('/') {
@@ -128,7 +128,7 @@ impl Programs {
             let is_of_workspace = self.is_inside(&file);
             let interpreters = match self.interpreters(&file, INTERPRETERS_LIMIT) {
                 Ok(interpreters) => interpreters,
-                // The workspace determines it anyway, by an explicit path.
+                // The user named a program in the workspace, so its interpreter may be there too.
                 Err(_) if is_of_workspace => Vec::new(),
                 Err(error) => return Err(error),
             };
@@ -150,7 +150,7 @@ impl Programs {
         leads_through(path, self.root.as_deref())
     }
 
-    /// Looks where projects have programs of their own.
+    /// Looks for a program in the usual folders of a project, for the error message.
     fn only_in_workspace(&self, name: &str) -> Option<ProgramError> {
         let root = self.root.as_deref()?;
         let folders = ["bin", "node_modules/.bin", ".venv/bin", "venv/bin"];
@@ -159,7 +159,7 @@ impl Programs {
         Some(ProgramError::InWorkspace { program: name.to_owned(), path })
     }
 
-    /// Returns what the kernel would run a file by: nothing for what is no script.
+    /// Returns the chain of interpreters with which the kernel would run a file; empty if it is not a script.
     fn interpreters(&self, file: &Path, left: usize) -> Result<Vec<PathBuf>, ProgramError> {
         let Some((interpreter, argument)) = first_line(file) else { return Ok(Vec::new()) };
         let refused = |why| ProgramError::Interpreter {
@@ -189,7 +189,7 @@ impl Programs {
                 true => {
                     Some(PathBuf::from(&name)).filter(|path| path.is_absolute() && can_run(path))
                 }
-                // `env` takes the first one.
+                // `env` uses the first match.
                 false => self.on_path(&name).next(),
             };
             let Some(named) = named else { return Err(refused("which is not on the PATH")) };
@@ -210,7 +210,8 @@ impl Programs {
 }
 
 fn can_run(file: &Path) -> bool {
-    file.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+    file.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]
@@ -245,7 +246,7 @@ mod tests {
             path
         }
 
-        /// Finds programs by a `PATH` of these folders, written as they would be seen from the workspace.
+        /// Resolves programs with a `PATH` of these folders. Names that begin with `./` become relative entries.
         fn programs(&self, folders: &[&str]) -> Programs {
             let absolute = |name: &&str| match name.strip_prefix("./") {
                 Some(relative) => relative.to_owned(),
@@ -260,9 +261,9 @@ mod tests {
         }
     }
 
-    /// NX-02: no entry of `PATH` that is in the workspace, by whatever way, chooses a program.
+    /// NX-02: entries of `PATH` that lead into or through the workspace are ignored.
     #[test]
-    fn the_workspace_chooses_no_program() {
+    fn path_entries_in_the_workspace_are_ignored() {
         let tree = Tree::new();
         for folder in ["ws/bin", "ws/node_modules/.bin"] {
             tree.script(&format!("{folder}/npx"), "#!/bin/sh\n");
@@ -270,10 +271,10 @@ mod tests {
         let own = tree.script("own/npx", "#!/bin/sh\n");
         symlink(tree.at("ws/bin"), tree.at("linked")).unwrap();
         symlink(tree.at("ws"), tree.at("to-ws")).unwrap();
-        // Its way leads through the workspace, though it ends outside.
+        // This path leads through the workspace, although it ends outside.
         symlink(tree.at("other"), tree.at("ws/out")).unwrap();
         tree.script("other/npx", "#!/bin/sh\n");
-        let ways = [
+        let entries = [
             "ws/bin",
             "ws/node_modules/.bin",
             "linked",
@@ -287,28 +288,28 @@ mod tests {
             "./.",
             "./",
         ];
-        for way in ways {
-            let found = tree.find(&[way, "own"], "npx").unwrap();
-            assert_eq!((found.file, found.is_of_workspace), (own.clone(), false), "{way}");
-            let path = tree.programs(&[way, "own"]).path();
-            assert_eq!(path, tree.at("own").display().to_string(), "{way}");
+        for entry in entries {
+            let found = tree.find(&[entry, "own"], "npx").unwrap();
+            assert_eq!((found.file, found.is_of_workspace), (own.clone(), false), "{entry}");
+            let path = tree.programs(&[entry, "own"]).path();
+            assert_eq!(path, tree.at("own").display().to_string(), "{entry}");
         }
         tree.script("ws/bin/only-here", "#!/bin/sh\n");
-        let error = tree.find(&ways, "only-here").unwrap_err().to_string();
+        let error = tree.find(&entries, "only-here").unwrap_err().to_string();
         assert!(error.contains("give its path: `./bin/only-here`"), "{error}");
-        // A `PATH` of nothing else is never an empty one, which would mean the current folder.
-        assert_eq!(tree.programs(&ways).path(), USUAL);
+        // Without usable entries, the default `PATH` is used: an empty one would mean the current folder.
+        assert_eq!(tree.programs(&entries).path(), DEFAULT_PATH);
     }
 
-    /// NX-02: a link in the user's own folder that leads into the workspace is not taken.
+    /// NX-02: a link that leads into the workspace is ignored.
     #[test]
-    fn a_link_into_the_workspace_is_no_program() {
+    fn links_into_the_workspace_are_ignored() {
         let tree = Tree::new();
         tree.script("ws/bin/npx", "#!/bin/sh\n");
         let real = tree.script("other/npx", "#!/bin/sh\n");
         symlink("../ws/bin/npx", tree.at("own/npx")).unwrap();
         assert_eq!(tree.find(&["own", "other"], "npx").unwrap().file, real);
-        // A link that the workspace keeps may lead anywhere tomorrow.
+        // A link that is stored in the workspace can be changed at any time.
         symlink(&real, tree.at("ws/through")).unwrap();
         symlink("../ws/through", tree.at("own/uvx")).unwrap();
         assert!(tree.find(&["own"], "uvx").is_err());
@@ -316,9 +317,9 @@ mod tests {
         assert!(tree.find(&["own"], "loop").is_err());
     }
 
-    /// NX-02: what runs a script is looked at as the script is.
+    /// NX-02: the interpreter of a script is checked like the script.
     #[test]
-    fn an_interpreter_is_not_of_the_workspace_either() {
+    fn interpreters_in_the_workspace_are_refused() {
         let tree = Tree::new();
         tree.script("ws/bin/node", "#!/bin/sh\n");
         let node = tree.script("own/node", "");
@@ -341,7 +342,7 @@ mod tests {
             let error = by(first).unwrap_err();
             assert!(matches!(error, ProgramError::Interpreter { .. }), "{first}: {error}");
         }
-        // `env` would take this link, so it is not passed over.
+        // `env` would use this link, so it must not be skipped.
         std::fs::remove_file(&node).unwrap();
         symlink(&inside, &node).unwrap();
         tree.script("other/node", "");
@@ -357,9 +358,9 @@ mod tests {
         assert!(tree.find(&["own"], "npx").is_err());
     }
 
-    /// A program of the workspace runs where its path says that it is one.
+    /// An explicit path may name a program in the workspace.
     #[test]
-    fn a_path_into_the_workspace_is_taken_for_what_it_is() {
+    fn an_explicit_path_may_lead_into_the_workspace() {
         let tree = Tree::new();
         let file = tree.script("ws/bin/tool", "#!./bin/run\n");
         let found = tree.find(&["own"], "./bin/tool").unwrap();

@@ -1,4 +1,4 @@
-//! The small process between `pml` and every program that it starts.
+//! Supervisors: the small processes between `pml` and every program that it starts.
 //!
 //! `pml` starts its own binary as a supervisor, which starts the program. The supervisor is a subreaper, so orphaned
 //! descendants become its children. It watches the read end of a pipe on its standard input, whose write end only
@@ -19,7 +19,7 @@ mod descendants;
 /// The first argument of a supervisor.
 const SUPERVISE: &str = "__supervise";
 
-/// The first argument of the step that becomes the program.
+/// The first argument of the process that executes the program.
 const BECOME: &str = "__become";
 
 /// How long a program may take to exit after its input was closed.
@@ -34,20 +34,20 @@ pub(crate) const CANNOT_START: i32 = 127;
 /// The program's standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// The pipe from `pml`; its end requests the program's exit.
+    /// The pipe from `pml`. When `pml` closes it, the program should exit.
     Passed,
-    /// The first bytes of the pipe from `pml`, then its end.
+    /// The first bytes of the pipe from `pml`, followed by end of input.
     Bytes(usize),
 }
 
-/// Names the binary that supervises.
+/// The binary that supervisors run.
 #[derive(Debug, Clone)]
 pub struct Supervisor {
     program: PathBuf,
 }
 
 impl Default for Supervisor {
-    /// Uses the running binary, also when its file was replaced meanwhile.
+    /// Uses the running binary, even if its file has been replaced.
     fn default() -> Self {
         Self { program: PathBuf::from("/proc/self/exe") }
     }
@@ -59,11 +59,10 @@ impl Supervisor {
         Self { program: program.into() }
     }
 
-    /// Returns the command that runs `argv` under supervision, in its own
-    /// process group and with an empty environment.
+    /// Returns the command that runs `argv` under supervision, in a separate process group and with an empty
+    /// environment.
     ///
-    /// The caller must pipe standard input and keep the write end for as long
-    /// as the program may live.
+    /// Standard input is a pipe. The caller must keep its write end open for as long as the program may run.
     pub(crate) fn command<S: AsRef<std::ffi::OsStr>>(&self, input: Input, argv: &[S]) -> Command {
         let mut command = Command::new(&self.program);
         let input = match input {
@@ -76,10 +75,10 @@ impl Supervisor {
     }
 }
 
-/// Becomes a supervisor, or the program of one, if this process was started
-/// as such; otherwise returns at once.
+/// Runs as a supervisor, or executes the program of one, if this process was started as such. Otherwise returns at
+/// once.
 ///
-/// Must be called first in `main`, before there are threads.
+/// Must be called first in `main`, before any thread starts.
 pub(crate) fn main_if_requested() {
     let mut arguments = std::env::args_os().skip(1);
     let Some(first) = arguments.next() else { return };
@@ -95,23 +94,23 @@ pub(crate) fn main_if_requested() {
     std::process::exit(code);
 }
 
-/// Dies with the supervisor, then turns into the program.
+/// Binds this process to the supervisor's life, then executes the program.
 fn become_program(parent: Option<&str>, argv: Vec<std::ffi::OsString>) -> i32 {
     sandbox::give_up_tracing();
     let parent = parent.and_then(|text| text.parse().ok()).and_then(Pid::from_raw);
     let bound = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    // The supervisor may have died before the line above.
+    // The supervisor may have died before the call above took effect.
     if bound.is_err() || parent.is_none() || rustix::process::getppid() != parent {
         return CANNOT_START;
     }
     let Some((program, arguments)) = argv.split_first() else { return CANNOT_START };
     let error = Command::new(program).args(arguments).exec();
-    complain(&format!("cannot start `{}`: {error}", program.to_string_lossy()));
+    report(&format!("cannot start `{}`: {error}", program.to_string_lossy()));
     CANNOT_START
 }
 
-fn complain(message: &str) {
-    // If standard error is closed, there is nowhere to report to.
+fn report(message: &str) {
+    // A failure is ignored: if stderr is closed, there is nowhere to report it.
     let _ = rustix::io::write(rustix::stdio::stderr(), format!("pml: {message}\n").as_bytes());
 }
 
@@ -119,7 +118,7 @@ fn supervise(input: Option<&str>, argv: Vec<std::ffi::OsString>) -> i32 {
     match try_supervise(input, argv) {
         Ok(code) => code,
         Err(error) => {
-            complain(&format!("cannot supervise: {error}"));
+            report(&format!("cannot supervise: {error}"));
             CANNOT_START
         }
     }
@@ -139,14 +138,14 @@ fn try_supervise(input: Option<&str>, argv: Vec<std::ffi::OsString>) -> std::io:
     let mut child = command.spawn()?;
     let program = Pid::from_child(&child);
     let ended = rustix::process::pidfd_open(program, PidfdFlags::empty())?;
-    // The reader of the program's output must see its end when the program exits.
+    // The supervisor must not hold the output pipes open after the program exits.
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     if let (Some(count), Some(mut pipe)) = (count, child.stdin.take()) {
         std::thread::spawn(move || {
             let mut input = std::io::Read::take(std::io::stdin(), count);
-            // A program that does not read its input is no failure of ours.
+            // A program that does not read its input is not an error.
             let _ = std::io::copy(&mut input, &mut pipe);
         });
     }
@@ -155,13 +154,13 @@ fn try_supervise(input: Option<&str>, argv: Vec<std::ffi::OsString>) -> std::io:
     Ok(status)
 }
 
-/// Waits until the program has ended, or must; returns its exit code.
+/// Waits until the program exits, or until `pml` closes the pipe; returns the exit code.
 fn watch(program: Pid, ended: &OwnedFd, has_input: bool) -> std::io::Result<i32> {
     let has_ended = |limit: Duration, or_owner: bool| -> std::io::Result<Option<bool>> {
         let deadline = Instant::now() + limit;
         loop {
             let stdin = rustix::stdio::stdin();
-            // No event is requested: a hang-up is always reported.
+            // `poll` reports a hang-up even if no event is requested.
             let mut watched =
                 vec![PollFd::new(ended, PollFlags::IN), PollFd::new(&stdin, PollFlags::empty())];
             watched.truncate(if or_owner { 2 } else { 1 });
@@ -176,15 +175,15 @@ fn watch(program: Pid, ended: &OwnedFd, has_input: bool) -> std::io::Result<i32>
         }
     };
     loop {
-        // Orphans that became ours and ended are collected now and then.
+        // Wake up every 5 s to reap orphaned descendants that have exited.
         let ours = has_ended(Duration::from_secs(5), true)?;
         match ours {
             Some(true) => return exit_code(program),
             Some(false) => break,
-            None => descendants::collect_except(program),
+            None => descendants::reap_except(program),
         }
     }
-    // The owner has exited. A server that reads its input notices that by itself.
+    // `pml` has exited or closed the pipe. A server that reads its stdin sees the end of input and exits by itself.
     if has_input {
         if has_ended(END_GRACE, false)? == Some(true) {
             return exit_code(program);

@@ -1,4 +1,4 @@
-//! The runs that wait for a human's answer.
+//! The runs that wait for the user's answer.
 //!
 //! A run that asks stays alive, paused inside its call, so that it continues where it stopped and nothing is
 //! repeated. A question can be answered once.
@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::paused::{Next, PausedRun};
 use crate::consent::question::{Answer, EXPIRY, Question, describe};
 
-/// The maximum number of paused runs; beyond it, the oldest is ended. Each occupies one of the slots in which
-/// programs run, so there must be fewer of them than slots.
+/// The maximum number of paused runs; beyond it, the oldest is ended. A paused run occupies a slot of the sandbox pool,
+/// so the limit must be less than the number of slots.
 const PAUSED_LIMIT: usize = 32;
 
 /// How many runs that ended without an answer are remembered, for the error message.
@@ -35,8 +35,8 @@ struct Waiting {
 enum Unanswered {
     /// Nobody answered in time.
     Expired,
-    /// Newer questions took its place.
-    MadeRoom,
+    /// It was the oldest of too many.
+    Evicted,
 }
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl Default for Approvals {
     }
 }
 
-/// A paused run that was found again.
+/// A paused run that is about to be resumed.
 pub(crate) struct Resumed {
     /// The run.
     pub(crate) run: PausedRun,
@@ -77,9 +77,9 @@ pub(crate) struct Resumed {
 }
 
 impl Approvals {
-    /// Follows a run until it ends or asks; if it asks, it is kept.
+    /// Follows a run until it ends or asks. A run that asks is stored until its question is answered.
     ///
-    /// `caller` is the request on whose behalf it is followed: when that is cancelled, so is the run.
+    /// `caller` is the request that follows the run: if the request is cancelled, so is the run.
     pub(crate) async fn follow(
         self: &Arc<Self>,
         mut run: PausedRun,
@@ -95,7 +95,7 @@ impl Approvals {
         }
     }
 
-    /// Keeps a run until its question is answered, for at most [`EXPIRY`]; returns the question to show.
+    /// Stores a run until its question is answered, for at most [`EXPIRY`]; returns the question to show.
     fn pause(
         self: &Arc<Self>,
         run: PausedRun,
@@ -110,11 +110,12 @@ impl Approvals {
         if runs.waiting.len() >= PAUSED_LIMIT {
             let oldest = runs.waiting.iter().min_by_key(|(_, entry)| entry.deadline);
             let oldest = oldest.map(|(id, _)| id.clone());
-            oldest.iter().for_each(|id| runs.end(id, Unanswered::MadeRoom));
+            oldest.iter().for_each(|id| runs.end(id, Unanswered::Evicted));
         }
         runs.waiting.insert(workflow_id.clone(), entry);
         drop(runs);
         // An unanswered question must not keep its program alive.
+        // A weak reference: the timer must not keep the process's runs alive.
         let approvals = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep_until(deadline).await;
@@ -125,7 +126,7 @@ impl Approvals {
         approval
     }
 
-    /// Takes a paused run out, so that its question can be answered: once.
+    /// Removes a paused run, so that its question can be answered exactly once.
     ///
     /// # Errors
     /// Returns `APPROVAL_EXPIRED` past the deadline, `WORKFLOW_LOST` for an id that
@@ -145,7 +146,7 @@ impl Approvals {
                         EXPIRY.as_secs() / 60
                     ),
                 ),
-                Unanswered::MadeRoom => ErrorBody::new(
+                Unanswered::Evicted => ErrorBody::new(
                     ErrorCode::WorkflowLost,
                     format!(
                         "the run that asked about `{tool}` was ended, because more than {PAUSED_LIMIT} runs were waiting for an answer"
@@ -186,7 +187,7 @@ fn new_workflow_id() -> String {
 
 fn random_bits() -> [u8; 16] {
     let mut bits = [0; 16];
-    getrandom::fill(&mut bits).expect("the kernel has random bits");
+    getrandom::fill(&mut bits).expect("the kernel provides random bytes");
     bits
 }
 
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_workflows_are_told_apart() {
+    fn unknown_and_lost_workflows_are_distinguished() {
         let approvals = Approvals::default();
         let code = |id: &str| approvals.resume(id).err().map(|error| error.error_code);
         assert_eq!(code(&new_workflow_id()), Some(ErrorCode::WorkflowLost));
@@ -216,11 +217,11 @@ mod tests {
     /// Starts a run that waits until it is cancelled, and pauses it.
     fn ask(approvals: &Arc<Approvals>) -> (String, CancellationToken) {
         let ended = CancellationToken::new();
-        let tell = ended.clone();
+        let notify_end = ended.clone();
         let hash = Integrity::of(b"");
         let run = PausedRun::start(hash, |_, stop| async move {
             stop.cancelled().await;
-            tell.cancel();
+            notify_end.cancel();
             protocol::Envelope::error(ErrorBody::new(ErrorCode::Cancelled, "cancelled"))
         });
         let (answer, _) = oneshot::channel();
@@ -239,7 +240,7 @@ mod tests {
         (approvals.pause(run, question, hash).workflow_id, ended)
     }
 
-    /// AP-09: silence is a no, and it ends the run although nobody comes back.
+    /// AP-09: a question without an answer ends the run, even if there is no further request.
     #[tokio::test]
     async fn an_unanswered_run_ends() {
         let expiry = Duration::from_millis(200);
@@ -252,9 +253,9 @@ mod tests {
         assert_eq!(error.error_code, ErrorCode::ApprovalExpired);
     }
 
-    /// Questions that nobody answers never take every place in which programs run.
+    /// Unanswered questions never occupy all slots of the sandbox pool.
     #[tokio::test]
-    async fn the_oldest_question_makes_room() {
+    async fn the_oldest_question_is_evicted() {
         assert!(PAUSED_LIMIT < sandbox::PoolConfig::default().max_running);
         let approvals = Arc::default();
         let first = ask(&approvals);

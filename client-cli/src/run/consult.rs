@@ -1,6 +1,6 @@
-//! The gateway's answer about a program: where its tools are, or its result.
+//! Submits a program to the gateway, which answers with the locations of its tools or with its result.
 //!
-//! When this returns, nothing has run here and nobody was asked.
+//! Nothing runs on this machine here, and the user is not asked.
 
 use analysis::Analysis;
 use protocol::{
@@ -13,17 +13,17 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::consent::decision::{has_ask_rule, refuse_denied};
 use crate::placement::inquiry::{
-    Heard, Own, Told, ask_gateway, check_tools, dry_run, full_name, listed, needs_gateway,
-    read_dry_run, shown, told,
+    LocalFacts, Reply, Resolution, ask_gateway, check_tools, dry_run, escaped, full_name, listed,
+    needs_gateway, read_dry_run, resolution_of,
 };
 use crate::placement::{self, Placement};
 
-/// The gateway's word on a program.
-pub(crate) enum Word {
+/// The gateway's answer about a program.
+pub(crate) enum Consulted {
     /// It runs here, with these tools.
-    RunHere(Told),
-    /// It runs here, with this machine's tools only: there is no gateway. These are warnings for the user.
-    RunAlone(Vec<String>),
+    RunHere(Resolution),
+    /// It runs here with this machine's tools only, without the gateway; with warnings for the user.
+    RunWithoutGateway(Vec<String>),
     /// The gateway has answered already.
     Answered(Box<Envelope>),
 }
@@ -31,22 +31,23 @@ pub(crate) enum Word {
 /// Submits a program.
 ///
 /// Arguments leave the machine only with a program that has no local tool, after the gateway has confirmed that it
-/// will run the program. A program with a tool that a rule asks about runs here, wherever its tools are, because only
-/// here somebody can be asked. The same holds for a program that reaches such a tool through a capability.
+/// will run the program. A program that reaches a tool with an `ask` rule, directly or through a capability, runs here
+/// wherever its tools are, because only this machine can ask the user.
 ///
 /// # Errors
-/// Returns why the gateway's answer cannot be had or used.
+/// Returns why there is no valid answer.
 pub(crate) async fn consult(
     app: &App,
     request: ExecuteRequest,
     analysis: &Analysis,
     args: &Value,
     cancel: &CancellationToken,
-) -> Result<Word, ErrorBody> {
+) -> Result<Consulted, ErrorBody> {
     let local: Vec<&ToolId> = analysis.tools.iter().filter(|id| app.is_local(id)).collect();
     let none_local = !analysis.dynamic && local.is_empty();
-    // A program without a tool here may be the gateway's to run, even where this machine could.
-    let own = Own { runs_here: !none_local, needs_nothing: !needs_gateway(app, analysis)? };
+    // Without local tools, the gateway may run the program, even if this machine could run it too.
+    let facts =
+        LocalFacts { runs_here: !none_local, needs_no_gateway: !needs_gateway(app, analysis)? };
     let mut submission = ExecuteRequest {
         args: None,
         local_tools: local.iter().map(|id| id.to_string()).collect(),
@@ -56,84 +57,83 @@ pub(crate) async fn consult(
     // The CLI needs all fields of the answer; the agent gets those that it requested.
     submission.options.get_or_insert_default().include = Include::ALL.to_vec();
     if submission.options.as_ref().is_some_and(|options| options.dry_run) {
-        let answer = dry_run(app, &submission, own, cancel).await?;
+        let answer = dry_run(app, &submission, facts, cancel).await?;
         let answer = answer_dry_run(app, analysis, answer, cancel).await?;
-        return Ok(Word::Answered(Box::new(answer)));
+        return Ok(Consulted::Answered(Box::new(answer)));
     }
-    // Only the gateway's answer shows which rules cover what it reaches.
+    // The rules may cover tools that the program reaches through capabilities, which only the gateway's answer lists.
     let has_args = args.as_object().is_some_and(|args| !args.is_empty());
     if none_local && (has_args || app.permissions().restrict()) {
-        match dry_run(app, &submission, own, cancel).await? {
-            Heard::Nothing(warnings) => return Ok(Word::RunAlone(warnings)),
-            Heard::Said(Envelope::Success(plan)) => {
-                let there = read_dry_run(&plan.result)?.routing == Routing::Server;
-                let told = told(*plan)?;
-                placement::learn(app, &told.tools).await;
+        match dry_run(app, &submission, facts, cancel).await? {
+            Reply::NotNeeded(warnings) => return Ok(Consulted::RunWithoutGateway(warnings)),
+            Reply::Answer(Envelope::Success(plan)) => {
+                let on_gateway = read_dry_run(&plan.result)?.routing == Routing::Server;
+                let resolution = resolution_of(*plan)?;
+                placement::learn(app, &resolution.tools).await;
                 let mut asks = has_ask_rule(&app.permissions(), analysis.tools.iter());
-                for tool in &told.tools {
-                    let mut below = listed(tool)?;
-                    // A rule may name in full what the program names in short.
-                    below.extend(full_name(tool));
-                    for id in &below {
+                for tool in &resolution.tools {
+                    let mut reached = listed(tool)?;
+                    // A rule may use the full name of a tool that the program calls by its short name.
+                    reached.extend(full_name(tool));
+                    for id in &reached {
                         let why = format!(", and `{}` calls it", protocol::escape_text(&tool.id));
                         refuse_denied(&app.permissions(), id, &why)?;
                     }
-                    asks |= has_ask_rule(&app.permissions(), below.iter());
+                    asks |= has_ask_rule(&app.permissions(), reached.iter());
                 }
-                if there && asks {
-                    return Ok(Word::RunHere(told));
+                if on_gateway && asks {
+                    return Ok(Consulted::RunHere(resolution));
                 }
-                submission.args = (there && has_args).then(|| args.clone());
+                submission.args = (on_gateway && has_args).then(|| args.clone());
             }
-            Heard::Said(other) => return Ok(Word::Answered(Box::new(other))),
+            Reply::Answer(other) => return Ok(Consulted::Answered(Box::new(other))),
         }
     }
-    Ok(match ask_gateway(app, &submission, own, cancel).await? {
-        Heard::Said(Envelope::Success(_)) if own.runs_here && own.needs_nothing => {
+    Ok(match ask_gateway(app, &submission, facts, cancel).await? {
+        Reply::Answer(Envelope::Success(_)) if facts.runs_here && facts.needs_no_gateway => {
             let warning = "the gateway returned a result for a program that must run here; the result was ignored";
-            Word::RunAlone(vec![warning.to_owned()])
+            Consulted::RunWithoutGateway(vec![warning.to_owned()])
         }
-        Heard::Said(Envelope::Success(_)) if own.runs_here => {
+        Reply::Answer(Envelope::Success(_)) if facts.runs_here => {
             return Err(ErrorBody::new(
                 ErrorCode::GatewayBadAnswer,
                 "the gateway returned a result for a program that must run here",
             ));
         }
-        Heard::Said(Envelope::ExecuteLocally(delegation)) => {
+        Reply::Answer(Envelope::ExecuteLocally(delegation)) => {
             let code = submission.code.as_deref().unwrap_or_default();
-            let told = check(*delegation, code)?;
-            placement::learn(app, &told.tools).await;
-            Word::RunHere(told)
+            let resolution = check(*delegation, code)?;
+            placement::learn(app, &resolution.tools).await;
+            Consulted::RunHere(resolution)
         }
-        Heard::Said(other) => Word::Answered(Box::new(other)),
-        Heard::Nothing(warnings) => Word::RunAlone(warnings),
+        Reply::Answer(other) => Consulted::Answered(Box::new(other)),
+        Reply::NotNeeded(warnings) => Consulted::RunWithoutGateway(warnings),
     })
 }
 
-/// Answers a dry run as this machine would run the program: the gateway knows where its tools are; the user's rules
-/// and servers may change that.
+/// Answers a dry run: the gateway locates the tools, and the user's rules and servers override it.
 async fn answer_dry_run(
     app: &App,
     analysis: &Analysis,
-    answer: Heard,
+    answer: Reply,
     cancel: &CancellationToken,
 ) -> Result<Envelope, ErrorBody> {
     let mut success = match answer {
-        Heard::Said(Envelope::Success(success)) => {
+        Reply::Answer(Envelope::Success(success)) => {
             read_dry_run(&success.result)?;
             success
         }
-        Heard::Said(refused) => return Ok(refused),
-        Heard::Nothing(warnings) => {
-            let mut placement = Placement::of_told(app, analysis, None, cancel).await?;
+        Reply::Answer(refused) => return Ok(refused),
+        Reply::NotNeeded(warnings) => {
+            let mut placement = Placement::of_resolution(app, analysis, None, cancel).await?;
             placement.notes.extend(warnings);
             return Ok(Envelope::Success(Box::new(without_gateway(analysis, &placement))));
         }
     };
-    let told = told((*success).clone())?;
-    placement::learn(app, &told.tools).await;
-    success.tools_used = Some(told.tools.clone());
-    let placement = Placement::of_told(app, analysis, Some(told), cancel).await?;
+    let resolution = resolution_of((*success).clone())?;
+    placement::learn(app, &resolution.tools).await;
+    success.tools_used = Some(resolution.tools.clone());
+    let placement = Placement::of_resolution(app, analysis, Some(resolution), cancel).await?;
     success.result = json!(placement.dry_run(analysis));
     success.run.warnings.extend(placement.notes);
     Ok(Envelope::Success(success))
@@ -158,8 +158,8 @@ fn without_gateway(analysis: &Analysis, placement: &Placement) -> Success {
     }
 }
 
-/// Checks the gateway's answer against the submission; returns its tools.
-fn check(delegation: Delegation, code: &str) -> Result<Told, ErrorBody> {
+/// Checks a delegation against the submitted program; returns its tools.
+fn check(delegation: Delegation, code: &str) -> Result<Resolution, ErrorBody> {
     let submitted = Integrity::of(code.as_bytes());
     if delegation.code_hash != submitted || delegation.code != code {
         return Err(ErrorBody::new(
@@ -170,14 +170,14 @@ fn check(delegation: Delegation, code: &str) -> Result<Told, ErrorBody> {
             ),
         ));
     }
-    Ok(Told {
+    Ok(Resolution {
         tools: check_tools(delegation.tools_used)?,
-        warnings: shown(&delegation.warnings),
+        warnings: escaped(&delegation.warnings),
         scope: None,
     })
 }
 
-/// Describes a tool that only this machine knows of.
+/// Describes a tool that only this machine knows.
 pub(crate) fn local_tool_use(id: &ToolId) -> ToolUse {
     ToolUse {
         id: id.to_string(),

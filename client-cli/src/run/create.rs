@@ -1,8 +1,8 @@
-//! `pml_create`: publishes a program, after the human has approved.
+//! `pml_create`: publishes a program after the user has approved.
 //!
 //! A published program leaves the machine permanently, and others run it. So publishing needs approval like a call of
 //! a tool `pml:create`, with the program itself in the question. An `allow` rule is sufficient for the visibilities
-//! `private` and `project`; `org` and `public` are asked about each time.
+//! `private` and `project`; `org` and `public` need approval each time.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(crate) async fn create(
     }
 }
 
-/// The publication request, as the gateway gets it.
+/// The publication request for the gateway.
 struct New {
     request: CreateRequest,
     arguments: Value,
@@ -51,7 +51,7 @@ impl New {
     }
 }
 
-/// Finds the program and checks whether it can be published; if this returns an error, nobody was asked.
+/// Finds the program and checks that it can be published. The user is not asked here.
 async fn prepare(runs: &Runs, mut request: CreateRequest) -> Result<New, ErrorBody> {
     let app = &runs.app;
     if let Some(known) = request.execution_id.as_deref().and_then(|id| runs.finished.code(id)) {
@@ -60,7 +60,7 @@ async fn prepare(runs: &Runs, mut request: CreateRequest) -> Result<New, ErrorBo
             return Err(ErrorBody::new(ErrorCode::CodeHashMismatch, message));
         }
         request.code = Some(known);
-        // The gateway knows nothing of runs on this machine.
+        // The gateway does not know runs on this machine.
         request.execution_id = None;
     }
     let code = request.code.as_deref().ok_or_else(|| {
@@ -101,7 +101,7 @@ async fn publish(
 ) -> Result<Envelope, ErrorBody> {
     if let Some(reason) = question(app, new)? {
         ask(app, new, reason, events, stop).await?;
-        // A rule that the user wrote before they answered holds.
+        // The user may have added a rule while the question was open.
         question(app, new)?;
     }
     let arguments = new.arguments.clone();
@@ -112,7 +112,7 @@ async fn publish(
     })
 }
 
-/// Returns why the human has to be asked, or `None`.
+/// Returns why the user must be asked; `None` if a rule allows it.
 fn question(app: &App, new: &New) -> Result<Option<String>, ErrorBody> {
     let near = matches!(new.request.visibility, Some(Visibility::Private | Visibility::Project));
     let who = match new.request.visibility {
@@ -132,7 +132,7 @@ fn question(app: &App, new: &New) -> Result<Option<String>, ErrorBody> {
         )),
         Decision::Run => Ok(None),
         Decision::Ask { reason, .. } => Ok(Some(format!(
-            "the text of the program leaves this machine for {} and stays there as `{}`; {who}; {reason}",
+            "the text of the program is sent to {} and stored there as `{}`; {who}; {reason}",
             app.cloud()?.gateway(),
             protocol::escape_text(&new.request.name),
         ))),

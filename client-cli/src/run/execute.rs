@@ -1,7 +1,7 @@
-//! The story of one execution, seen from the user's machine.
+//! One execution on the user's machine, step by step.
 //!
-//! Analyse here, query the gateway, check its answer, then run the program in the sandbox with every call going
-//! through the `router`.
+//! The program is analysed here, the gateway is queried and its answer is checked. Then the program runs in the
+//! sandbox, and every call goes through the `router`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use super::prepare::{LocalProgram, Prepared, prepare};
 use super::router::Router;
 use super::{Runs, resume};
 
-/// Executes a program, here or on the gateway, wherever its tools are.
+/// Executes a program here or on the gateway, depending on where its tools are.
 pub(crate) async fn execute(
     runs: &Runs,
     request: ExecuteRequest,
@@ -31,10 +31,11 @@ pub(crate) async fn execute(
     if let Some(decision) = &request.continue_workflow {
         return resume::resume(runs, decision, cancel).await;
     }
-    // A dry run has shown nothing.
+    // A dry run produced no result, so its program cannot be published by the id of the run.
     let dry = request.options.as_ref().is_some_and(|options| options.dry_run);
     let include = request.options.as_ref().map_or_else(Vec::new, |options| options.include.clone());
     let ran = request.code.clone().filter(|_| !dry);
+    // Everything that can fail or be denied up front is checked before the sandbox starts.
     let program = match prepare(&runs.app, request, &cancel).await {
         Ok(Prepared::Local(program)) => program,
         Ok(Prepared::Answered(envelope)) => {
@@ -57,7 +58,8 @@ pub(crate) async fn execute(
             "Running a program here"
         );
         let mut limits = Limits::client();
-        // All calls that a program starts together can be one question; the router limits how many run.
+        // Concurrent calls can be combined into one question, so all of them may be pending; the router limits how many
+        // execute.
         limits.in_flight = usize::try_from(limits.calls).unwrap_or(limits.in_flight);
         if let Some(timeout) = program.timeout_ms {
             limits.wall = limits.wall.min(Duration::from_millis(timeout.get()));
@@ -90,8 +92,8 @@ pub(crate) async fn execute(
     runs.approvals.follow(run, &cancel).await
 }
 
-/// Explains, for a call that the engine reports as "not a function", how a tool is called: the analysis knows the
-/// position.
+/// For a call that the engine reports as "not a function", sets the hint to the analysis' diagnostic at that line,
+/// which explains how to call a tool.
 fn explain_call(error: &mut ErrorBody, analysis: &Analysis) {
     if error.error_code != ErrorCode::ProgramFailed || !error.message.ends_with("not a function") {
         return;

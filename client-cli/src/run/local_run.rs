@@ -1,6 +1,6 @@
-//! One run on this machine: what its program and the capabilities within it share.
+//! The state of one run on this machine, shared by its program and the capabilities within it.
 //!
-//! Whoever makes a call, the same rules, the same human, one question at a time, and the same limits apply.
+//! The same rules and limits apply to all their calls, and the user is asked one question at a time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use crate::consent::decision::{Call, Decision, decide, denied, refuse_denied};
 use crate::consent::question::{Answer, Question, Start};
 use crate::workspace::protected::{Granted, Protected};
 
-/// How long to wait for further identical calls before a question is asked.
+/// How long to wait for further identical calls before the user is asked.
 const SETTLING: Duration = Duration::from_millis(30);
 
 /// The maximum number of such waits.
@@ -28,13 +28,13 @@ const SETTLING_ROUNDS: usize = 20;
 /// One run on this machine.
 pub(crate) struct LocalRun {
     pub(crate) app: Arc<App>,
-    /// Names it in logs and on the gateway.
+    /// Its id in logs and on the gateway.
     pub(crate) id: String,
-    /// Those of its program, which hold for all within it.
+    /// The limits of its program, which also apply to the capabilities within it.
     pub(crate) limits: Limits,
     events: mpsc::UnboundedSender<RunEvent>,
     cancel: CancellationToken,
-    /// Held while the human is asked: one question at a time.
+    /// Held while the user is asked: one question at a time.
     asking: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
@@ -46,51 +46,51 @@ struct State {
     calls: u64,
     /// The tools allowed with "always" since the run began.
     always: HashSet<ToolId>,
-    /// The calls that wait for a question, or were allowed together with an identical one.
-    alike: HashMap<Alike, Together>,
+    /// The groups of identical calls that wait for an answer, or were allowed by one.
+    groups: HashMap<CallKey, CallGroup>,
     refused: Option<ErrorBody>,
     warnings: Vec<String>,
 }
 
-/// The common part of calls that form one question: the tool, its caller, and a hash of its arguments and of the
-/// protected places that they lead to.
-type Alike = (ToolId, Vec<ToolId>, Integrity);
+/// What identical calls have in common, so that they form one question: the tool, the capabilities that call it, and a
+/// hash of the arguments and of the protected places that they lead to.
+type CallKey = (ToolId, Vec<ToolId>, Integrity);
 
-/// Calls that are one question.
+/// Identical calls, which form one question.
 #[derive(Default)]
-struct Together {
+struct CallGroup {
     /// The number of waiting calls.
     waiting: u64,
-    /// How many of them a human has allowed.
+    /// How many of them the user has allowed and that have not started.
     allowed: u64,
 }
 
-/// A call that waits for a question.
-struct Waits<'a> {
+/// A call that waits for the answer to its question.
+struct WaitingCall<'a> {
     run: &'a LocalRun,
-    alike: Alike,
+    key: CallKey,
 }
 
-impl Waits<'_> {
-    /// Uses one approval of a human.
+impl WaitingCall<'_> {
+    /// Takes one of the remaining approvals of the group, if there is one.
     fn is_allowed(&self) -> bool {
         let mut state = self.run.state();
-        let Some(together) = state.alike.get_mut(&self.alike) else { return false };
-        let allowed = together.allowed > 0;
-        together.allowed -= u64::from(allowed);
+        let Some(group) = state.groups.get_mut(&self.key) else { return false };
+        let allowed = group.allowed > 0;
+        group.allowed -= u64::from(allowed);
         allowed
     }
 
     fn allow(&self, others: u64) {
-        if let Some(together) = self.run.state().alike.get_mut(&self.alike) {
-            together.allowed = others;
+        if let Some(group) = self.run.state().groups.get_mut(&self.key) {
+            group.allowed = others;
         }
     }
 
-    /// Waits until no further calls like this one arrive, and returns how many wait: calls that a program starts
-    /// together arrive one after the other.
+    /// Waits until no further identical calls arrive, and returns how many wait. Calls that a program starts
+    /// concurrently arrive one after the other.
     async fn settle(&self) -> u64 {
-        let count = || self.run.state().alike.get(&self.alike).map_or(1, |alike| alike.waiting);
+        let count = || self.run.state().groups.get(&self.key).map_or(1, |group| group.waiting);
         let mut known = count();
         for _ in 0..SETTLING_ROUNDS {
             tokio::time::sleep(SETTLING).await;
@@ -104,14 +104,14 @@ impl Waits<'_> {
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
         let mut state = self.run.state();
-        let Some(together) = state.alike.get_mut(&self.alike) else { return };
-        together.waiting -= 1;
-        if together.waiting == 0 {
-            // An approval is never kept for a call that nobody has seen.
-            state.alike.remove(&self.alike);
+        let Some(group) = state.groups.get_mut(&self.key) else { return };
+        group.waiting -= 1;
+        if group.waiting == 0 {
+            // Unused approvals expire with the group: the user has not seen later calls.
+            state.groups.remove(&self.key);
         }
     }
 }
@@ -120,23 +120,23 @@ impl Drop for Waits<'_> {
 pub(crate) struct Ended {
     /// Its calls.
     pub(crate) log: CallLog,
-    /// The reason, if it was ended from outside of its program.
+    /// The error that ended it, if it was not ended by its program.
     pub(crate) refused: Option<ErrorBody>,
     /// Warnings of a successful run.
     pub(crate) warnings: Vec<String>,
 }
 
 /// A call that is about to be made.
-pub(crate) struct Wish<'a> {
+pub(crate) struct PendingCall<'a> {
     /// The tool.
     pub(crate) id: &'a ToolId,
     /// Where it runs.
     pub(crate) target: &'a Target,
-    /// The very arguments that it will get.
+    /// The exact arguments of the call.
     pub(crate) arguments: &'a Value,
     /// The capabilities that make the call, the outermost first.
     pub(crate) through: &'a [ToolId],
-    /// The clocks of all programs that wait for it.
+    /// The clocks of all programs that wait for the call.
     pub(crate) clocks: &'a [WallClock],
 }
 
@@ -160,7 +160,7 @@ impl LocalRun {
         }
     }
 
-    /// Returns what the run leaves behind.
+    /// Returns the outcome of the run.
     pub(crate) fn ended(&self) -> Ended {
         let state = self.state();
         Ended {
@@ -170,13 +170,13 @@ impl LocalRun {
         }
     }
 
-    /// Counts a call, and returns its number in the run: every other call has another.
+    /// Counts a call and returns its number, which is unique in the run.
     ///
     /// # Errors
-    /// Returns why the run is over: a human's no, or the call that is one too many.
+    /// Returns the error that ended the run, or `TOO_MANY_CALLS`.
     pub(crate) fn begin_call(&self) -> Result<u64, ErrorBody> {
         let mut state = self.state();
-        // Between a no and the end of the run nothing more happens.
+        // After a refusal, no further call starts while the run is being ended.
         if let Some(refused) = &state.refused {
             return Err(refused.clone());
         }
@@ -219,46 +219,45 @@ impl LocalRun {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the whole run, whatever its programs would catch.
+    /// Ends the whole run with an error that its programs cannot catch.
     fn end(&self, code: ErrorCode, message: String) -> ErrorBody {
         let refused = ErrorBody::new(code, message);
-        // The first refusal ended the run; its consequences are not reported instead.
+        // The first error is the reason; later ones are its consequences.
         self.state().refused.get_or_insert_with(|| refused.clone());
         self.cancel.cancel();
         refused
     }
 
-    /// Lets the call through, refuses it, or waits for the human's answer. Returns the protected places that it may
-    /// touch.
+    /// Applies the rules to a call and, if needed, waits for the user's answer. Returns the protected places that the
+    /// call may touch.
     ///
     /// # Errors
-    /// Returns `PERMISSION_DENIED` by a rule, and the reason if the run was ended: `APPROVAL_DENIED`,
-    /// `APPROVAL_EXPIRED`.
+    /// Returns `PERMISSION_DENIED` for a rule, and `APPROVAL_DENIED` or `APPROVAL_EXPIRED` if the run was ended.
     pub(crate) async fn ask(
         &self,
-        wish: &Wish<'_>,
+        pending: &PendingCall<'_>,
         cancel: &CancellationToken,
     ) -> Result<Granted, ErrorBody> {
-        let Wish { id, target, .. } = *wish;
+        let PendingCall { id, target, .. } = *pending;
         let is_native = matches!(target, Target::Native);
         if self.decide(id, target, &[])? == Decision::Run && !is_native {
             return Ok(Granted::default());
         }
-        let places = self.app.check_call(id, target, wish.arguments)?;
+        let places = self.app.check_call(id, target, pending.arguments)?;
         let granted = Granted::of(&places);
         if self.decide(id, target, &places)? == Decision::Run {
             return Ok(granted);
         }
-        let _human_decides: Vec<_> = wish.clocks.iter().map(WallClock::pause).collect();
+        let _paused_clocks: Vec<_> = pending.clocks.iter().map(WallClock::pause).collect();
         let cancelled = || ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled");
-        let waits = self.wait(wish, &places);
+        let waiting_call = self.wait(pending, &places);
         let _asking = tokio::select! {
             asking = self.asking.lock() => asking,
             () = cancel.cancelled() => return Err(cancelled()),
         };
-        // The question before this one may have been answered for this call, or with "always".
-        if waits.is_allowed() {
-            // The start may not have been pinned for the call that was asked about.
+        // The previous question may have been about this call too, or answered with "always".
+        if waiting_call.is_allowed() {
+            // Ask again if the server or capability was not approved with that answer.
             if let Decision::Run | Decision::Ask { start: None, .. } =
                 self.decide(id, target, &[])?
             {
@@ -269,15 +268,15 @@ impl LocalRun {
             return Ok(granted);
         };
         let count = tokio::select! {
-            count = waits.settle() => count,
+            count = waiting_call.settle() => count,
             () = cancel.cancelled() => return Err(cancelled()),
         };
         let (answer, answered) = oneshot::channel();
         let (starts, shown) = (start.is_some(), start.as_ref().and_then(|start| start.hash));
         let question = Question {
             tool: id.clone(),
-            through: wish.through.to_vec(),
-            arguments: wish.arguments.clone(),
+            through: pending.through.to_vec(),
+            arguments: pending.arguments.clone(),
             reason,
             start,
             count,
@@ -289,7 +288,7 @@ impl LocalRun {
             answer,
         };
         if self.events.send(RunEvent::Asks(Box::new(question))).is_err() {
-            let message = format!("there is nobody to ask about `{id}`");
+            let message = format!("the user cannot be asked about `{id}`");
             return Err(self.end(ErrorCode::ApprovalExpired, message));
         }
         let answer = tokio::select! {
@@ -297,9 +296,9 @@ impl LocalRun {
             () = cancel.cancelled() => return Err(cancelled()),
         };
         match answer {
-            Ok(Answer::Once) => waits.allow(count - 1),
+            Ok(Answer::Once) => waiting_call.allow(count - 1),
             Ok(Answer::Always) if !places.is_empty() => {
-                waits.allow(count - 1);
+                waiting_call.allow(count - 1);
                 self.warn(format!(
                     "`{id}` was allowed once: calls that touch protected places always need approval"
                 ));
@@ -320,7 +319,7 @@ impl LocalRun {
                 return Err(self.end(ErrorCode::ApprovalExpired, message));
             }
         }
-        // A rule that the user wrote before they answered holds.
+        // The user may have added a rule while the question was open.
         self.decide(id, target, &[])?;
         if starts {
             self.approve_start(id, target, shown)?;
@@ -328,16 +327,16 @@ impl LocalRun {
         Ok(granted)
     }
 
-    /// Counts a call among those like it that wait.
-    fn wait(&self, wish: &Wish<'_>, places: &[Protected]) -> Waits<'_> {
+    /// Adds a call to its group of identical calls.
+    fn wait(&self, pending: &PendingCall<'_>, places: &[Protected]) -> WaitingCall<'_> {
         let places: Vec<_> = places.iter().map(|place| place.real.display()).collect();
-        let arguments = Integrity::of(format!("{places:?}{}", wish.arguments).as_bytes());
-        let alike = (wish.id.clone(), wish.through.to_vec(), arguments);
-        self.state().alike.entry(alike.clone()).or_default().waiting += 1;
-        Waits { run: self, alike }
+        let arguments = Integrity::of(format!("{places:?}{}", pending.arguments).as_bytes());
+        let key = (pending.id.clone(), pending.through.to_vec(), arguments);
+        self.state().groups.entry(key.clone()).or_default().waiting += 1;
+        WaitingCall { run: self, key }
     }
 
-    /// Records the start that the human allowed; `shown` is the hash of what they saw.
+    /// Records that the user approved a start; `shown` is the hash of what the user saw.
     fn approve_start(
         &self,
         id: &ToolId,
@@ -352,7 +351,7 @@ impl LocalRun {
             Target::Capability(capability) => {
                 let module = &capability.module;
                 self.app.lockfile.approve_capability(module)?;
-                if let Err(error) = capabilities::keep(self.app.records(), module) {
+                if let Err(error) = capabilities::save_module(self.app.records(), module) {
                     let name = module.versioned();
                     self.warn(format!("`{name}` cannot run without the gateway: {error}"));
                 }
@@ -362,17 +361,17 @@ impl LocalRun {
         }
     }
 
-    /// Decides about a call that leads to these protected places: it runs, or it is asked about.
+    /// Decides whether a call that leads to these protected places runs or needs an answer.
     ///
     /// # Errors
-    /// Returns `PERMISSION_DENIED`, and why a start cannot be described.
+    /// Returns `PERMISSION_DENIED`, or why a start cannot be described.
     fn decide(
         &self,
         id: &ToolId,
         target: &Target,
         places: &[Protected],
     ) -> Result<Decision, ErrorBody> {
-        // A denied call is refused before anything is read for it.
+        // Checked first: nothing is looked up for a denied call.
         refuse_denied(&self.app.permissions(), id, "")?;
         let start = match target {
             Target::Registered(entry) => match self.app.grant(entry, id)? {

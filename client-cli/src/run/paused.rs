@@ -1,4 +1,5 @@
-//! One run on this machine: alive, asking, or ended.
+//! A run on this machine, from the point of view of the request that follows it: running, paused on a question, or
+//! ended.
 
 use std::time::Duration;
 
@@ -12,23 +13,23 @@ use crate::consent::question::Question;
 
 /// The events that a run sends to its follower.
 pub(crate) enum RunEvent {
-    /// It waits for a human.
+    /// It waits for the answer to a question.
     Asks(Box<Question>),
-    /// A tool call of it has ended.
+    /// One of its tool calls has ended.
     CallEnded,
     /// It ended.
     Ended(Box<Envelope>),
 }
 
-/// What a run does that concerns its follower.
+/// Why a run needs its follower.
 pub(crate) enum Next {
-    /// It waits for a human.
+    /// It waits for the answer to a question.
     Asks(Box<Question>),
     /// It ended.
     Ended(Box<Envelope>),
 }
 
-/// A run that proceeds by itself and can be followed until it asks or ends.
+/// A run in a background task, which can be followed until it asks or ends.
 pub(crate) struct PausedRun {
     events: mpsc::UnboundedReceiver<RunEvent>,
     cancel: CancellationToken,
@@ -37,19 +38,19 @@ pub(crate) struct PausedRun {
 }
 
 impl PausedRun {
-    /// Starts a run. `story` receives the sender for its questions and returns the end.
+    /// Starts a run. `body` receives the sender for its events and returns its result.
     pub(crate) fn start<F>(
         code_hash: Integrity,
-        story: impl FnOnce(mpsc::UnboundedSender<RunEvent>, CancellationToken) -> F,
+        body: impl FnOnce(mpsc::UnboundedSender<RunEvent>, CancellationToken) -> F,
     ) -> Self
     where
         F: Future<Output = Envelope> + Send + 'static,
     {
         let (sender, events) = mpsc::unbounded_channel();
         let cancel = CancellationToken::new();
-        let story = story(sender.clone(), cancel.clone());
+        let body = body(sender.clone(), cancel.clone());
         let task = tokio::spawn(async move {
-            let envelope = story.await;
+            let envelope = body.await;
             // There may be no receiver: the run was dropped.
             let _ = sender.send(RunEvent::Ended(Box::new(envelope)));
         });
@@ -72,11 +73,12 @@ impl PausedRun {
                 }
             };
             match event {
+                // A cancelled run asks no questions. Dropping the question fails its call.
                 Some(RunEvent::Asks(question)) if self.cancel.is_cancelled() => drop(question),
                 Some(RunEvent::Asks(question)) => return Next::Asks(question),
                 Some(RunEvent::CallEnded) => progress::call_ended(),
                 Some(RunEvent::Ended(envelope)) => return Next::Ended(envelope),
-                // The story always ends with an envelope; only a panic does not.
+                // The task always sends an envelope before it ends, unless it panics.
                 None => {
                     let error =
                         ErrorBody::new(ErrorCode::Internal, "the run ended without an answer");
@@ -91,7 +93,7 @@ impl Drop for PausedRun {
     fn drop(&mut self) {
         self.cancel.cancel();
         let Some(task) = self.task.take() else { return };
-        // The story ends by itself once it is cancelled; this only limits the wait.
+        // The task ends by itself after the cancellation; this limits the time that it may take.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 let abort = task.abort_handle();

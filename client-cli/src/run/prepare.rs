@@ -1,4 +1,4 @@
-//! What a program needs and who runs it, before anything of it runs.
+//! Prepares a run: analyses the program, checks its permissions and determines where it runs.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -10,15 +10,15 @@ use protocol::{Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId, ToolUse};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::consult::{self, Word, consult};
+use super::consult::{self, Consulted, consult};
 use super::resolver::Resolver;
 use crate::app::App;
 use crate::capabilities::Target;
 use crate::consent::decision::refuse_denied;
-use crate::placement::inquiry::Told;
+use crate::placement::inquiry::Resolution;
 
-/// The time limit for resolving everything that a program reaches.
-const LOOK_UP: Duration = Duration::from_secs(90);
+/// The time limit for resolving all tools and capabilities that a program reaches.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A program that is about to run here.
 pub(super) struct LocalProgram {
@@ -39,7 +39,7 @@ pub(super) enum Prepared {
     Answered(Box<Envelope>),
 }
 
-/// Determines what the program needs and who runs it; if this returns an error, nothing has run and nobody was asked.
+/// Prepares a program. If this returns an error, nothing has run and the user was not asked.
 pub(super) async fn prepare(
     app: &Arc<App>,
     request: ExecuteRequest,
@@ -65,14 +65,17 @@ pub(super) async fn prepare(
         refuse_denied(&app.permissions(), id, "")?;
     }
     let timeout_ms = request.options.as_ref().and_then(|options| options.timeout_ms);
-    let (told, alone) = match consult(app, request, &analysis, &args, cancel).await? {
-        Word::RunHere(told) => (told, false),
-        Word::RunAlone(warnings) => (Told { warnings, ..Default::default() }, true),
-        Word::Answered(envelope) => return Ok(Prepared::Answered(envelope)),
+    let (resolution, offline) = match consult(app, request, &analysis, &args, cancel).await? {
+        Consulted::RunHere(resolution) => (resolution, false),
+        Consulted::RunWithoutGateway(warnings) => {
+            (Resolution { warnings, ..Default::default() }, true)
+        }
+        Consulted::Answered(envelope) => return Ok(Prepared::Answered(envelope)),
     };
-    // Our own analysis determines what may be called; the gateway only says where it is.
-    let mut resolver = Resolver::new(app, alone, cancel);
-    let found = tokio::time::timeout(LOOK_UP, resolver.resolve(&analysis.tools, &told.tools));
+    // The analysis here determines which tools may be called; the gateway only locates them.
+    let mut resolver = Resolver::new(app, offline, cancel);
+    let found =
+        tokio::time::timeout(RESOLVE_TIMEOUT, resolver.resolve(&analysis.tools, &resolution.tools));
     let targets = tokio::select! {
         found = found => found.unwrap_or_else(|_| Err(too_slow()))?,
         () = cancel.cancelled() => {
@@ -82,7 +85,7 @@ pub(super) async fn prepare(
     let tools_used = analysis.tools.iter().map(|id| match targets.get(id) {
         Some(Target::Capability(capability)) => capability.tool_use(id),
         _ => {
-            let known = told.tools.iter().find(|tool| tool.id == id.as_str());
+            let known = resolution.tools.iter().find(|tool| tool.id == id.as_str());
             known.cloned().unwrap_or_else(|| consult::local_tool_use(id))
         }
     });
@@ -93,7 +96,7 @@ pub(super) async fn prepare(
         analysis,
         targets,
         tools_used,
-        warnings: told.warnings,
+        warnings: resolution.warnings,
         timeout_ms,
     })))
 }
@@ -101,7 +104,7 @@ pub(super) async fn prepare(
 fn too_slow() -> ErrorBody {
     let message = format!(
         "the gateway did not describe the program's capabilities within {} s",
-        LOOK_UP.as_secs()
+        RESOLVE_TIMEOUT.as_secs()
     );
     ErrorBody::new(ErrorCode::GatewayUnreachable, message)
 }

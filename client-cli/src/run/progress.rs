@@ -15,7 +15,7 @@ pub(crate) fn call_ended() {
     let _ = ENDED.try_with(|calls| calls.send_modify(|ended| *ended += 1));
 }
 
-/// Waits for the answer to a request, and notifies its agent of the calls that end meanwhile.
+/// Waits for the answer to a request, and notifies its agent of each call that ends in the meantime.
 pub(crate) async fn notify<T>(
     peer: &Peer<RoleServer>,
     token: ProgressToken,

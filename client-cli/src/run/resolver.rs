@@ -1,8 +1,8 @@
-//! The locations of a program's tools, and of those of the capabilities that it reaches.
+//! Resolves the tools of a program, and those of the capabilities that it reaches, to targets.
 //!
-//! Everything that a run could reach is resolved before it starts, so that a program that cannot run, or is denied,
-//! is refused before anything has happened. The gateway determines where things are; our own analysis determines what
-//! a capability calls.
+//! All of them are resolved before the run starts, so that a program that cannot run, or is denied, is refused before
+//! it has any effect. The gateway determines where a tool is; the analysis on this machine determines which tools a
+//! capability calls.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::capabilities::{self, Capability, Module, Target};
 use crate::consent::decision::{has_ask_rule, refuse_denied};
-use crate::placement::inquiry::{self, Told};
+use crate::placement::inquiry::{self, Resolution};
 use crate::tools;
 
 /// Finds the targets of one program.
 pub(crate) struct Resolver<'a> {
     app: &'a App,
     /// Whether there is no gateway to query.
-    alone: bool,
+    offline: bool,
     cancel: &'a CancellationToken,
-    /// The capabilities that are being looked into, the outermost first.
-    within: Vec<Within>,
-    found: HashMap<Named, Arc<Capability>>,
-    reached: HashSet<Named>,
+    /// The capabilities that are being resolved, the outermost first.
+    stack: Vec<OpenCapability>,
+    found: HashMap<ScopedName, Arc<Capability>>,
+    reached: HashSet<ScopedName>,
 }
 
-/// A name, and the scope in whose program it is used: none for the program of the run.
-type Named = (Option<Scope>, ToolId);
+/// A name, and the scope of the program that uses it; `None` for the program of the run.
+type ScopedName = (Option<Scope>, ToolId);
 
-/// A capability that is being looked into.
-struct Within {
+/// A capability whose tools are being resolved.
+struct OpenCapability {
     id: ToolId,
     /// Its full name with its version.
     name: String,
@@ -45,43 +45,43 @@ struct Within {
 }
 
 impl<'a> Resolver<'a> {
-    /// Prepares to ask the gateway, or with `alone` to do without one.
-    pub(crate) fn new(app: &'a App, alone: bool, cancel: &'a CancellationToken) -> Self {
+    /// Creates a resolver that queries the gateway, or with `offline` uses stored capabilities only.
+    pub(crate) fn new(app: &'a App, offline: bool, cancel: &'a CancellationToken) -> Self {
         Self {
             app,
-            alone,
+            offline,
             cancel,
-            within: Vec::new(),
+            stack: Vec::new(),
             found: HashMap::new(),
             reached: HashSet::new(),
         }
     }
 
-    /// Finds where the tools of a program run. `told` is the gateway's answer about them.
+    /// Resolves the tools of a program; `answers` is the gateway's answer about them.
     ///
     /// # Errors
-    /// Returns `PERMISSION_DENIED` for a tool that a rule denies, wherever it would be called; `INTEGRITY_MISMATCH`,
+    /// Returns `PERMISSION_DENIED` for a tool that a rule denies, even within a capability; `INTEGRITY_MISMATCH`,
     /// `GATEWAY_BAD_ANSWER` or `TOO_COMPLEX` for a capability that does not match its description, and otherwise why
     /// a tool is unavailable.
     pub(crate) async fn resolve(
         &mut self,
         ids: &[ToolId],
-        told: &[ToolUse],
+        answers: &[ToolUse],
     ) -> Result<HashMap<ToolId, Target>, ErrorBody> {
         let mut targets = HashMap::new();
         for id in ids {
-            let known = told.iter().find(|tool| tool.id == id.as_str());
+            let known = answers.iter().find(|tool| tool.id == id.as_str());
             targets.insert(id.clone(), self.find(id, known).await?);
         }
         Ok(targets)
     }
 
-    /// Finds where a tool runs that only shows itself when the program calls it.
+    /// Resolves a tool of a dynamic program, whose name is known only when it is called.
     ///
     /// # Errors
     /// As [`Resolver::resolve`].
     pub(crate) async fn find_called(&mut self, id: &ToolId) -> Result<Target, ErrorBody> {
-        let told = if self.app.is_local(id) || is_here(self.app, id) {
+        let answers = if self.app.is_local(id) || is_this_machine(self.app, id) {
             Vec::new()
         } else {
             let code = format!(
@@ -92,11 +92,11 @@ impl<'a> Resolver<'a> {
             let ids = std::slice::from_ref(id);
             inquiry::look_up(self.app, &code, ids, None, self.cancel).await?.tools
         };
-        let known = told.iter().find(|tool| tool.id == id.as_str());
+        let known = answers.iter().find(|tool| tool.id == id.as_str());
         self.find(id, known).await
     }
 
-    /// `mcpServers` first, then native tools, then the registry.
+    /// Looks for the tool in `.pml.json` first, then among the native tools, then in the registry.
     async fn find(&mut self, id: &ToolId, known: Option<&ToolUse>) -> Result<Target, ErrorBody> {
         self.refuse_denied(id)?;
         let named = (self.base().cloned(), id.clone());
@@ -112,8 +112,8 @@ impl<'a> Resolver<'a> {
         if self.app.is_local(id) {
             return Ok(Target::Native);
         }
-        if is_here(self.app, id) {
-            // Only the user's own `override` puts another server under a native name.
+        if is_this_machine(self.app, id) {
+            // A native namespace is never looked up in the registry: only the user's `override` can replace it.
             let (namespace, action) = (id.namespace(), id.action());
             let message = match id.is_plain() {
                 true => format!("`{namespace}` is built into `pml` and has no tool `{action}`"),
@@ -128,29 +128,29 @@ impl<'a> Resolver<'a> {
             self.check_depth(id, found.height)?;
             return Ok(Target::Capability(Arc::clone(found)));
         }
-        if self.alone {
-            let module = self.kept(id)?;
+        if self.offline {
+            let module = self.stored(id)?;
             return self.open(id, module).await;
         }
-        let tool = known.ok_or_else(|| unsaid(id.as_str()))?;
+        let tool = known.ok_or_else(|| not_described(id.as_str()))?;
         check_answer(id, tool)?;
         if let Some(full) = inquiry::full_name(tool) {
-            // A rule may name in full what the program names in short.
+            // A rule may use the full name of a tool that the program calls by its short name.
             self.refuse_denied(&full)?;
         }
         match (tool.kind, tool.routing) {
-            (ToolUseType::Tool, Routing::Server) => Ok(self.gateway(id, tool)),
-            (ToolUseType::Tool, Routing::Client) => self.server_of(id, tool).await,
+            (ToolUseType::Tool, Routing::Server) => Ok(self.gateway_target(id, tool)),
+            (ToolUseType::Tool, Routing::Client) => self.registered_server(id, tool).await,
             (ToolUseType::Capability, routing) => {
                 let listed = inquiry::listed(tool)?;
-                for below in &listed {
-                    self.refuse_denied_below(id, below)?;
+                for reached in &listed {
+                    self.refuse_denied_below(id, reached)?;
                 }
-                // Only here somebody can be asked.
+                // A capability that reaches a tool with an `ask` rule runs here: only this machine can ask the user.
                 if routing == Routing::Server
                     && !has_ask_rule(&self.app.permissions(), listed.iter())
                 {
-                    return Ok(self.gateway(id, tool));
+                    return Ok(self.gateway_target(id, tool));
                 }
                 let module = self.module(id, tool).await?;
                 self.open(id, module).await
@@ -158,20 +158,21 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Returns the scope of the program whose names are looked up; none for the program of the run.
+    /// Returns the scope in which names are resolved; `None` for the program of the run.
     fn base(&self) -> Option<&Scope> {
-        self.within.last().map(|within| &within.scope)
+        self.stack.last().map(|open| &open.scope)
     }
 
-    /// A forwarded call is not part of a program, so a short name in a capability is sent as its full name.
-    fn gateway(&self, id: &ToolId, tool: &ToolUse) -> Target {
+    /// Returns the target of a call that the gateway executes. A forwarded call carries no scope, so a short name in a
+    /// capability is replaced by the full name.
+    fn gateway_target(&self, id: &ToolId, tool: &ToolUse) -> Target {
         let full = name_of(tool).filter(|_| self.base().is_some());
         let name = full.map_or_else(|| id.clone(), |full| id.within(full.scope()));
-        Target::Gateway { name, lacks_key: tool.lacks_key.clone() }
+        Target::Gateway { name, missing_secret: tool.lacks_key.clone() }
     }
 
     fn refuse_denied(&self, id: &ToolId) -> Result<(), ErrorBody> {
-        match self.within.last() {
+        match self.stack.last() {
             Some(caller) => self.refuse_denied_below(&caller.id, id),
             None => refuse_denied(&self.app.permissions(), id, ""),
         }
@@ -181,10 +182,10 @@ impl<'a> Resolver<'a> {
         refuse_denied(&self.app.permissions(), id, &format!(", and capability `{caller}` calls it"))
     }
 
-    /// Finds the MCP server that a tool of the registry belongs to, as it starts here.
-    async fn server_of(&self, id: &ToolId, tool: &ToolUse) -> Result<Target, ErrorBody> {
-        // Another name would start one server in the place of another.
-        let fqdn = name_of(tool).ok_or_else(|| unsaid(&tool.id))?;
+    /// Reads the registry's entry of the MCP server that provides a tool, and verifies it.
+    async fn registered_server(&self, id: &ToolId, tool: &ToolUse) -> Result<Target, ErrorBody> {
+        // The server is looked up by its full name: a short name could start a different one.
+        let fqdn = name_of(tool).ok_or_else(|| not_described(&tool.id))?;
         if tools::is_native(fqdn.namespace()) {
             let message = format!(
                 "`{}` is built into `pml`; the registry's server of that name cannot start here",
@@ -197,10 +198,10 @@ impl<'a> Resolver<'a> {
             server = format!("{server}@{version}");
         }
         let entry = self.app.cloud()?.entry(&server).await?;
-        let is_it = entry.fqdn.parse::<Fqdn>().is_ok_and(|found| {
+        let matches_name = entry.fqdn.parse::<Fqdn>().is_ok_and(|found| {
             (found.scope(), found.namespace()) == (fqdn.scope(), fqdn.namespace())
         });
-        if !is_it
+        if !matches_name
             || id.version().is_some_and(|wanted| entry.server_version.as_deref() != Some(wanted))
         {
             return Err(other_name(id, &entry.fqdn));
@@ -216,7 +217,7 @@ impl<'a> Resolver<'a> {
             return Err(ErrorBody::new(ErrorCode::ToolNotFound, message));
         }
         match (entry.routing, entry.kind) {
-            (Routing::Server, _) => Ok(self.gateway(id, tool)),
+            (Routing::Server, _) => Ok(self.gateway_target(id, tool)),
             (Routing::Client, EntryType::Stdio) => Ok(Target::Registered(Arc::new(entry))),
             (Routing::Client, kind) => Err(ErrorBody::new(
                 ErrorCode::ToolUnavailable,
@@ -228,28 +229,29 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Returns the program of a capability: the stored one, else the gateway's.
+    /// Returns the program of a capability: stored here, or else from the gateway.
     async fn module(&self, id: &ToolId, tool: &ToolUse) -> Result<Module, ErrorBody> {
         let (Some(name), Some(integrity)) = (name_of(tool), tool.integrity) else {
-            return Err(unsaid(&tool.id));
+            return Err(not_described(&tool.id));
         };
-        if let Some(module) = capabilities::kept(self.app.records(), integrity)
+        if let Some(module) = capabilities::load_module(self.app.records(), integrity)
+            // The hash is a claim of the gateway, so the name and the version are checked too.
             && module.name == name.unpinned()
             && module.is_version(id)
         {
             return Ok(module);
         }
-        let mut asked = name.to_string();
+        let mut requested = name.to_string();
         if let Some(version) = id.version() {
-            asked = format!("{asked}@{version}");
+            requested = format!("{requested}@{version}");
         }
-        let module = Module::read(self.app.cloud()?.module(&asked).await?)?;
+        let module = Module::read(self.app.cloud()?.module(&requested).await?)?;
         if module.name != name.unpinned() || !module.is_version(id) {
             return Err(other_name(id, &module.versioned()));
         }
         if module.integrity != integrity {
             let message = format!(
-                "capability `{id}` is {} there, but {integrity} was announced",
+                "capability `{id}` has the hash {}, but the gateway announced {integrity}",
                 module.integrity
             );
             return Err(ErrorBody::new(ErrorCode::IntegrityMismatch, message));
@@ -257,17 +259,17 @@ impl<'a> Resolver<'a> {
         Ok(module)
     }
 
-    /// Returns the highest version of a capability that the user allowed here.
-    fn kept(&self, id: &ToolId) -> Result<Module, ErrorBody> {
+    /// Returns the highest version of a capability that the user has allowed here, for a run without the gateway.
+    fn stored(&self, id: &ToolId) -> Result<Module, ErrorBody> {
         let mut pinned = self.app.lockfile.capabilities(id)?;
-        // Within a capability the nearest is that of its own scope.
+        // Within a capability, its own scope takes precedence, as on the gateway.
         if let Some(base) = self.base()
             && pinned.iter().any(|known| known.name.scope() == base)
         {
             pinned.retain(|known| known.name.scope() == base);
         }
         let Some(last) = pinned.last() else {
-            let caller = self.within.last().map(|within| &within.id);
+            let caller = self.stack.last().map(|open| &open.id);
             let by =
                 caller.map_or_else(String::new, |by| format!(", which capability `{by}` calls,"));
             let message =
@@ -280,7 +282,7 @@ impl<'a> Resolver<'a> {
             );
             return Err(ErrorBody::new(ErrorCode::ServerToolsOffline, message));
         }
-        capabilities::kept(self.app.records(), last.integrity)
+        capabilities::load_module(self.app.records(), last.integrity)
             .filter(|module| module.name == last.name && module.version == last.version)
             .ok_or_else(|| {
                 let message = format!(
@@ -290,9 +292,9 @@ impl<'a> Resolver<'a> {
             })
     }
 
-    /// Looks into a capability: what it calls, by our own analysis, and where that runs.
+    /// Analyses a capability and resolves the tools that it calls.
     ///
-    /// Boxed, because capabilities call capabilities.
+    /// Boxed, because it is recursive: a capability may call capabilities.
     fn open<'b>(
         &'b mut self,
         id: &'b ToolId,
@@ -300,7 +302,7 @@ impl<'a> Resolver<'a> {
     ) -> BoxFuture<'b, Result<Target, ErrorBody>> {
         async move {
             let name = module.versioned();
-            if self.within.iter().any(|within| within.name == name) {
+            if self.stack.iter().any(|open| open.name == name) {
                 let message = format!("capability `{id}` calls itself");
                 return Err(ErrorBody::new(ErrorCode::TooComplex, message));
             }
@@ -308,6 +310,8 @@ impl<'a> Resolver<'a> {
             self.app.lockfile.check(&module)?;
             let analysis = self.app.analyser()?.analyse(&module.code).await?;
             let declared = analysis.tools.iter().map(ToolId::as_str);
+            // A difference means that the entry was manipulated or that another version of the analysis published
+            // it.
             if !analysis.can_run() || analysis.dynamic || !declared.eq(module.calls.iter()) {
                 let message = format!(
                     "capability `{id}`: the analysis of its program differs from that at publication; publish it again"
@@ -316,22 +320,23 @@ impl<'a> Resolver<'a> {
             }
             let all_here = analysis.tools.iter().all(|id| self.app.is_local(id));
             let scope = module.name.scope().clone();
-            let told = if all_here || self.alone {
-                Told::default()
+            let answers = if all_here || self.offline {
+                Resolution::default()
             } else {
                 let (code, tools) = (&module.code, &analysis.tools);
                 inquiry::look_up(self.app, code, tools, Some(&scope), self.cancel).await?
             };
-            let rules = if told.scope.as_ref() == Some(&scope) {
+            let rules = if answers.scope.as_ref() == Some(&scope) {
                 HashMap::new()
             } else {
-                foreign_names(&told.tools)
+                foreign_names(&answers.tools)
             };
             let named = (self.base().cloned(), id.clone());
-            self.within.push(Within { id: id.clone(), name, scope });
-            let targets = self.resolve(&analysis.tools, &told.tools).await;
-            self.within.pop();
-            let capability = Capability::new(module, analysis, targets?).seen_as(rules);
+            self.stack.push(OpenCapability { id: id.clone(), name, scope });
+            let targets = self.resolve(&analysis.tools, &answers.tools).await;
+            // Before the result is checked, so that the stack is right after an error too.
+            self.stack.pop();
+            let capability = Capability::new(module, analysis, targets?).with_rule_names(rules);
             let capability = Arc::new(capability);
             self.found.insert(named, Arc::clone(&capability));
             Ok(Target::Capability(capability))
@@ -340,7 +345,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn check_depth(&self, id: &ToolId, height: usize) -> Result<(), ErrorBody> {
-        if self.within.len() + height <= CAPABILITY_DEPTH {
+        if self.stack.len() + height <= CAPABILITY_DEPTH {
             return Ok(());
         }
         let message =
@@ -349,29 +354,29 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Returns whether a namespace without a scope belongs to this machine, so that the registry has no influence on it.
-fn is_here(app: &App, id: &ToolId) -> bool {
+/// Returns whether an id without a scope is in a namespace of this machine, which the registry cannot override.
+fn is_this_machine(app: &App, id: &ToolId) -> bool {
     id.scope().is_none() && (tools::is_native(id.namespace()) || app.is_configured(&id.plain()))
 }
 
 /// Checks the gateway's answer about a tool against the name in the program.
 ///
 /// # Errors
-/// Returns `GATEWAY_BAD_ANSWER` for another tool, scope, version or content.
+/// Returns `GATEWAY_BAD_ANSWER` for a different tool, scope or version.
 fn check_answer(id: &ToolId, tool: &ToolUse) -> Result<(), ErrorBody> {
     let Some(fqdn) = tool.fqdn.as_deref() else { return Ok(()) };
-    let is_it = name_of(tool).is_some_and(|fqdn| id.can_be(&fqdn));
+    let matches_name = name_of(tool).is_some_and(|fqdn| id.can_be(&fqdn));
     let is_version = id.version().is_none_or(|wanted| tool.version.as_deref() == Some(wanted));
-    if is_it && is_version {
+    if matches_name && is_version {
         return Ok(());
     }
     let version = tool.version.as_deref().map_or_else(String::new, |text| format!("@{text}"));
     Err(other_name(id, &format!("{fqdn}{version}")))
 }
 
-/// Returns the full names that the short names in another organisation's program resolve to.
-fn foreign_names(told: &[ToolUse]) -> HashMap<ToolId, ToolId> {
-    let named = told.iter().filter_map(|tool| {
+/// Returns the full names that the short names in another scope's program resolve to.
+fn foreign_names(answers: &[ToolUse]) -> HashMap<ToolId, ToolId> {
+    let named = answers.iter().filter_map(|tool| {
         let id: ToolId = tool.id.parse().ok()?;
         let fqdn = name_of(tool).filter(|fqdn| *fqdn.scope() != Scope::public())?;
         let full = id.within(fqdn.scope());
@@ -384,7 +389,7 @@ fn name_of(tool: &ToolUse) -> Option<Fqdn> {
     tool.fqdn.as_deref()?.parse().ok()
 }
 
-fn unsaid(id: &str) -> ErrorBody {
+fn not_described(id: &str) -> ErrorBody {
     let message = format!("the gateway does not describe `{}`", escape_text(id));
     ErrorBody::new(ErrorCode::ToolUnavailable, message)
 }

@@ -1,4 +1,4 @@
-//! Answers to paused runs: ours go on here, the gateway's are passed on.
+//! Answers to paused runs. Local runs continue here; answers to the gateway's runs are forwarded.
 
 use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ pub(crate) async fn resume(
     if decision.workflow_id.starts_with("ws_") {
         return forward(app, decision, &cancel).await.unwrap_or_else(Envelope::error);
     }
-    // A rule written in the meantime applies to the next calls of the program.
+    // The user may have edited the rules in the meantime; they apply to the next calls.
     if let Err(error) = app.read_permissions() {
         return Envelope::error(error);
     }
@@ -30,7 +30,7 @@ pub(crate) async fn resume(
         (true, false) => Answer::Once,
         (true, true) => Answer::Always,
     };
-    // The program may have ended without waiting for this call; then the end is reported.
+    // The program may have ended without awaiting this call; then its result is returned.
     let _ = resumed.answer.send(answer);
     runs.approvals.follow(resumed.run, &cancel).await
 }

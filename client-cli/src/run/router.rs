@@ -1,7 +1,7 @@
-//! Where each call of a local run goes, and whether it is permitted.
+//! Checks and executes the calls of a local run.
 //!
-//! Every call passes through here, of the program and of its capabilities: it must be declared and permitted,
-//! possibly approved, and is then executed by a native tool, a local MCP server, a nested program or the gateway.
+//! Every call of the program and of its capabilities passes through here. It must be declared, permitted and, if
+//! needed, approved. Then a native tool, a local MCP server, a nested program or the gateway executes it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,40 +22,40 @@ use tokio_util::sync::CancellationToken;
 use crate::capabilities::{Capability, Target};
 use crate::discover;
 use crate::gateway::cloud::CallName;
-use crate::run::local_run::{LocalRun, Wish};
+use crate::run::local_run::{LocalRun, PendingCall};
 use crate::run::resolver::Resolver;
 
 /// The maximum number of concurrent calls of one program.
-const WORKING: usize = 64;
+const EXECUTING_LIMIT: usize = 64;
 
-/// Answers the calls of one program: that of a run, or of a capability within it.
+/// Answers the calls of one program: the program of a run, or of a capability within it.
 pub(crate) struct Router {
     caller: Arc<Caller>,
 }
 
-/// A program that calls.
+/// A program that makes calls.
 struct Caller {
     run: Arc<LocalRun>,
-    /// The tools that the CLI's own analysis found, and where each runs.
+    /// The tools that the analysis on this machine found, and where each runs.
     declared: HashMap<ToolId, Target>,
-    /// The names under which the rules see them, if those differ from the names in the program.
+    /// The names that permission rules are applied to, where they differ from the names in the program.
     rules: HashMap<ToolId, ToolId>,
     dynamic: bool,
-    /// The capabilities that it is within, the outermost first, itself the last; none for the program of the run.
+    /// The capabilities that it is nested in, the outermost first and itself last; empty for the program of the run.
     through: Vec<ToolId>,
-    /// The calls that those are, by their index.
+    /// The call indexes of those capabilities.
     outer: Vec<u64>,
-    /// The clocks of the programs that wait for it.
+    /// The clocks of the programs that wait for it, which stop while the user is asked.
     clocks: Vec<WallClock>,
-    /// The limit of concurrent calls; calls that wait for a human are not counted.
-    working: Semaphore,
-    /// It executes one of its capabilities at a time, and the others wait: the number of a run's processes does not
-    /// grow with its calls.
-    place: Semaphore,
+    /// Limits concurrent calls. Calls that wait for the user are not counted.
+    executing: Semaphore,
+    /// A program executes one capability at a time, so that the number of a run's processes does not grow with its
+    /// calls.
+    capability_slot: Semaphore,
 }
 
-/// A call that is on its way.
-struct Going {
+/// The state of a call, for the log.
+struct CallProgress {
     index: u64,
     routing: Routing,
     started: Instant,
@@ -76,8 +76,8 @@ impl Router {
             through: Vec::new(),
             outer: Vec::new(),
             clocks: Vec::new(),
-            working: Semaphore::new(WORKING),
-            place: Semaphore::new(1),
+            executing: Semaphore::new(EXECUTING_LIMIT),
+            capability_slot: Semaphore::new(1),
         };
         Self { caller: Arc::new(caller) }
     }
@@ -92,18 +92,19 @@ impl ToolCaller for Router {
         let caller = Arc::clone(&self.caller);
         async move {
             let tool = match ToolId::from_call(&call.namespace, &call.action) {
-                // One tool has one name in the log, whether the program wrote `@latest` or not.
+                // Normalized, so that a tool has the same name in the log with and without `@latest`.
                 Ok(id) => id.to_string(),
                 Err(_) => protocol::escape_text(&format!("{}:{}", call.namespace, call.action)),
             };
             let index = call.id;
-            let mut going = Going { index, routing: Routing::Client, started: Instant::now() };
-            let answer = caller.answer(call, &cancel, &mut going).await;
+            let mut progress =
+                CallProgress { index, routing: Routing::Client, started: Instant::now() };
+            let answer = caller.answer(call, &cancel, &mut progress).await;
             let note = CallNote {
                 tool,
-                routing: going.routing,
+                routing: progress.routing,
                 ok: answer.is_ok(),
-                duration_ms: going.started.elapsed().as_secs_f64() * 1e3,
+                duration_ms: progress.started.elapsed().as_secs_f64() * 1e3,
                 through: caller.through.iter().map(ToolId::to_string).collect(),
             };
             let failed = answer.as_ref().err().map(|error| error.error_code);
@@ -129,30 +130,30 @@ impl Caller {
         &self,
         call: ToolCall,
         cancel: &CancellationToken,
-        going: &mut Going,
+        progress: &mut CallProgress,
     ) -> Result<Value, ErrorBody> {
         let number = self.run.begin_call()?;
         let id = ToolId::from_call(&call.namespace, &call.action)
             .map_err(|error| ErrorBody::new(ErrorCode::ToolNotFound, error.to_string()))?;
         let target = self.target(&id, cancel).await?;
-        going.routing = target.routing();
+        progress.routing = target.routing();
         let arguments = call.args;
         let mut clocks = self.clocks.clone();
         clocks.push(call.clock);
-        let wish = Wish {
+        let pending = PendingCall {
             id: self.rules.get(&id).unwrap_or(&id),
             target: &target,
             arguments: &arguments,
             through: &self.through,
             clocks: &clocks,
         };
-        let granted = self.run.ask(&wish, cancel).await?;
-        let _working = tokio::select! {
-            working = self.working.acquire() => working.map_err(|_| cancelled())?,
+        let granted = self.run.ask(&pending, cancel).await?;
+        let _executing = tokio::select! {
+            executing = self.executing.acquire() => executing.map_err(|_| cancelled())?,
             () = cancel.cancelled() => return Err(cancelled()),
         };
-        // Waiting for a human is not the tool's time.
-        going.started = Instant::now();
+        // The wait for the user does not count as the duration of the call.
+        progress.started = Instant::now();
         let app = &self.run.app;
         let result = match &target {
             Target::Native if id.as_str() == SEARCH_TOOLS => {
@@ -167,7 +168,9 @@ impl Caller {
             }
             Target::Registered(entry) => app.call_registered(entry, &id, arguments, cancel).await?,
             Target::Capability(capability) => {
-                return self.run_within(capability, going.index, arguments, clocks, cancel).await;
+                return self
+                    .run_within(capability, progress.index, arguments, clocks, cancel)
+                    .await;
             }
             Target::Gateway { name: full, .. } => {
                 let name = CallName { run_id: &self.run.id, call_index: number };
@@ -175,7 +178,7 @@ impl Caller {
                 answer.map_err(offline)?
             }
         };
-        // Only the gateway's stamp is used; a local server cannot choose how its result is interpreted.
+        // Only the gateway may set the mode; a local server cannot choose how its result is interpreted.
         let mode = match target {
             Target::Gateway { .. } => ResultMode::stamped(&result),
             _ => ResultMode::Text,
@@ -185,7 +188,7 @@ impl Caller {
         })
     }
 
-    /// Returns where a tool runs: as declared, or for a dynamic program as found now.
+    /// Returns where a tool runs: as declared, or in a dynamic program as resolved now.
     async fn target(&self, id: &ToolId, cancel: &CancellationToken) -> Result<Target, ErrorBody> {
         if let Some(target) = self.declared.get(id) {
             return Ok(target.clone());
@@ -199,9 +202,9 @@ impl Caller {
         Resolver::new(&self.run.app, false, cancel).find_called(id).await
     }
 
-    /// Runs the program of a capability, as the part of the run that the call `index` is.
+    /// Runs the program of a capability as the call `index` of this program.
     ///
-    /// Boxed, because it may call itself: a capability may call others.
+    /// Boxed, because it is recursive: a capability may call others.
     fn run_within<'a>(
         &'a self,
         capability: &'a Arc<Capability>,
@@ -211,8 +214,8 @@ impl Caller {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Value, ErrorBody>> {
         async move {
-            let _place = tokio::select! {
-                place = self.place.acquire() => place.map_err(|_| cancelled())?,
+            let _slot = tokio::select! {
+                slot = self.capability_slot.acquire() => slot.map_err(|_| cancelled())?,
                 () = cancel.cancelled() => return Err(cancelled()),
             };
             let caller = Arc::new(Self {
@@ -223,8 +226,8 @@ impl Caller {
                 through: [&self.through[..], std::slice::from_ref(&capability.module.id)].concat(),
                 outer: [&self.outer[..], &[index]].concat(),
                 clocks,
-                working: Semaphore::new(WORKING),
-                place: Semaphore::new(1),
+                executing: Semaphore::new(EXECUTING_LIMIT),
+                capability_slot: Semaphore::new(1),
             });
             let program = Program {
                 source: capability.analysis.program.clone(),
@@ -253,7 +256,7 @@ fn cancelled() -> ErrorBody {
     ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled")
 }
 
-/// Returns the error for a server tool without a gateway.
+/// Converts the error for an unreachable gateway: a server tool cannot be called offline.
 fn offline(error: ErrorBody) -> ErrorBody {
     if error.error_code == ErrorCode::GatewayUnreachable {
         return ErrorBody::new(ErrorCode::ServerToolsOffline, error.message);

@@ -1,7 +1,7 @@
-//! The lines of stdin and stdout, between the agent and the MCP service.
+//! Transports the lines of stdin and stdout between the agent and the MCP service.
 //!
-//! A line that the service cannot parse is answered here, with the id of the request if it has one: a client without
-//! an answer would wait forever. Every line to stdout passes through one writer, so answers never interleave.
+//! A line that the service cannot parse is answered here, with the id of the request if it has one, because a client
+//! would wait forever for an answer. A single writer writes to stdout, so answers never interleave.
 
 mod message;
 
@@ -12,18 +12,18 @@ use tokio::io::{
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use message::{Fate, Gate, parse_error};
+use message::{Gate, Verdict, parse_error};
 
-/// The longest line that is read, in bytes: a program, its arguments and room to spare.
+/// The maximum length of a line in bytes: enough for a program and its arguments.
 const LINE_LIMIT: usize = 8 * 1024 * 1024;
 
 /// The buffer size between this module and the service, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// How many bytes may be queued for a slow reader of stdout before reading from stdin stops.
+/// The number of bytes queued for stdout above which stdin is not read any further.
 const UNREAD_LIMIT: usize = 16 * 1024 * 1024;
 
-/// The lines on their way to stdout.
+/// The queue of lines for stdout.
 #[derive(Clone)]
 struct Outbox {
     lines: mpsc::UnboundedSender<Vec<u8>>,
@@ -31,7 +31,7 @@ struct Outbox {
 }
 
 impl Outbox {
-    /// Queues a line; `false` when stdout is closed.
+    /// Queues a line; `false` if stdout is closed.
     fn put(&self, line: Vec<u8>) -> bool {
         self.unwritten.send_modify(|bytes| *bytes += line.len());
         self.lines.send(line).is_ok()
@@ -49,8 +49,8 @@ impl Outbox {
 
 /// Connects stdin and stdout with the two ends that the MCP service reads and writes.
 ///
-/// The task ends when stdin has ended, the service has dropped its ends, and everything is written, or when nothing
-/// reads stdout any more.
+/// The returned task ends when stdin has ended, the service has dropped its ends and everything is written, or when
+/// stdout is closed.
 pub(super) fn connect(
     stdin: impl AsyncRead + Send + Unpin + 'static,
     stdout: impl AsyncWrite + Send + Unpin + 'static,
@@ -70,7 +70,7 @@ async fn read_stdin(stdin: impl AsyncRead + Unpin, mut service: DuplexStream, ou
     let mut stdin = BufReader::new(stdin);
     let mut line = Vec::new();
     let mut gate = Gate::default();
-    // If a client does not read our answers, its requests are not read either; otherwise answers would pile up.
+    // Back-pressure: while a client does not read its answers, its requests are not read either.
     while outbox.has_room().await {
         line.clear();
         let read = (&mut stdin).take(LINE_LIMIT as u64 + 1).read_until(b'\n', &mut line).await;
@@ -78,24 +78,24 @@ async fn read_stdin(stdin: impl AsyncRead + Unpin, mut service: DuplexStream, ou
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        let fate = if line.len() > LINE_LIMIT {
+        let verdict = if line.len() > LINE_LIMIT {
             if !line.ends_with(b"\n") && skip_line(&mut stdin).await.is_err() {
                 return;
             }
             let problem = format!("a message has more than {LINE_LIMIT} bytes");
-            Fate::Answered(parse_error(&serde_json::Value::Null, &problem))
+            Verdict::Answered(parse_error(&serde_json::Value::Null, &problem))
         } else if line.trim_ascii().is_empty() {
             continue;
         } else {
             gate.decide(&line)
         };
-        let sent = match fate {
-            Fate::Answered(answer) => outbox.put(answer),
-            Fate::Ignored(reason) => {
+        let sent = match verdict {
+            Verdict::Answered(answer) => outbox.put(answer),
+            Verdict::Ignored(reason) => {
                 tracing::debug!(reason, "Ignored a message");
                 true
             }
-            Fate::Passed => {
+            Verdict::Passed => {
                 if !line.ends_with(b"\n") {
                     line.push(b'\n');
                 }
@@ -149,7 +149,7 @@ async fn write_stdout(
 ) {
     while let Some(line) = lines.recv().await {
         if stdout.write_all(&line).await.is_err() || stdout.flush().await.is_err() {
-            tracing::debug!("Nothing reads stdout any more");
+            tracing::debug!("Stdout is closed");
             return;
         }
         unwritten.send_modify(|bytes| *bytes -= line.len());
@@ -167,7 +167,7 @@ mod tests {
     const FIRST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
     const SECOND: &str = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
 
-    /// CL-02: what is not JSON is answered, and the next line is read all the same.
+    /// CL-02: a line that is not JSON is answered, and the next line is still read.
     #[tokio::test]
     async fn lines_that_are_not_json_are_answered() {
         let (mut agent, stdin) = tokio::io::duplex(64 * 1024);
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(codes, [Some(-32700), Some(-32700), Some(-32700), None]);
     }
 
-    /// CL-02: requests of a client that does not read its answers are not read forever.
+    /// CL-02: reading stops while the client does not read its answers.
     #[tokio::test]
     async fn unread_answers_are_bounded() {
         let (mut agent, stdin) = tokio::io::duplex(1024);
@@ -214,7 +214,7 @@ mod tests {
                 break;
             }
             taken += 1;
-            assert!(taken < 64, "nobody reads and we still listen");
+            assert!(taken < 64, "requests are read although answers are not");
             service_writes.write_all(answer.as_bytes()).await.unwrap();
         }
         let mut read = BufReader::new(answers).lines();
@@ -225,7 +225,7 @@ mod tests {
         service_reads.read_line(&mut String::new()).await.unwrap();
     }
 
-    /// The connection ends when stdout is closed: effects without answers help nobody.
+    /// The connection ends when stdout is closed: the client could not learn the result of further calls.
     #[tokio::test]
     async fn a_closed_stdout_ends_the_connection() {
         let (_agent, stdin) = tokio::io::duplex(1024);

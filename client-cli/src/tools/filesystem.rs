@@ -1,9 +1,8 @@
-//! `filesystem:*`: the reference MCP filesystem server's tools, contained.
+//! `filesystem:*`: the tools of the reference MCP filesystem server, restricted to the workspace.
 //!
-//! Names, schemas and texts are those of `@modelcontextprotocol/server-filesystem`
-//! 2026.8.31, so that programs written for it work unchanged. Listings are
-//! sorted, symbolic links never show anything outside the workspace, and
-//! everything is bounded.
+//! Names, schemas and texts are those of `@modelcontextprotocol/server-filesystem` 2026.8.31, so that programs written
+//! for it work unchanged. Unlike there, listings are sorted, symbolic links never show anything outside the workspace,
+//! and all sizes are limited.
 
 mod edit;
 mod glob;
@@ -20,9 +19,9 @@ use serde_json::{Value, json};
 
 use super::{NativeError, RESULT_LIMIT, unknown};
 use crate::workspace::Workspace;
-use crate::workspace::protected::{Deed, Guard, Protected, Reach};
+use crate::workspace::protected::{Guard, Operation, Protected, Reach};
 
-/// Tells a long directory walk that its run was cancelled.
+/// Returns whether the run was cancelled, so that a long directory walk can stop.
 pub(crate) type Cancelled<'a> = &'a dyn Fn() -> bool;
 
 static DESCRIPTORS: LazyLock<Vec<ToolDescriptor>> = LazyLock::new(|| {
@@ -35,7 +34,7 @@ pub fn descriptors() -> &'static [ToolDescriptor] {
     &DESCRIPTORS
 }
 
-/// Returns whether a `filesystem` tool changes what is there.
+/// Returns whether a `filesystem` tool changes files.
 pub(crate) fn changes(action: &str) -> bool {
     matches!(action, "write_file" | "edit_file" | "create_directory" | "move_file")
 }
@@ -43,8 +42,8 @@ pub(crate) fn changes(action: &str) -> bool {
 /// Calls a `filesystem` tool and returns its MCP `CallToolResult`.
 ///
 /// # Errors
-/// Returns [`NativeError`] when the tool is unknown, its arguments are not valid, the path is outside, or protected
-/// and not granted, or the system refuses.
+/// Returns [`NativeError`] if the tool is unknown, its arguments are invalid, the path is outside the workspace, or
+/// protected and not granted, or if the system reports an error.
 pub fn call(
     workspace: Reach<'_>,
     action: &str,
@@ -75,52 +74,52 @@ pub fn call(
     Ok(text_result(&text))
 }
 
-/// Checks whether a call could run: its arguments, and where its paths lead. Has no effect. Returns the places that
-/// need a human's approval.
+/// Checks that a call can run: its arguments and its paths. Has no side effect. Returns the protected places that need
+/// the user's approval.
 ///
-/// Something that an earlier call may still create, such as a missing folder, is no reason to refuse.
+/// A missing file or folder is not an error here, because an earlier call may still create it.
 ///
 /// # Errors
-/// Returns what [`call`] itself would fail with.
+/// Returns the error that [`call`] would fail with.
 pub fn check(
     workspace: &Workspace,
     action: &str,
     arguments: Value,
 ) -> Result<Vec<Protected>, NativeError> {
-    let mut look = Look { workspace, asked: Vec::new() };
+    let mut check = Check { workspace, needs_approval: Vec::new() };
     let tool = format!("filesystem:{action}");
     match action {
-        "read_file" | "read_text_file" => read::look_at_text(&mut look, arguments)?,
-        "read_media_file" => read::look_at_path(&mut look, &tool, arguments)?,
-        "read_multiple_files" => read::look_at_many(&mut look, arguments)?,
-        "write_file" => write::look_at_write(&mut look, arguments)?,
-        "edit_file" => edit::look(&mut look, arguments)?,
-        "create_directory" => write::look_at_create(&mut look, arguments)?,
-        "move_file" => write::look_at_move(&mut look, arguments)?,
-        "get_file_info" => read::look_at_facts(&mut look, &tool, arguments)?,
+        "read_file" | "read_text_file" => read::check_text(&mut check, arguments)?,
+        "read_media_file" => read::check_path(&mut check, &tool, arguments)?,
+        "read_multiple_files" => read::check_multiple(&mut check, arguments)?,
+        "write_file" => write::check_write(&mut check, arguments)?,
+        "edit_file" => edit::check(&mut check, arguments)?,
+        "create_directory" => write::check_create(&mut check, arguments)?,
+        "move_file" => write::check_move(&mut check, arguments)?,
+        "get_file_info" => read::check_metadata(&mut check, &tool, arguments)?,
         "list_directory" | "list_directory_with_sizes" | "directory_tree" | "search_files" => {
-            list::look(&mut look, action, arguments)?;
+            list::check(&mut check, action, arguments)?;
         }
         "list_allowed_directories" => {}
         _ => return Err(unknown(&tool)),
     }
-    Ok(look.asked)
+    Ok(check.needs_approval)
 }
 
-/// A check of a call before it is made.
-struct Look<'a> {
+/// The check of a call before it is made.
+struct Check<'a> {
     workspace: &'a Workspace,
-    /// The places that need a human's approval.
-    asked: Vec<Protected>,
+    /// The protected places that need the user's approval.
+    needs_approval: Vec<Protected>,
 }
 
-impl Look<'_> {
-    fn at(&mut self, given: &str, real: &Path, deed: Deed) -> Result<(), NativeError> {
-        match self.workspace.protection(real, deed) {
+impl Check<'_> {
+    fn at(&mut self, given: &str, real: &Path, operation: Operation) -> Result<(), NativeError> {
+        match self.workspace.protection(real, operation) {
             Some(place) if place.guard == Guard::Refused => Err(place.refused(given).into()),
             Some(place) => {
-                if !self.asked.contains(&place) {
-                    self.asked.push(place);
+                if !self.needs_approval.contains(&place) {
+                    self.needs_approval.push(place);
                 }
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! `shell:exec`: one program by its arguments, without a shell.
+//! `shell:exec`: runs one program with an argument list, without a shell.
 
 mod git;
 
@@ -20,7 +20,7 @@ use crate::workspace::Workspace;
 /// The maximum number of bytes kept of each output stream.
 const OUTPUT_LIMIT: usize = 1024 * 1024;
 
-/// The most bytes of arguments or of input.
+/// The maximum size of the arguments and of stdin, in bytes.
 const INPUT_LIMIT: usize = 1024 * 1024;
 
 /// The default time limit of a program.
@@ -33,7 +33,7 @@ const TIMEOUT_LIMIT: Duration = Duration::from_secs(300);
 #[serde(deny_unknown_fields)]
 struct Exec {
     command: Command,
-    /// With a `command` that is one text: its arguments.
+    /// The arguments, if `command` is only the program.
     args: Option<Vec<String>>,
     cwd: Option<String>,
     timeout_ms: Option<u64>,
@@ -91,7 +91,7 @@ pub(super) fn descriptor() -> ToolDescriptor {
     }
 }
 
-/// A program that could be started.
+/// A resolved command.
 struct Prepared {
     argv: Vec<String>,
     folder: PathBuf,
@@ -107,13 +107,13 @@ pub(super) struct Shell<'a> {
 }
 
 impl Shell<'_> {
-    /// Looks whether a call could run: its arguments, its folder and its program.
+    /// Checks that a call can run: its arguments, its folder and its program.
     pub(super) fn check(&self, value: Value) -> Result<(), NativeError> {
         let input: Exec = arguments("shell:exec", value)?;
         self.prepare(&input).map(drop)
     }
 
-    /// Returns the folder, the program and its arguments, and how long it may run.
+    /// Validates the arguments, and resolves the folder, the program and the time limit.
     fn prepare(&self, input: &Exec) -> Result<Prepared, NativeError> {
         let argv = argv(&input.command, input.args.as_deref())?;
         let given = input.cwd.as_deref().unwrap_or("");
@@ -133,7 +133,7 @@ impl Shell<'_> {
         Ok(Prepared { argv, folder, program: found.file, limit })
     }
 
-    /// Runs a program; dropping the future ends it and all that it started.
+    /// Runs a program. Dropping the future kills it and everything that it started.
     pub(super) async fn exec(
         &self,
         value: Value,
@@ -144,7 +144,7 @@ impl Shell<'_> {
         let stdin = input.stdin.unwrap_or_default().into_bytes();
         let mut variables = self.environment.base();
         if git::is_git(&program) {
-            git::restrain(&mut argv, &mut variables, &program, &folder).await;
+            git::restrict(&mut argv, &mut variables, &program, &folder).await;
         }
         let mut full = vec![program.into_os_string()];
         full.extend(argv[1..].iter().map(Into::into));
@@ -158,13 +158,13 @@ impl Shell<'_> {
         };
         let started = Instant::now();
         let mut child = command.spawn().map_err(cannot)?;
-        // The supervisor lives as long as this end is open: dropping it, with this future or with the whole process,
-        // kills the program.
+        // The supervisor kills the program when this end of the pipe closes: when this future is dropped, or when the
+        // process exits.
         let mut life_line = child.stdin.take().expect("standard input was piped above");
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let run = async {
             let feed = async {
-                // A program that ends without reading its input is not an error.
+                // A program that exits without reading its input is not an error.
                 let _ = life_line.write_all(&stdin).await;
                 let _ = life_line.flush().await;
             };
@@ -176,7 +176,7 @@ impl Shell<'_> {
                 return Err(NativeError::new(ErrorCode::Cancelled, format!("`{}` was cancelled", argv[0])));
             }
             done = tokio::time::timeout(limit, run) => done.map_err(|_| {
-                let message = format!("`{}` did not end within {} ms and was killed", argv[0], limit.as_millis());
+                let message = format!("`{}` did not exit within {} ms and was killed", argv[0], limit.as_millis());
                 NativeError::new(ErrorCode::ToolTimeout, message)
             })?,
         };
@@ -231,13 +231,13 @@ fn argv(command: &Command, args: Option<&[String]>) -> Result<Vec<String>, Nativ
     Ok(argv)
 }
 
-/// Reads a stream to its end and keeps the beginning.
+/// Reads a stream to its end and keeps its beginning.
 async fn capture(stream: Option<impl AsyncRead + Unpin>) -> (String, bool) {
     let mut kept = Vec::new();
     let mut truncated = false;
     if let Some(mut stream) = stream {
         let mut chunk = vec![0; 16 * 1024];
-        // A stream that breaks has ended.
+        // A read error counts as the end of the stream.
         while let Ok(read @ 1..) = stream.read(&mut chunk).await {
             let room = OUTPUT_LIMIT - kept.len();
             kept.extend_from_slice(&chunk[..read.min(room)]);
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_line_is_refused_with_the_array_it_should_be() {
+    fn a_command_line_is_refused_with_the_array_to_write() {
         let error = argv(&Command::Line("git status -s".to_owned()), None).unwrap_err();
         assert!(error.message.contains(r#"{"command":["git","status","-s"]}"#), "{error}");
         assert_eq!(argv(&Command::Argv(vec!["git".to_owned()]), None).unwrap(), ["git"]);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_may_come_apart_from_its_arguments() {
+    fn the_program_and_its_arguments_may_be_separate() {
         let line = |text: &str| Command::Line(text.to_owned());
         let args = ["-s".to_owned(), "a b".to_owned()];
         assert_eq!(argv(&line("git"), Some(&args)).unwrap(), ["git", "-s", "a b"]);

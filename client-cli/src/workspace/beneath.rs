@@ -1,7 +1,7 @@
-//! Opening files beneath the workspace, and nowhere else.
+//! Opens files beneath the workspace only.
 //!
-//! The kernel resolves every path (`openat2` with `RESOLVE_BENEATH`), so there is no gap between a check and a use.
-//! Decisions about names are made on the path of the opened file, never on the requested path.
+//! The kernel resolves every path (`openat2` with `RESOLVE_BENEATH`), so there is no race between check and use. Rules
+//! about names are applied to the path of the opened file, never to the requested path.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -11,41 +11,41 @@ use rustix::io::Errno;
 
 use super::Workspace;
 use super::path_error::{PathError, shown};
-use super::protected::{Deed, Guard};
+use super::protected::{Guard, Operation};
 
-/// How often a resolution that raced with a rename is retried.
+/// The maximum number of retries of a resolution that raced with a rename.
 const RACE_RETRIES: usize = 16;
 
-/// A file or folder that was opened, with the path it really has.
+/// An opened file or folder with its real path.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// The descriptor; everything is done through it.
+    /// The descriptor, which all further operations use.
     pub(crate) fd: OwnedFd,
-    /// Its path beneath the workspace after all links, empty for the root.
+    /// Its path in the workspace with all links resolved; empty for the root.
     pub(crate) real: PathBuf,
-    /// The kind of the file.
+    /// Its metadata.
     pub(crate) stat: Stat,
 }
 
 impl Opened {
-    /// Returns the kind of what was opened.
+    /// Returns the file type.
     pub(crate) fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
     }
 }
 
-/// A name in an opened folder; the name itself may or may not exist.
+/// A name in an opened folder. The name may or may not exist.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// The folder.
     pub(crate) folder: OwnedFd,
     /// The name in it.
     pub(crate) name: String,
-    /// The folder's real path beneath the workspace, joined with the name.
+    /// The folder's real path in the workspace, joined with the name.
     pub(crate) real: PathBuf,
 }
 
-/// Returns the path that the kernel has for a descriptor.
+/// Returns the kernel's path for a descriptor.
 pub(crate) fn path_of(fd: impl AsFd) -> std::io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
 }
@@ -54,8 +54,7 @@ impl Workspace {
     /// Parses a path as programs write it: relative to the workspace, or absolute within it.
     ///
     /// # Errors
-    /// Returns [`PathError::Outside`] for `..`, `~`, URLs, NUL and absolute
-    /// paths elsewhere.
+    /// Returns [`PathError::Outside`] for `..`, `~`, URLs, NUL bytes, and absolute paths outside the workspace.
     pub(crate) fn relative(&self, given: &str) -> Result<PathBuf, PathError> {
         let outside = |reason| PathError::Outside { path: shown(given), reason };
         if given.contains('\0') {
@@ -91,7 +90,7 @@ impl Workspace {
         Ok(relative)
     }
 
-    /// Opens a path with flags of `open`, following links that stay beneath.
+    /// Opens a path with flags of `open`, following links that stay in the workspace.
     ///
     /// # Errors
     /// Returns [`PathError`] when it leads outside or the system refuses.
@@ -132,7 +131,7 @@ impl Workspace {
         let flags = flags | OFlags::CLOEXEC;
         for _ in 0..RACE_RETRIES {
             match rustix::fs::openat2(&self.directory, target, flags, Mode::empty(), resolve) {
-                // Something was renamed while the kernel walked.
+                // Something was renamed during the resolution.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 other => return other,
             }
@@ -140,9 +139,8 @@ impl Workspace {
         Err(Errno::AGAIN)
     }
 
-    /// Follows absolute links that point back into the workspace, which
-    /// `RESOLVE_BENEATH` refuses. The answer is opened without any link, so a
-    /// link that changes meanwhile is refused, not followed.
+    /// Follows absolute links that point back into the workspace, which `RESOLVE_BENEATH` refuses. The resolved path is
+    /// opened without following links, so a link that changes in the meantime is refused.
     fn resolve_absolute_links(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let in_folder = || {
             let folder = relative.parent().ok_or(Errno::XDEV)?;
@@ -154,7 +152,7 @@ impl Workspace {
         } else {
             match self.root.join(relative).canonicalize() {
                 Ok(target) => target,
-                // Only its last name may be missing; whether that is in the workspace determines the message.
+                // The last component may be missing; the error depends on whether it would be in the workspace.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => in_folder()?,
                 Err(_) => return Err(Errno::XDEV),
             }
@@ -174,18 +172,18 @@ impl Workspace {
 
     /// Opens a regular file for reading.
     ///
-    /// The kind is checked before the file is opened for real: opening a FIFO,
-    /// a socket or a device may block or have effects.
+    /// The type is checked before the file is opened for reading, because opening a FIFO or a device may block or have
+    /// effects.
     ///
     /// # Errors
-    /// Returns [`PathError`] when it is not a readable regular file beneath
-    /// the workspace, or one that programs may not read.
+    /// Returns [`PathError`] if it is not a readable regular file in the workspace, or one that programs may not read.
     pub(crate) fn open_file(&self, given: &str) -> Result<Opened, PathError> {
         let relative = self.relative(given)?;
         let mut opened = self.open_beneath(given, &relative, OFlags::PATH)?;
         self.require_file(given, &opened)?;
         self.refuse_own(given, &opened.real)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        // Reopens the checked file through its descriptor: by now the path may lead to another file.
         let same = format!("/proc/self/fd/{}", opened.fd.as_raw_fd());
         opened.fd = rustix::fs::open(same, flags, Mode::empty())
             .map_err(|errno| PathError::System { path: shown(given), errno })?;
@@ -195,8 +193,7 @@ impl Workspace {
     /// Opens a folder for listing.
     ///
     /// # Errors
-    /// Returns [`PathError`] when it is not a readable folder beneath the
-    /// workspace, or one that programs may not read.
+    /// Returns [`PathError`] if it is not a readable folder in the workspace, or one that programs may not read.
     pub(crate) fn open_folder(&self, given: &str, relative: &Path) -> Result<Opened, PathError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
         let opened = self.open_beneath(given, relative, flags)?;
@@ -204,12 +201,10 @@ impl Workspace {
         Ok(opened)
     }
 
-    /// Opens the folder that holds a path's last name, without following a
-    /// link in that last name.
+    /// Opens the parent folder of a path. A link in the last component is not followed.
     ///
     /// # Errors
-    /// Returns [`PathError`] when there is no last name, or the folder does not
-    /// exist beneath the workspace.
+    /// Returns [`PathError`] if the path is the workspace itself, or the folder does not exist in the workspace.
     pub(crate) fn open_place(&self, given: &str, relative: &Path) -> Result<Place, PathError> {
         let name =
             relative.file_name().and_then(|name| name.to_str()).ok_or(PathError::Outside {
@@ -222,10 +217,10 @@ impl Workspace {
         Ok(Place { folder: folder.fd, name: name.to_owned(), real })
     }
 
-    /// Refuses what is not a regular file.
+    /// Refuses anything except a regular file.
     ///
     /// # Errors
-    /// Returns [`PathError::Kind`] naming what it is.
+    /// Returns [`PathError::Kind`] with the file type.
     pub(crate) fn require_file(&self, given: &str, opened: &Opened) -> Result<(), PathError> {
         match kind_name(opened.kind()) {
             "a file" => Ok(()),
@@ -233,18 +228,18 @@ impl Workspace {
         }
     }
 
-    /// Refuses what is never read by a program: PML's own.
+    /// Refuses PML's own files, which programs never read.
     ///
     /// # Errors
     /// Returns [`PathError::Protected`].
     pub(crate) fn refuse_own(&self, given: &str, real: &Path) -> Result<(), PathError> {
-        match self.protection(real, Deed::Read) {
+        match self.protection(real, Operation::Read) {
             Some(place) if place.guard == Guard::Refused => Err(place.refused(given)),
             _ => Ok(()),
         }
     }
 
-    /// Returns the path that a place has, or would have, after the links of the part that exists.
+    /// Returns the real path of a file that may not exist yet: links in the existing part are resolved.
     ///
     /// # Errors
     /// Returns [`PathError`] when it leads outside or the system refuses.
@@ -263,7 +258,7 @@ impl Workspace {
         Ok(relative.to_owned())
     }
 
-    /// Returns the path of a name that is not followed if it is a link.
+    /// Returns the real path of a name, without following it if it is a link.
     ///
     /// # Errors
     /// As [`Workspace::real_of`].
@@ -273,7 +268,7 @@ impl Workspace {
     }
 }
 
-/// Returns what a file type is called in messages.
+/// Returns the name of a file type for messages.
 pub(crate) fn kind_name(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a file",

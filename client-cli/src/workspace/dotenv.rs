@@ -1,6 +1,6 @@
-//! The workspace's `.env`: lines of `NAME=value` that people and many programs share.
+//! Reads and edits the workspace's `.env`, which people and other programs edit too.
 //!
-//! PML changes only the lines of the given variable.
+//! An edit changes only the lines of the given variable.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,13 +14,13 @@ use crate::workspace::Workspace;
 
 const NAME: &str = ".env";
 
-/// The largest file that is read, in bytes.
+/// The maximum file size in bytes.
 const FILE_LIMIT: u64 = 256 * 1024;
 
-/// Reads the file; one that is missing is empty.
+/// Reads the file; a missing one is empty.
 ///
 /// # Errors
-/// Returns why it cannot be changed: a link, no regular file, too large, not text.
+/// Returns an error if it is not a regular file, is too large or is not UTF-8.
 pub(crate) fn read(workspace: &Workspace) -> Result<String, Error> {
     let refused = |reason: &str| Err(Error::new(ErrorKind::InvalidInput, reason));
     match rustix::fs::statat(workspace.directory(), NAME, AtFlags::SYMLINK_NOFOLLOW) {
@@ -51,7 +51,7 @@ pub(crate) fn write(workspace: &Workspace, text: &str) -> Result<(), Error> {
 /// Returns the text with a variable set: it replaces the last declaration, or is appended. Everything else is
 /// preserved, including a comment after the value. `None` if no line can contain the value.
 pub(crate) fn set(text: &str, name: &str, value: &str) -> Option<String> {
-    // No variable of a process can hold it.
+    // Environment variables cannot contain NUL.
     if value.contains('\0') {
         return None;
     }
@@ -63,7 +63,7 @@ pub(crate) fn set(text: &str, name: &str, value: &str) -> Option<String> {
         edits.push(if Some(entry.id()) == last {
             Edit::Set { entry: entry.id(), value }
         } else {
-            // An earlier value of the same variable has no effect, but would stay readable.
+            // Earlier declarations have no effect, but the old secret would stay readable in them.
             Edit::Remove { item: item.id() }
         });
     }
@@ -79,6 +79,7 @@ pub(crate) fn set(text: &str, name: &str, value: &str) -> Option<String> {
     if !out.ends_with('\n') {
         out.push('\n');
     }
+    // Writing and parsing must agree: a value that would be read differently is refused.
     let reads_back = parse(&out).get(name).is_some_and(|read| read == value);
     reads_back.then_some(out)
 }
@@ -95,23 +96,23 @@ pub(crate) fn unset(text: &str, name: &str) -> Option<String> {
     document.edit(&edits).ok().map(|edited| edited.into_string())
 }
 
-/// Reads the variables. References such as `$HOME` are not expanded: the file must not depend on other variables. Of
-/// two declarations, the last one applies; an invalid line sets nothing.
+/// Parses the variables. References such as `$HOME` are not expanded, so that a file in the workspace cannot read other
+/// variables. Of several declarations the last one applies. An invalid line is skipped.
 pub(crate) fn parse(text: &str) -> BTreeMap<String, String> {
     let (document, _) = adotenv::parse(text);
     let entries = document.effective_entries();
     entries.map(|entry| (entry.key().to_owned(), entry.value().to_owned())).collect()
 }
 
-/// Returns the numbers of the lines that cannot be read.
+/// Returns the numbers of the lines that cannot be parsed.
 pub(crate) fn broken_lines(text: &str) -> Vec<usize> {
     let (_, diagnostics) = adotenv::parse(text);
     let broken = diagnostics.iter().filter(|it| it.severity() == Severity::Error);
     broken.map(|diagnostic| diagnostic.line()).collect()
 }
 
-/// Writes a value so that every reader of such files gets the same one: plain, or in quotes without expansion. `None`
-/// for a value that needs escapes.
+/// Formats a value so that all parsers of `.env` read it in the same way: plain, or in single quotes. `None` for a
+/// value that needs escapes, which parsers treat differently.
 fn quoted(value: &str) -> Option<String> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:+=@,%".contains(&b);
     if value.bytes().all(is_plain) {
@@ -147,7 +148,7 @@ mod tests {
         reads("A=a=b==\nB = c\n", &[("A", "a=b=="), ("B", "c")]);
     }
 
-    /// Another variable's value is not to be had by a file of the workspace.
+    /// A file in the workspace cannot read the value of another variable.
     #[test]
     fn nothing_is_substituted() {
         for value in ["$HOME", "${HOME}", "\"$HOME\"", "'$HOME'", "$(id)", "`id`", "a$HOME$b"] {
@@ -156,9 +157,9 @@ mod tests {
         }
     }
 
-    /// A broken line sets nothing, and spoils no other.
+    /// An invalid line is skipped and does not affect other lines.
     #[test]
-    fn a_broken_line_is_left_out_and_told() {
+    fn an_invalid_line_is_skipped_and_reported() {
         let text = "A=1\nB=\"open\nC='x'y\nD=4\n= 5\n";
         reads(text, &[("A", "1"), ("D", "4")]);
         assert_eq!(broken_lines(text), [2, 3, 5]);
@@ -209,11 +210,11 @@ mod tests {
             }
         }
         assert_eq!(set("", "KEY", "a\0b"), None);
-        // Where it can be, no other reader expands it.
+        // Single quotes, so that no other parser expands it.
         assert_eq!(set("", "KEY", "a$b").unwrap(), "KEY='a$b'\n");
     }
 
-    /// No text makes it panic.
+    /// Arbitrary text does not cause a panic, and `set` keeps all other variables.
     #[test]
     fn any_text_is_read() {
         let pieces =

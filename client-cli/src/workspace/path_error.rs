@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 /// Why a path beneath the workspace cannot be used.
 ///
-/// The messages contain the path as it was given, and reveal nothing about the file there.
+/// The messages contain the path as the program wrote it, and reveal nothing about a file outside.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PathError {
     /// The path leads outside.
@@ -15,7 +15,7 @@ pub(crate) enum PathError {
         /// How it leads outside.
         reason: &'static str,
     },
-    /// The path names something that programs may not touch, or not without a question.
+    /// The path is a protected place that programs may not access, or not without approval.
     #[error("`{path}` is protected: {reason}")]
     Protected {
         /// The path, escaped for display.
@@ -33,10 +33,10 @@ pub(crate) enum PathError {
         /// The file or folder that the tool works on.
         wanted: &'static str,
     },
-    /// The kernel cannot contain paths.
+    /// The kernel has no `openat2`.
     #[error("this system cannot restrict paths to the workspace: `openat2` is not available")]
     Unsupported,
-    /// Any other answer of the system.
+    /// Any other error of the system.
     #[error("`{path}`: {}", describe(*.errno))]
     System {
         /// The path, escaped for display.

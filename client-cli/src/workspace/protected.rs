@@ -1,8 +1,7 @@
-//! Places in a workspace that other programs run or trust, or that hold secrets.
+//! Protected places in a workspace: files that other programs run or trust, or that contain secrets.
 //!
-//! Changing one of them acts with the user's own rights, outside of every rule: a program that may write files would
-//! become one that may start programs. The list is data, `protected.tsv`; the places that depend on the machine are
-//! determined when the workspace is opened.
+//! A program that can change such a file can run code with the user's rights, outside the permission rules. The list is
+//! in `protected.tsv`; places that depend on the machine are determined when the workspace is opened.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -17,46 +16,46 @@ use crate::files;
 
 /// The access to a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum Operation {
     /// Its content is read.
     Read,
-    /// It is written or made.
+    /// It is written or created.
     Change,
-    /// It is moved away, or something is moved there, with all that lies beneath.
+    /// It is moved away, or something is moved there, with everything beneath it.
     Move,
 }
 
 /// The protection of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
-    /// Refused, whatever anybody approves.
+    /// Refused; the user cannot approve it.
     Refused,
-    /// Needs a human's approval, whatever a rule allows.
+    /// Needs the user's approval, whatever a rule allows.
     Asked,
 }
 
 /// A protected place that a call touches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Protected {
-    /// Its path beneath the workspace, after all links.
+    /// Its real path in the workspace.
     pub real: PathBuf,
     /// Its protection.
     pub guard: Guard,
-    /// Why, as the rest of a sentence.
+    /// The reason, as the rest of a sentence.
     pub reason: &'static str,
 }
 
-/// The places that a human allowed one call to touch.
+/// The protected places that the user allowed one call to touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Granted(BTreeSet<PathBuf>);
 
 impl Granted {
-    /// Takes the places that were shown.
+    /// Creates a grant for the places that the user was shown.
     pub fn of(shown: &[Protected]) -> Self {
         Self(shown.iter().map(|place| place.real.clone()).collect())
     }
 
-    /// Returns whether a place was shown, or is a folder on the way to one.
+    /// Returns whether the grant covers a place: it was shown, or is a parent folder of one that was.
     fn covers(&self, real: &Path) -> bool {
         self.0.iter().any(|shown| shown.starts_with(real))
     }
@@ -72,16 +71,20 @@ enum Access {
 }
 
 impl Access {
-    fn guard(self, deed: Deed) -> Option<Guard> {
-        match (self, deed) {
-            (Self::Own, _) | (Self::Never, Deed::Change | Deed::Move) => Some(Guard::Refused),
-            (Self::Secret, _) | (Self::Ask, Deed::Change | Deed::Move) => Some(Guard::Asked),
-            (Self::Never | Self::Ask, Deed::Read) | (Self::Plain, _) => None,
+    fn guard(self, operation: Operation) -> Option<Guard> {
+        match (self, operation) {
+            (Self::Own, _) | (Self::Never, Operation::Change | Operation::Move) => {
+                Some(Guard::Refused)
+            }
+            (Self::Secret, _) | (Self::Ask, Operation::Change | Operation::Move) => {
+                Some(Guard::Asked)
+            }
+            (Self::Never | Self::Ask, Operation::Read) | (Self::Plain, _) => None,
         }
     }
 }
 
-/// One name of the list: its parts, as [`fold`] spells them.
+/// A name of the list, with its path components normalized by [`fold`].
 struct Name {
     access: Access,
     reason: &'static str,
@@ -112,8 +115,8 @@ fn names(list: &'static str) -> Vec<Name> {
     found
 }
 
-/// Normalizes a name as the most lenient file system would: without case, ignored characters, the part after a `:`,
-/// and dots and spaces at the end.
+/// Normalizes a name as the most lenient file systems do. Drops the case, characters that HFS+ ignores, an NTFS stream
+/// name after `:`, and trailing dots and spaces.
 fn fold(name: &OsStr) -> String {
     let text: String = name.to_string_lossy().chars().filter(|c| !is_ignored(*c)).collect();
     let stem = match text.split_once(':') {
@@ -124,7 +127,7 @@ fn fold(name: &OsStr) -> String {
         "" => stem,
         trimmed => trimmed,
     };
-    // Upper case first: `ſ` and `ﬁ` have an upper case only.
+    // To upper case first: `ſ` and `ﬁ` are lower case already, and change only in upper case.
     stem.to_uppercase().to_lowercase()
 }
 
@@ -133,9 +136,9 @@ fn is_ignored(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Returns whether one part of a path is what the list names.
+/// Returns whether a path component matches a name of the list.
 fn is_part(pattern: &str, part: &str) -> bool {
-    let is_it = match pattern.split_once('*') {
+    let matches = match pattern.split_once('*') {
         Some((before, after)) => {
             part.len() > before.len() + after.len()
                 && part.starts_with(before)
@@ -143,7 +146,7 @@ fn is_part(pattern: &str, part: &str) -> bool {
         }
         None => part == pattern,
     };
-    is_it || is_short_name(pattern, part)
+    matches || is_short_name(pattern, part)
 }
 
 /// Returns whether a path component is the short name that FAT and NTFS generate for a long one: `GIT~1` for `.git`.
@@ -156,7 +159,7 @@ fn is_short_name(pattern: &str, part: &str) -> bool {
 }
 
 /// Returns the strictest protection that a path's names imply.
-fn by_name(real: &Path, deed: Deed) -> Option<(Guard, &'static str)> {
+fn by_name(real: &Path, operation: Operation) -> Option<(Guard, &'static str)> {
     let parts: Vec<String> = real.components().map(|part| fold(part.as_os_str())).collect();
     let is_plain =
         |part: &str| NAMES.iter().any(|name| name.access == Access::Plain && name.parts[0] == part);
@@ -166,27 +169,27 @@ fn by_name(real: &Path, deed: Deed) -> Option<(Guard, &'static str)> {
             let count = name.parts.len().min(rest.len());
             let same = name.parts.iter().zip(rest).all(|(pattern, part)| is_part(pattern, part));
             // Moving `.github` also moves `.github/workflows`.
-            let reaches = count == name.parts.len() || deed == Deed::Move;
+            let reaches = count == name.parts.len() || operation == Operation::Move;
             let excepted = name.parts[0].contains('*') && is_plain(&rest[0]);
             same && reaches && !excepted
         })
     };
     let found = NAMES.iter().filter(|name| name.access != Access::Plain && covers(name));
-    let found = found.filter_map(|name| Some((name.access.guard(deed)?, name.reason)));
+    let found = found.filter_map(|name| Some((name.access.guard(operation)?, name.reason)));
     // `Refused` overrides `Asked`.
     found.min_by_key(|(guard, _)| *guard == Guard::Asked)
 }
 
-/// A place that this machine makes a protected one.
+/// A protected place that depends on this machine.
 #[derive(Debug, Clone)]
-pub(super) struct Special {
+pub(super) struct MachinePlace {
     real: PathBuf,
     access: Access,
     reason: &'static str,
 }
 
-/// Finds the user's own protected places beneath a workspace.
-pub(super) fn of_machine(root: &Path) -> Vec<Special> {
+/// Finds the protected places of this machine in a workspace: PML's folders and those on the `PATH`.
+pub(super) fn of_machine(root: &Path) -> Vec<MachinePlace> {
     let own = [files::records_folder(), files::settings_folder(), std::env::current_exe().ok()];
     let reason = "it contains PML's records and permissions";
     let own = own.into_iter().flatten().map(|place| (place, Access::Own, reason));
@@ -196,12 +199,12 @@ pub(super) fn of_machine(root: &Path) -> Vec<Special> {
     let folders: Vec<_> = folders.map(|folder| (folder, Access::Ask, reason)).collect();
     let places = own.chain(folders).filter_map(|(place, access, reason)| {
         let real = resolved(&place).strip_prefix(root).ok()?.to_owned();
-        Some(Special { real, access, reason })
+        Some(MachinePlace { real, access, reason })
     });
     places.collect()
 }
 
-/// Returns a path with the links of the part that exists followed.
+/// Resolves the links in the existing part of a path.
 fn resolved(path: &Path) -> PathBuf {
     for ancestor in path.ancestors() {
         if let Ok(real) = ancestor.canonicalize() {
@@ -212,26 +215,26 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 impl Workspace {
-    /// Returns whether a place is protected from a deed, and how. `real` is its path after all links.
-    pub(crate) fn protection(&self, real: &Path, deed: Deed) -> Option<Protected> {
-        let named = by_name(real, deed);
+    /// Returns the protection of a place from an operation. `real` is its path with all links resolved.
+    pub(crate) fn protection(&self, real: &Path, operation: Operation) -> Option<Protected> {
+        let named = by_name(real, operation);
         let special = self.special.iter().filter_map(|special| {
             let beneath = real.starts_with(&special.real);
-            let moves_it = deed == Deed::Move && special.real.starts_with(real);
-            let guard = special.access.guard(deed)?;
+            let moves_it = operation == Operation::Move && special.real.starts_with(real);
+            let guard = special.access.guard(operation)?;
             (beneath || moves_it).then_some((guard, special.reason))
         });
         let found = named.into_iter().chain(special);
         let found = found.min_by_key(|(guard, _)| *guard == Guard::Asked);
-        let found = found.or_else(|| self.of_repository(real, deed));
+        let found = found.or_else(|| self.of_repository(real, operation));
         let (guard, reason) = found?;
         Some(Protected { real: real.to_owned(), guard, reason })
     }
 
-    /// Returns whether a place is in a Git repository's own folder, whatever its name: Git treats a folder with
-    /// `HEAD`, `objects` and `refs` as one, as `--separate-git-dir` and `init --bare` create it.
-    fn of_repository(&self, real: &Path, deed: Deed) -> Option<(Guard, &'static str)> {
-        if deed == Deed::Read {
+    /// Returns the protection of a place in a Git repository's own folder, whatever its name. Git treats a folder with
+    /// `HEAD`, `objects` and `refs` as a repository; `--separate-git-dir` and `init --bare` create such folders.
+    fn of_repository(&self, real: &Path, operation: Operation) -> Option<(Guard, &'static str)> {
+        if operation == Operation::Read {
             return None;
         }
         let has = |folder: &Path, name: &str| {
@@ -242,18 +245,18 @@ impl Workspace {
             has(folder, "HEAD")
                 && ["objects", "refs", "config", "commondir"].iter().any(|name| has(folder, name))
         };
-        // A move also moves what is beneath, but does not turn any of it into a repository.
+        // Only the parents count: moving a folder does not turn it into a repository.
         real.ancestors().skip(1).find(is_one)?;
         Some((Guard::Asked, "its folder is a Git repository, whose settings and hooks Git runs"))
     }
 
-    /// Checks a place against what was granted for a call.
+    /// Returns the workspace as a call with these grants may access it.
     pub fn reach<'a>(&'a self, granted: &'a Granted) -> Reach<'a> {
         Reach { workspace: self, granted }
     }
 }
 
-/// A workspace, as one call may reach it.
+/// A workspace as one call may access it.
 #[derive(Debug, Clone, Copy)]
 pub struct Reach<'a> {
     workspace: &'a Workspace,
@@ -269,12 +272,17 @@ impl std::ops::Deref for Reach<'_> {
 }
 
 impl Reach<'_> {
-    /// Refuses a deed at a protected place that was not granted.
+    /// Refuses an operation on a protected place that was not granted.
     ///
     /// # Errors
     /// Returns [`PathError::Protected`].
-    pub(crate) fn allow(&self, given: &str, real: &Path, deed: Deed) -> Result<(), PathError> {
-        match self.workspace.protection(real, deed) {
+    pub(crate) fn allow(
+        &self,
+        given: &str,
+        real: &Path,
+        operation: Operation,
+    ) -> Result<(), PathError> {
+        match self.workspace.protection(real, operation) {
             Some(place) if place.guard == Guard::Refused || !self.granted.covers(real) => {
                 Err(place.refused(given))
             }
@@ -284,7 +292,7 @@ impl Reach<'_> {
 }
 
 impl Protected {
-    /// Returns the refusal of an access; `given` is the path as the program wrote it.
+    /// Returns the error for a refused access; `given` is the path as the program wrote it.
     pub(crate) fn refused(&self, given: &str) -> PathError {
         let path = shown(given);
         PathError::Protected { path, reason: self.reason }
@@ -295,8 +303,8 @@ impl Protected {
 mod tests {
     use super::*;
 
-    fn guard(path: &str, deed: Deed) -> Option<Guard> {
-        by_name(Path::new(path), deed).map(|(guard, _)| guard)
+    fn guard(path: &str, operation: Operation) -> Option<Guard> {
+        by_name(Path::new(path), operation).map(|(guard, _)| guard)
     }
 
     #[test]
@@ -310,13 +318,13 @@ mod tests {
             assert!(columns[1].contains(' ') && !columns[1].ends_with('.'), "{line}");
             for name in columns[2].split(' ') {
                 assert!(!name.is_empty() && name.matches('*').count() < 2, "{line}");
-                assert!(seen.insert(name), "`{name}` stands twice");
+                assert!(seen.insert(name), "`{name}` is listed twice");
             }
         }
         assert_eq!(names(list).len(), seen.len());
     }
 
-    /// NX-03: other spellings that a file system takes for the same name.
+    /// NX-03: other spellings that some file system treats as the same name.
     #[test]
     fn other_spellings_are_the_same_place() {
         for path in [
@@ -332,13 +340,13 @@ mod tests {
             "agents.MD",
             ".Github/Workflows/x.yml",
         ] {
-            assert_eq!(guard(path, Deed::Change), Some(Guard::Asked), "{path}");
-            assert_eq!(guard(path, Deed::Read), None, "{path}");
+            assert_eq!(guard(path, Operation::Change), Some(Guard::Asked), "{path}");
+            assert_eq!(guard(path, Operation::Read), None, "{path}");
         }
         for path in
             [".GIT/config", "git~1/config", ".git./x", ".g\u{200c}it/hooks/x", "a/.Mcp.Json"]
         {
-            assert_eq!(guard(path, Deed::Change), Some(Guard::Refused), "{path}");
+            assert_eq!(guard(path, Operation::Change), Some(Guard::Refused), "{path}");
         }
         for path in [
             "src/main.rs",
@@ -350,25 +358,25 @@ mod tests {
             "Makefile",
             ".env.example",
         ] {
-            assert_eq!(guard(path, Deed::Change), None, "{path}");
+            assert_eq!(guard(path, Operation::Change), None, "{path}");
         }
     }
 
     #[test]
-    fn secrets_are_asked_about_when_they_are_read() {
+    fn reading_a_secret_needs_approval() {
         for path in [".env", ".env.local", "a/.ssh/id_ed25519", ".npmrc", ".docker/config.json"] {
-            assert_eq!(guard(path, Deed::Read), Some(Guard::Asked), "{path}");
-            assert_eq!(guard(path, Deed::Move), Some(Guard::Asked), "{path}");
+            assert_eq!(guard(path, Operation::Read), Some(Guard::Asked), "{path}");
+            assert_eq!(guard(path, Operation::Move), Some(Guard::Asked), "{path}");
         }
-        assert_eq!(guard(".env.example", Deed::Read), None);
-        assert_eq!(guard(".env.example/.ssh/x", Deed::Read), Some(Guard::Asked));
+        assert_eq!(guard(".env.example", Operation::Read), None);
+        assert_eq!(guard(".env.example/.ssh/x", Operation::Read), Some(Guard::Asked));
     }
 
     #[test]
-    fn a_move_of_a_folder_moves_what_is_protected_in_it() {
+    fn moving_a_parent_of_a_protected_place_needs_approval() {
         for path in [".github", ".config", "x/.config", "Library"] {
-            assert_eq!(guard(path, Deed::Move), Some(Guard::Asked), "{path}");
+            assert_eq!(guard(path, Operation::Move), Some(Guard::Asked), "{path}");
         }
-        assert_eq!(guard("src", Deed::Move), None);
+        assert_eq!(guard("src", Operation::Move), None);
     }
 }

@@ -1,14 +1,13 @@
-//! What flows where, seen from outside: a program is run, and run again with one
-//! field of its input or the results of one call changed. A call that is then given
-//! something else was said to be given it, or to be decided by it.
+//! Tests the data flow of the analysis by observation: a program runs, and runs again with one field of its input or
+//! the results of one call changed. If a call then gets different arguments, the analysis must have reported the flow
+//! or the decision.
 //!
-//! The programs are those of the analysis, its cases and what agents write, and the
-//! odd ones of `odd.txt`. `PML_TEST_SCALE` says how many of them are looked at, and
-//! `PML_TEST_PROGRAM` is a part of the name of a single one.
+//! The programs are the cases of the analysis, programs that agents wrote, and those in `odd.txt`. `PML_TEST_SCALE`
+//! sets the fraction of them that is tested, and `PML_TEST_PROGRAM` selects programs by a part of their name.
 
-#![expect(clippy::print_stdout, reason = "what was tested is told")]
+#![expect(clippy::print_stdout, reason = "a test run prints what it tested")]
 
-mod given;
+mod inputs;
 mod runner;
 mod subject;
 
@@ -18,21 +17,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use futures::StreamExt as _;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use given::{Change, Flavour};
+use inputs::{Change, Flavour};
 use runner::{Run, Runner};
 use subject::{Source, Subject};
 
-/// This part of the programs is looked at when `PML_TEST_SCALE` is not set.
+/// The fraction of the programs that is tested without `PML_TEST_SCALE`.
 const SCALE: f64 = 0.1;
-/// How many programs are run at the same time.
-const AT_ONCE: usize = 4;
+/// The number of programs that run concurrently.
+const CONCURRENCY: usize = 4;
 
 fn main() {
     sandbox::child_main_if_requested(&[]);
     let arguments = Arguments::from_args();
     let trials = vec![
-        Trial::test("what_flows_nowhere_is_told", what_flows_nowhere_is_told),
-        Trial::test("what_reaches_a_call_was_told", what_reaches_a_call_was_told),
+        Trial::test("missing_flows_are_detected", missing_flows_are_detected),
+        Trial::test("observed_flows_are_reported", observed_flows_are_reported),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -49,8 +48,8 @@ fn programs(folder: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// The comparison can fail: a run is held against a program of which less is said.
-fn what_flows_nowhere_is_told() -> Result<(), Failed> {
+/// Tests the comparison itself: it must detect flows that were removed from an analysis.
+fn missing_flows_are_detected() -> Result<(), Failed> {
     let runtime = tokio::runtime::Runtime::new()?;
     let runner = {
         let _inside = runtime.enter();
@@ -93,7 +92,7 @@ async fn check(runner: &Runner, subject: &Subject) -> Checked {
                 let run = runner.run(subject, *flavour, Some((&source, *change))).await;
                 checked.runs += 1;
                 checked.changes += usize::from(run.calls != base.calls);
-                for what in untold(subject, &source, &base, &run) {
+                for what in unreported_effects(subject, &source, &base, &run) {
                     let line = format!("{what} ({flavour:?}, {change:?})");
                     if !checked.wrong.iter().any(|known| known.starts_with(&what)) {
                         checked.wrong.push(line);
@@ -105,8 +104,8 @@ async fn check(runner: &Runner, subject: &Subject) -> Checked {
     checked
 }
 
-/// Returns what a change did to calls of which it was not told.
-fn untold(subject: &Subject, source: &Source, base: &Run, run: &Run) -> Vec<String> {
+/// Returns the effects of a change on calls that the analysis did not report.
+fn unreported_effects(subject: &Subject, source: &Source, base: &Run, run: &Run) -> Vec<String> {
     let mut out = Vec::new();
     let keys = |run: &Run| run.calls.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
     if keys(base) == keys(run) {
@@ -117,11 +116,11 @@ fn untold(subject: &Subject, source: &Source, base: &Run, run: &Run) -> Vec<Stri
         }
     } else if base.ended_well && run.ended_well {
         for key in subject.keys() {
-            let given = |run: &Run| {
+            let arguments_of = |run: &Run| {
                 let calls = run.calls.iter().filter(|(known, _)| *known == key);
                 calls.map(|(_, args)| args.clone()).collect::<Vec<_>>()
             };
-            if given(base) != given(run) && !subject.flows_or_decides(source, &key) {
+            if arguments_of(base) != arguments_of(run) && !subject.flows_or_decides(source, &key) {
                 out.push(format!("{source} decides on {key}"));
             }
         }
@@ -130,18 +129,18 @@ fn untold(subject: &Subject, source: &Source, base: &Run, run: &Run) -> Vec<Stri
     out
 }
 
-/// A program of the list, by its name.
+/// A program with its name.
 struct Named {
     name: String,
     source: String,
-    /// What it is about is not followed yet.
+    /// Whether the analysis is known not to support it yet.
     later: bool,
 }
 
-/// Every program is given these two results first.
+/// The beginning of every program in `odd.txt`.
 const ODD: &str = "const r = await mcp.a.one({}); const s = await mcp.a.two({});\n";
 
-/// Returns the odd programs: a line with a name, and a line with the program.
+/// Parses `odd.txt`: a line with a name, then a line with the program.
 fn odd() -> Vec<Named> {
     let text = include_str!("odd.txt");
     let lines: Vec<&str> = text.lines().collect();
@@ -166,13 +165,16 @@ fn of_the_analysis() -> std::io::Result<Vec<Named>> {
     paths.into_iter().map(named).collect()
 }
 
-fn what_reaches_a_call_was_told() -> Result<(), Failed> {
+fn observed_flows_are_reported() -> Result<(), Failed> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok());
     let only = std::env::var("PML_TEST_PROGRAM").ok();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     let seed = number("PML_TEST_SEED").map_or(now as usize, |seed| seed as usize);
     let every = (1.0 / number("PML_TEST_SCALE").unwrap_or(SCALE)).max(1.0) as usize;
-    println!("every {every}. program from {}, PML_TEST_SEED={seed} repeats it", seed % every);
+    println!(
+        "every {every}th program from number {}; PML_TEST_SEED={seed} repeats this run",
+        seed % every
+    );
     let mut named = odd();
     named.extend(of_the_analysis()?);
     let chosen = named.into_iter().enumerate().filter(|(place, one)| match &only {
@@ -187,21 +189,29 @@ fn what_reaches_a_call_was_told() -> Result<(), Failed> {
         let _inside = runtime.enter();
         Runner::start()?
     };
-    let (mut all, mut said) = (Checked::default(), Vec::new());
+    let (mut all, mut failures) = (Checked::default(), Vec::new());
     runtime.block_on(async {
         let checks =
             subjects.iter().map(async |(one, subject)| (one, check(&runner, subject).await));
-        let mut checks = futures::stream::iter(checks).buffer_unordered(AT_ONCE);
+        let mut checks = futures::stream::iter(checks).buffer_unordered(CONCURRENCY);
         while let Some((one, checked)) = checks.next().await {
             all.runs += checked.runs;
             all.changes += checked.changes;
             match (one.later, checked.wrong.is_empty()) {
-                (true, true) => said.push(format!("{}: it is followed by now", one.name)),
+                (true, true) => {
+                    failures.push(format!("{}: it is supported now; remove `later`", one.name))
+                }
                 (true, false) => {}
-                _ => said.extend(checked.wrong.iter().map(|line| format!("{}: {line}", one.name))),
+                _ => failures
+                    .extend(checked.wrong.iter().map(|line| format!("{}: {line}", one.name))),
             }
         }
     });
-    println!("{} programs, {} runs, {} did something else", subjects.len(), all.runs, all.changes);
-    if said.is_empty() { Ok(()) } else { Err(said.join("\n").into()) }
+    println!(
+        "{} programs, {} runs, {} with different calls",
+        subjects.len(),
+        all.runs,
+        all.changes
+    );
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }

@@ -1,4 +1,4 @@
-//! Runs one program and keeps what its calls are given.
+//! Runs one program and records the arguments of its calls.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,12 +7,12 @@ use sandbox::{CallError, Limits, Pool, PoolConfig, SandboxError, ToolCall, ToolC
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::given::{Change, Flavour, answer, field};
+use crate::inputs::{Change, Flavour, answer, field};
 use crate::subject::{Source, Subject};
 
-/// What a run did.
+/// The calls and the end of a run.
 pub(crate) struct Run {
-    /// Its calls, by their name and what they were given.
+    /// Its calls: name and arguments.
     pub(crate) calls: Vec<(String, String)>,
     pub(crate) ended_well: bool,
 }

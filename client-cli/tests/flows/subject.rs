@@ -1,19 +1,19 @@
-//! A program and what is said of its flows.
+//! A program and the flows that the analysis reports for it.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use analysis::{Argument, Limits, PathStep, Task, analyze_with_misused_promises};
 
-/// Words that a program looks for in what it is given, at most.
-const WORDS: usize = 12;
+/// The maximum number of field names that are taken from a program.
+const WORDS_LIMIT: usize = 12;
 
-/// What a program is given something by.
+/// A source of data for a program.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Source {
     /// A field of `args`.
     Field(String),
-    /// The calls of this name.
+    /// The results of the calls with this name.
     Calls(String),
 }
 
@@ -27,18 +27,18 @@ impl fmt::Display for Source {
 }
 
 pub(crate) struct Subject {
-    /// The program as it is run: where it can be, each call has a name of its own.
+    /// The program as it runs: if possible, each call has a separate name.
     pub(crate) program: String,
     pub(crate) tasks: Vec<Task>,
-    /// The name under which the calls of each task are seen.
+    /// The name of the calls of each task.
     names: Vec<String>,
-    /// The names that stand after a dot or in a pattern.
+    /// The field names that follow a dot or occur in a pattern.
     pub(crate) words: Vec<String>,
     pub(crate) fields: Vec<String>,
 }
 
 impl Subject {
-    /// Returns `None` for what is refused, or says of itself that it is not understood.
+    /// Analyses a program; `None` if it is refused or dynamic.
     pub(crate) fn of(source: &str) -> Option<Self> {
         let analysis = analyze_with_misused_promises(source, &Limits::default());
         if !analysis.can_run() || analysis.dynamic {
@@ -63,7 +63,7 @@ impl Subject {
         Some(Self { program: lines.join("\n"), tasks, names, words, fields })
     }
 
-    /// Returns the name under which a call is seen.
+    /// Returns the name of a call.
     pub(crate) fn key(namespace: &str, action: &str) -> String {
         match action.rsplit_once("__t") {
             Some((_, number)) if number.parse::<u32>().is_ok() => format!("t{number}"),
@@ -85,7 +85,7 @@ impl Subject {
         tasks.filter(move |(place, _)| self.names[*place] == *key)
     }
 
-    /// Whether a source is said to flow to the calls of a name.
+    /// Returns whether the analysis reports a flow from a source to the calls with a name.
     pub(crate) fn flows(&self, source: &Source, key: &str) -> bool {
         self.named(key).any(|(_, task)| match source {
             Source::Field(field) => task.arguments.values().any(|one| is_from(one, field)),
@@ -95,7 +95,7 @@ impl Subject {
         })
     }
 
-    /// Whether it is said to flow there, or may decide on the calls.
+    /// Returns whether it reports such a flow, or that the source decides about the calls.
     pub(crate) fn flows_or_decides(&self, source: &Source, key: &str) -> bool {
         self.flows(source, key)
             || self.named(key).any(|(place, task)| match source {
@@ -103,14 +103,14 @@ impl Subject {
                     task.decided_by_args.iter().any(|part| is_part(part, field))
                 }
                 Source::Calls(from) => self.named(from).any(|(earlier, from)| {
-                    // What a later call decides on is not told.
+                    // The analysis does not report decisions of later calls about earlier ones.
                     earlier >= place || task.decided_by.contains(&from.task)
                 }),
             })
     }
 }
 
-/// Whether a field of `args` is said to flow into an argument.
+/// Returns whether a field of `args` is reported to flow into an argument.
 fn is_from(argument: &Argument, field: &str) -> bool {
     match argument {
         Argument::Literal { .. } | Argument::Reference { .. } => false,
@@ -125,12 +125,12 @@ fn is_from(argument: &Argument, field: &str) -> bool {
     }
 }
 
-/// Whether a part of `args`, as it is told, may be a field.
+/// Returns whether a reported part of `args` covers a field.
 fn is_part(part: &str, field: &str) -> bool {
     part == "args" || part.strip_prefix("args.") == Some(field)
 }
 
-/// Returns the names that a program asks for, and those that it asks `args` for.
+/// Returns the field names that a program reads, and those that it reads from `args`.
 fn words(source: &str) -> (Vec<String>, Vec<String>) {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut words: Vec<String> = Vec::new();
@@ -151,7 +151,8 @@ fn words(source: &str) -> (Vec<String>, Vec<String>) {
         let plain = !word.starts_with(|c: char| c.is_ascii_digit())
             && !matches!(word, "then" | "length" | "constructor" | "toJSON" | "await" | "const");
         let wanted = (member && before != "mcp" && !after.starts_with('(')) || in_pattern;
-        if plain && wanted && !words.iter().any(|known| known == word) && words.len() < WORDS {
+        if plain && wanted && !words.iter().any(|known| known == word) && words.len() < WORDS_LIMIT
+        {
             words.push(word.to_owned());
         }
         (before, rest) = (word, after);

@@ -1,6 +1,6 @@
-//! Finding processes by a mark in their arguments or variables.
+//! Finds processes by a marker in their arguments or variables.
 
-/// Returns the live processes, other than this one, that carry the mark.
+/// Returns the running processes, other than this one, whose arguments or variables contain the marker.
 pub(crate) fn marked(mark: &str) -> Vec<String> {
     let own = std::process::id().to_string();
     let carries =
@@ -11,7 +11,7 @@ pub(crate) fn marked(mark: &str) -> Vec<String> {
         if pid == own || !pid.bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }
-        // A process that ends meanwhile is not there.
+        // The process may have exited in the meantime.
         let (Ok(arguments), Ok(variables)) = (
             std::fs::read(entry.path().join("cmdline")),
             std::fs::read(entry.path().join("environ")),

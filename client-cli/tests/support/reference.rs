@@ -1,4 +1,4 @@
-//! The reference MCP servers, started bare, to compare with.
+//! The reference MCP filesystem server, started directly, for comparison.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// The reference filesystem server on one folder.
+/// A running reference server for one folder.
 pub(crate) struct Reference {
     child: Child,
     input: ChildStdin,

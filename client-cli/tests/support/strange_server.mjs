@@ -1,4 +1,4 @@
-// A small MCP server that does what servers should not. Needs only Node.
+// A small MCP server that misbehaves in various ways. Needs only Node.
 import { appendFileSync } from "node:fs";
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
@@ -32,7 +32,7 @@ const tools = {
   async hang() { for (;;); },
   async crash(args) { note("crash"); console.error("segmentation\u001b fault"); process.exit(args.code ?? 7); },
   async huge(args) { process.stdout.write("x".repeat(args.size)); return text("huge"); },
-  // Answers that no JSON reader takes, put in the place of the number of the call.
+  // Answers a call with invalid JSON.
   async garbled(args, id) {
     const result = { cut: '{', deep: `{"content":[],"x":${"[".repeat(2000)}${"]".repeat(2000)}}`, surrogate: '{"content":[{"type":"text","text":"\\ud800"}]}', number: '{"content":[],"structuredContent":{"n":1e999}}' }[args.how];
     process.stdout.write(`{"jsonrpc":"2.0","id":${id},"result":${result}${args.how === "cut" ? "" : "}"}\n`);
@@ -48,7 +48,7 @@ const tools = {
     return text("asked");
   },
   async orphan(args) {
-    // A grandchild in its own session whose parent is gone.
+    // A grandchild in a separate session whose parent has exited.
     spawn("setsid", ["sh", "-c", `sleep 1000 & exec sleep 1001`], { detached: true, stdio: "ignore", env: { ...process.env, ORPHAN: args.mark }, argv0: "setsid" }).unref();
     await wait(200);
     return text("spawned");

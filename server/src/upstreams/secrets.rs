@@ -155,7 +155,7 @@ async fn stored(
 fn not_for_host(need: Need<'_>, host: &KeyHost, how: &str) -> ErrorBody {
     let variable = need.variable;
     let message = format!(
-        "`{}` would send the secret `{variable}`, which {how}, to `{host}`, but that host is not allowed for it. If it may receive the secret, run `pml keys set {variable} --cloud --host {host}`, or send the header X-PML-Host-{}: {host}",
+        "`{}` would send the secret `{variable}`, which {how}, to `{host}`, but that host is not allowed for it. If it may receive the secret, run `pml secrets set {variable} --cloud --host {host}`, or send the header X-PML-Host-{}: {host}",
         need.what,
         variable.replace('_', "-")
     );
@@ -167,7 +167,7 @@ fn missing(need: Need<'_>) -> ErrorBody {
     let variable = need.variable;
     // The remedy is in the message, because errors within programs have no hint.
     let message = format!(
-        "`{}` needs the secret `{variable}`: store it on the gateway with `pml keys set {variable} --cloud`, or send the header X-PML-Key-{} with the call",
+        "`{}` needs the secret `{variable}`: store it on the gateway with `pml secrets set {variable} --cloud`, or send the header X-PML-Key-{} with the call",
         need.what,
         variable.replace('_', "-")
     );

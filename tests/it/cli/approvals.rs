@@ -141,14 +141,14 @@ fn what_cannot_run_is_not_asked_about() {
     assert_eq!(success(&pml.resume(&asked, true, false)), "ran\n");
 }
 
-/// NX-12: a question says of a name that it only looks like one of PML's.
+/// NX-12: a question warns about a name that looks like a known one.
 #[test]
-fn a_look_alike_name_is_told_in_the_question() {
+fn a_question_warns_about_a_look_alike_name() {
     let servers = json!({ "memorv": { "command": "cat" } });
     let project = Project::new().configure(&json!({ "mcpServers": servers }));
     let asked = project.stdio().execute("return await mcp.memorv.read_graph({})");
     let description = question(&asked)["description"].as_str().unwrap();
-    assert!(description.contains("`memorv` is not `memory`"), "{description}");
+    assert!(description.contains("`memorv` looks like `memory`"), "{description}");
 }
 
 /// Questions of parallel calls come one after the other; each is its own.
@@ -324,7 +324,7 @@ fn questions_are_rendered_safely() {
     assert!(description.chars().all(|c| !c.is_control() && c != '\u{202e}'), "{description}");
     assert!(description.contains("\\u{202e}"), "{description}");
     assert!(
-        description.len() < 5_000 && description.contains("characters in all, sha256-"),
+        description.len() < 5_000 && description.contains("characters in total, sha256-"),
         "{description}"
     );
     assert!(asked["context"]["code_hash"].as_str().unwrap().starts_with("sha256-"));

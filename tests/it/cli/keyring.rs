@@ -125,7 +125,7 @@ fn login_keeps_the_key_in_the_keyring() {
 
     let project = project.set("PML_KEYRING", "");
     let said = login(&project, &tenant.key);
-    assert!(said.contains("kept in the keyring") && !said.contains(&tenant.key[8..]), "{said}");
+    assert!(said.contains("stored in the keyring") && !said.contains(&tenant.key[8..]), "{said}");
     assert_eq!(session.key_for(&tenant.url), tenant.key);
     assert!(!file(&project).contains(&tenant.key), "it is kept in one place");
     assert_eq!(success(&project.exec(PROGRAM).0), 7);

@@ -46,7 +46,7 @@ fn a_capability_runs_on_the_users_machine() {
     let shown = first["description"].as_str().unwrap();
     for part in [
         ".files.outer@0.1.0` (sha256-",
-        "may reach `files:count`, `filesystem:read_text_file`, `math:eval`",
+        "may call `files:count`, `filesystem:read_text_file`, `math:eval`",
         "return { count: await mcp.files.count(args) }",
         "Run `files:outer` with {\"path\":\"a.txt\"}",
     ] {

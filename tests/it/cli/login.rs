@@ -107,7 +107,7 @@ while b"not shown" not in seen:
 while termios.tcgetattr(terminal)[3] & termios.ECHO:
     pass
 os.write(terminal, key.encode() + b"\n")
-while b"kept in" not in seen:
+while b"stored in" not in seen:
     seen += os.read(terminal, 1024)
 assert key.encode() not in seen, seen
 assert termios.tcgetattr(terminal)[3] & termios.ECHO, "the echo is back"

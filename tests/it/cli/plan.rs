@@ -160,7 +160,7 @@ fn people_get_text() {
         "if `data.ok`",
         "Leaves this machine",
         "t1 filesystem:read_text_file → t2 json:parse, t3 slack:post_message (through t2)",
-        "may send what they are given, from here: t4 shell:exec",
+        "may send their arguments, from here: t4 shell:exec",
     ] {
         assert!(shown.contains(part), "no {part} in\n{shown}");
     }
@@ -253,7 +253,7 @@ fn an_incomplete_plan_says_so() {
     let shown = text(&output.stdout);
     assert!(output.status.success());
     assert!(shown.contains("INCOMPLETE") && shown.contains("  line 2, column"), "{shown}");
-    assert!(shown.contains("What leaves this machine cannot be told"), "{shown}");
+    assert!(shown.contains("It cannot be determined what leaves this machine"), "{shown}");
 }
 
 /// What a program hides in its text is seen, in every form of the plan.
@@ -474,7 +474,10 @@ fn the_users_own_rules_are_in_the_plan() {
         (&json!("client"), &json!("server"))
     );
     assert!(
-        planned["notes"][0].as_str().unwrap().contains("a rule of yours asks about `math:eval`"),
+        planned["notes"][0]
+            .as_str()
+            .unwrap()
+            .contains("a permission rule of yours asks about `math:eval`"),
         "{planned:#}"
     );
     let mut pml = asks.stdio();
@@ -513,7 +516,7 @@ fn what_is_not_known_is_said_and_counted_as_leaving() {
     assert_eq!(unknown["egress"], json!([{ "from": "t1", "to": "t2" }]));
     let shown = offline(&[]);
     assert!(
-        shown.contains("t1 filesystem:read_text_file → t2 taker:take (unknown where)"),
+        shown.contains("t1 filesystem:read_text_file → t2 taker:take (location unknown)"),
         "{shown}"
     );
     assert!(shown.contains("taker:take: unknown, because no table has it"), "{shown}");
@@ -627,7 +630,7 @@ fn the_gateways_rules_are_kept_and_revalidated() {
     assert_eq!(offline("acme.ship"), json!(["client", "rules"]));
     let text_of = project.run_with(&["plan", "-", "--offline"], b"return await mcp.acme.ship({})");
     let shown = text(&text_of.stdout);
-    assert!(shown.contains("acme:ship: by the routing rules of the gateway"), "{shown}");
+    assert!(shown.contains("acme:ship: according to the routing rules of the gateway"), "{shown}");
     // Another key has not read them.
     let project = project.set("PML_API_KEY", "pml_another");
     let output =
@@ -704,7 +707,7 @@ for (const path of args.paths) await mcp.filesystem.write_file({ path, content: 
         ])
     );
     let shown = text(&project.run_with(&["plan", "-"], code.as_bytes()).stdout);
-    let order = "Order\n  1  t1\n  2  t2\n  3  t3 t4  (together)\n  4  t5  (again and again)\n";
+    let order = "Order\n  1  t1\n  2  t2\n  3  t3 t4  (together)\n  4  t5  (repeats)\n";
     assert!(shown.contains(order), "{shown}");
     let mermaid =
         text(&project.run_with(&["plan", "-", "--graph", "mermaid"], code.as_bytes()).stdout);

@@ -205,7 +205,7 @@ fn what_is_sent_to_such_a_server_is_told() {
         "{plan}"
     );
     assert!(
-        plan.contains(&format!("t2 docs:headers sends what it is given to {}", telltale.url)),
+        plan.contains(&format!("t2 docs:headers sends its arguments to {}", telltale.url)),
         "{plan}"
     );
     let json = project.run_with(&["plan", "-", "--json"], code.as_bytes());

@@ -78,10 +78,10 @@ fn a_start_shows_and_pins_what_it_grants() {
     let runner = project.home().join("bin/npx");
     for told in [
         "\"npx\" \"-y\" \"notes@1.0.0\"",
-        &format!("It runs `{}`, by `/", runner.display()),
-        "It gets `AWS_SECRET_ACCESS_KEY` from your environment, which lets anybody who has it act as you",
+        &format!("It runs `{}` with `/", runner.display()),
+        "It gets `AWS_SECRET_ACCESS_KEY` from your environment, a credential that lets its holder act as you",
         "It gets `GITHUB_TOKEN` from the workspace's `.env`",
-        "It is not in the sandbox",
+        "It is not sandboxed",
     ] {
         assert!(description.contains(told), "{told}: {description}");
     }
@@ -109,7 +109,7 @@ fn a_start_shows_and_pins_what_it_grants() {
     let project = project.set("GITHUB_TOKEN", "canary-c3");
     let asked = project.stdio().execute(ADD);
     let description = question(&asked)["description"].as_str().unwrap();
-    assert!(description.contains("whose start CHANGED"), "{description}");
+    assert!(description.contains("whose command or variables CHANGED"), "{description}");
     assert!(
         description.contains("NEW: It gets `GITHUB_TOKEN` from your environment"),
         "{description}"
@@ -136,7 +136,7 @@ fn a_long_command_hides_no_grant() {
     assert_eq!(reply.status, 201, "{}", text(&reply.body));
     let asked = project(&tenant).set("GITHUB_TOKEN", "canary-e5").stdio().execute(ADD);
     let description = question(&asked)["description"].as_str().unwrap();
-    assert!(description.contains("characters in all, sha256-"), "{description}");
+    assert!(description.contains("characters in total, sha256-"), "{description}");
     assert!(
         description.contains("\nIt gets `GITHUB_TOKEN` from your environment"),
         "{description}"

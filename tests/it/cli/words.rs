@@ -42,7 +42,7 @@ fn a_call_that_nobody_can_approve_is_explained() {
     let (code, stderr) =
         told(&project, &["exec", "-"], "return await mcp.shell.exec({ command: ['ls'] })");
     assert_eq!(code, Some(3));
-    let words = "error: `shell:exec` needs approval, and nobody can be asked here:\nRun `shell:exec` with {\"command\":[\"ls\"]} [1003 APPROVAL_DENIED]\nhint: Run it on a terminal to be asked, or add \"shell:exec\" to `permissions.allow` in `.pml.json` and run `pml trust`.\n";
+    let words = "error: `shell:exec` needs approval, but there is no terminal to ask on:\nRun `shell:exec` with {\"command\":[\"ls\"]} [1003 APPROVAL_DENIED]\nhint: Run it on a terminal to be asked, or add \"shell:exec\" to `permissions.allow` in `.pml.json` and run `pml trust`.\n";
     assert!(stderr.ends_with(words), "{stderr}");
 }
 
@@ -235,7 +235,7 @@ fn doctor_looks_at_the_project() {
         let (state, detail) = state(what);
         assert!(state == "ok" && detail.contains(word), "{what}: {state} {detail}");
     }
-    assert_eq!(state(".cursor/mcp.json").1, "\"not there\"");
+    assert_eq!(state(".cursor/mcp.json").1, "\"not found\"");
 
     let refused = Project::at(&tenant.url).set("PML_API_KEY", "pml_key_nobody");
     let (code, state) = look(&refused);

@@ -121,7 +121,7 @@ fn nobody_is_asked_about_a_server_tool_that_lacks_its_key() {
     let refused = |code: &str| {
         let (told, _) = project.exec(code);
         let message = failure(&told, "API_KEY_REQUIRED");
-        assert!(message.contains("pml keys set TAKEN_KEY --cloud"), "{told:#}");
+        assert!(message.contains("pml secrets set TAKEN_KEY --cloud"), "{told:#}");
     };
     refused(alone);
     refused(&mixed);

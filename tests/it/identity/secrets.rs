@@ -147,7 +147,7 @@ fn a_stored_key_goes_to_its_upstream_only() {
     assert_eq!(missing["error_code"], "API_KEY_REQUIRED", "{missing:#}");
     let told = missing["message"].as_str().unwrap();
     assert!(
-        told.contains("pml keys set ECHO_API_KEY --cloud")
+        told.contains("pml secrets set ECHO_API_KEY --cloud")
             && told.contains("X-PML-Key-ECHO-API-KEY"),
         "{told}"
     );

@@ -54,7 +54,7 @@ fn a_server_is_published_with_what_it_lists() {
     let (code, _, told) = run(&project, &publish);
     assert_eq!(code, Some(0), "{told}");
     assert!(
-        told.contains("Starts [\"node\"")
+        told.contains("Starting [\"node\"")
             && told.contains("] with `RECALL_NAME`\n")
             && told.contains("  recall:create_entities\n"),
         "{told}"
@@ -149,7 +149,7 @@ fn a_server_json_of_the_official_registry_is_published() {
         project.write("server.json", file.to_string());
         let (code, _, told) = run(&project, &publish);
         assert!(code == Some(2) && told.contains(why), "{field}: {told}");
-        assert!(!told.contains("Starts"), "{field}: {told}");
+        assert!(!told.contains("Starting"), "{field}: {told}");
         *file.pointer_mut(field).unwrap() = before;
     }
 }

@@ -1,4 +1,4 @@
-//! The checks of a project by `pml doctor`: its folder, its files, its gateway, its API key, and the programs that it
+//! What `pml doctor` checks in a project: its folder, its files, its gateway, its API key and the programs that it
 //! needs.
 
 use std::path::Path;
@@ -22,24 +22,24 @@ const AGENT_FILES: &[(&str, &str)] = &[
     (".vscode/mcp.json", "servers"),
 ];
 
-/// The largest agent file that is read, in bytes.
+/// The maximum size of an agent's file in bytes.
 const FILE_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// The state of a checked item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// As it should be.
-    Well,
-    /// Something does not work that not everybody needs.
+    /// No problem.
+    Good,
+    /// Something optional does not work.
     Warning,
-    /// It is wrong; the exit code.
+    /// A problem, with the exit code for it.
     Failed(u8),
 }
 
 impl State {
     fn name(self) -> &'static str {
         match self {
-            Self::Well => "ok",
+            Self::Good => "ok",
             Self::Warning => "warning",
             Self::Failed(_) => "failed",
         }
@@ -65,14 +65,14 @@ impl Finding {
         Self { what, state, detail: detail.into() }
     }
 
-    /// Returns it for people.
+    /// Renders the finding as a line of text.
     pub(super) fn line(&self) -> String {
         format!("{:<8} {:<17} {}\n", self.state.name(), self.what, escape_text(&self.detail))
     }
 }
 
-/// Checks everything; an item that cannot be checked is a finding of its own.
-pub(super) async fn look(settings: &Settings) -> Vec<Finding> {
+/// Checks everything. An item that cannot be checked is reported as failed.
+pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     let mut findings = Vec::new();
     let workspace = match Workspace::find(settings.workspace.as_deref()) {
         Ok(workspace) => workspace,
@@ -80,7 +80,7 @@ pub(super) async fn look(settings: &Settings) -> Vec<Finding> {
     };
     findings.push(match workspace.warning() {
         Some(warning) => Finding::new("workspace", State::Warning, warning),
-        None => Finding::new("workspace", State::Well, workspace.root().display().to_string()),
+        None => Finding::new("workspace", State::Good, workspace.root().display().to_string()),
     });
     let config = TrustStore::of_user()
         .map_err(|error| error.to_string())
@@ -100,7 +100,7 @@ pub(super) async fn look(settings: &Settings) -> Vec<Finding> {
     let programs = Programs::new(search.as_deref(), Some(workspace.root()));
     for (program, for_what) in [("npx", "npm"), ("uvx", "PyPI")] {
         findings.push(match programs.find(program, workspace.root()) {
-            Ok(found) => Finding::new(program, State::Well, found.file.display().to_string()),
+            Ok(found) => Finding::new(program, State::Good, found.file.display().to_string()),
             Err(error @ (ProgramError::InWorkspace { .. } | ProgramError::Interpreter { .. })) => {
                 Finding::new(program, State::Warning, error.to_string())
             }
@@ -122,7 +122,7 @@ fn trust(config: &Config) -> Finding {
         Trust::NoFile => {
             (State::Warning, "not found, so every call needs approval; `pml init` creates it")
         }
-        Trust::Trusted => (State::Well, "trusted"),
+        Trust::Trusted => (State::Good, "trusted"),
         Trust::Untrusted => (
             State::Warning,
             "not trusted, so its grants have no effect; read it, then run `pml trust`",
@@ -159,13 +159,13 @@ async fn gateway(settings: &Settings, file: Option<&str>, root: &Path) -> Vec<Fi
     let from = format!("{gateway} (from {})", gateway.place());
     let mut findings = match cloud.version().await {
         Ok(version) => {
-            let way = if gateway.origin().starts_with("https") {
+            let transport = if gateway.origin().starts_with("https") {
                 "TLS"
             } else {
                 "this machine, without TLS"
             };
-            let detail = format!("{from}: pml-server {version}, {way}");
-            vec![Finding::new("gateway", State::Well, detail)]
+            let detail = format!("{from}: pml-server {version}, {transport}");
+            vec![Finding::new("gateway", State::Good, detail)]
         }
         Err(error) => {
             let detail = format!("{} (from {}). {}", error.message, gateway.place(), error.hint);
@@ -177,8 +177,8 @@ async fn gateway(settings: &Settings, file: Option<&str>, root: &Path) -> Vec<Fi
         match cloud.own_key().await {
             Ok(own) => {
                 let (who, scope, can) = (own.principal, own.scope, own.can.join(", "));
-                let detail = format!("of `{who}` in `{scope}`, from {place}; may: {can}");
-                Finding::new("key", State::Well, detail)
+                let detail = format!("of `{who}` in `{scope}`, from {place}; rights: {can}");
+                Finding::new("key", State::Good, detail)
             }
             Err(error) => {
                 let detail = format!("from {place}: {}. {}", error.message, error.hint);
@@ -189,13 +189,13 @@ async fn gateway(settings: &Settings, file: Option<&str>, root: &Path) -> Vec<Fi
         let detail = format!("none is set; `pml login --url {gateway}` stores one");
         Finding::new("key", State::Warning, detail)
     });
-    if let Some(trouble) = &found.trouble {
-        findings.push(Finding::new("keyring", State::Warning, trouble.to_string()));
+    if let Some(keyring_error) = &found.keyring_error {
+        findings.push(Finding::new("keyring", State::Warning, keyring_error.to_string()));
     }
     findings
 }
 
-/// Looks whether an agent's file starts us.
+/// Checks that an agent's file starts `pml stdio`.
 fn agent_file(
     workspace: &Workspace,
     file: &'static str,
@@ -203,12 +203,12 @@ fn agent_file(
     programs: &Programs,
 ) -> Finding {
     let path = workspace.root().join(file);
-    let too_large = path.metadata().is_ok_and(|facts| facts.len() > FILE_LIMIT);
+    let too_large = path.metadata().is_ok_and(|metadata| metadata.len() > FILE_LIMIT);
     let text = match std::fs::read(&path) {
         Ok(text) if !too_large => text,
         Ok(_) => return Finding::new(file, State::Warning, "larger than 4 MiB; it was not read"),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Finding::new(file, State::Well, "not there");
+            return Finding::new(file, State::Good, "not found");
         }
         Err(error) => return Finding::new(file, State::Warning, error.to_string()),
     };
@@ -228,7 +228,7 @@ fn agent_file(
     }
     match programs.find(command, workspace.root()) {
         Ok(found) => {
-            Finding::new(file, State::Well, format!("starts {} stdio", found.file.display()))
+            Finding::new(file, State::Good, format!("starts {} stdio", found.file.display()))
         }
         Err(error) => Finding::new(file, State::Warning, error.to_string()),
     }

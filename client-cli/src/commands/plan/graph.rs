@@ -1,24 +1,24 @@
-//! A plan as nodes and edges, for all pictures.
+//! A plan as nodes and edges, for all diagram formats.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use analysis::{Certainty, Effect, Plan, PlannedTask, Times};
 use protocol::Side;
 
-use super::shown::{Limit, named, short};
+use super::display::{Limit, named, short};
 
-/// The longest line in a node.
-const LINE: usize = 44;
-/// The longest argument in a node.
+/// The maximum length of a line in a node.
+const LINE_LIMIT: usize = 44;
+/// The maximum length of an argument in a node.
 const ARGUMENT: Limit = Limit::marked(30);
-/// The most arguments in a node.
-const ARGUMENTS: usize = 3;
+/// The maximum number of arguments in a node.
+const ARGUMENTS_LIMIT: usize = 3;
 
 /// The contents of the diagram.
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
     pub(super) edges: Vec<Edge>,
-    /// Why the diagram may be incomplete; shown above it.
+    /// Whether the plan is incomplete, which is shown above the diagram.
     pub(super) incomplete: bool,
 }
 
@@ -29,11 +29,11 @@ pub(super) struct Node {
     pub(super) effect: Option<Effect>,
     pub(super) may: bool,
     pub(super) many: bool,
-    /// The first line, escaped for a human.
+    /// The first line, escaped for display.
     pub(super) title: String,
-    /// The steps that it is in, for people.
+    /// The steps that it is in, as text.
     pub(super) step: String,
-    /// More lines, escaped for a human.
+    /// More lines, escaped for display.
     pub(super) lines: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum NodeKind {
     Args,
 }
 
-/// From one node to another, by their places.
+/// An edge between two nodes, by their indexes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Edge {
     pub(super) from: usize,
@@ -59,29 +59,29 @@ pub(super) struct Edge {
 pub(super) enum EdgeKind {
     /// A result flows into arguments.
     Data,
-    /// Data of the user's machine flows to the server, or on there.
+    /// Data of the user's machine flows to the server, or from one call to another there.
     Egress,
     /// A result decides whether the call is made.
     Control,
-    /// What decides is of the user's machine, and the server or the like sees that it is called.
+    /// Data of the user's machine decides whether a call outside this machine is made.
     EgressControl,
-    /// One effect follows another, and no other edge shows it.
+    /// One effect happens after another, which no other edge shows.
     Order,
 }
 
 impl Graph {
     /// Creates the graph of a plan.
     ///
-    /// An edge of control is omitted if other edges lead the same way: it would add a line without new information.
-    /// The text and the JSON have all edges.
+    /// A control edge is omitted if a path of other edges leads from its source to its target (a transitive reduction).
+    /// The text and the JSON have all of them.
     pub(super) fn of(plan: &Plan) -> Self {
-        let places: BTreeMap<&str, usize> =
-            plan.tasks.iter().enumerate().map(|(place, task)| (&*task.id, place)).collect();
+        let indexes: BTreeMap<&str, usize> =
+            plan.tasks.iter().enumerate().map(|(index, task)| (&*task.id, index)).collect();
         let mut nodes: Vec<Node> = plan.tasks.iter().map(|task| node(plan, task)).collect();
         let reached: BTreeSet<&str> = plan.egress.iter().map(|pair| &*pair.to).collect();
-        let given = plan.egress.iter().filter(|pair| !pair.decides);
-        let given: BTreeSet<&str> = given.map(|pair| &*pair.to).collect();
-        // Whether what a task returns is of this machine, or carries on what is.
+        let data_targets = plan.egress.iter().filter(|pair| !pair.decides);
+        let data_targets: BTreeSet<&str> = data_targets.map(|pair| &*pair.to).collect();
+        // Whether the result of `from` is data of this machine or may contain such data, and `to` sends it away.
         let leaves = |from: usize, to: &PlannedTask, on: &BTreeSet<&str>| {
             plan.runs_on != Side::Server
                 && to.takes_away()
@@ -94,15 +94,15 @@ impl Graph {
         let mut control = BTreeMap::new();
         for (to, task) in plan.tasks.iter().enumerate() {
             for source in &task.data_from {
-                let Some(&from) = places.get(&**source) else { continue };
-                // A call that feeds itself is covered by "many".
+                let Some(&from) = indexes.get(&**source) else { continue };
+                // A call that uses its own earlier result is shown as "many".
                 if from != to {
-                    let leaves = leaves(from, task, &given);
+                    let leaves = leaves(from, task, &data_targets);
                     data.insert((from, to), if leaves { EdgeKind::Egress } else { EdgeKind::Data });
                 }
             }
             for source in &task.decided_by {
-                if let Some(&from) = places.get(&**source)
+                if let Some(&from) = indexes.get(&**source)
                     && from != to
                 {
                     let leaves = leaves(from, task, &reached);
@@ -115,7 +115,7 @@ impl Graph {
         let known: BTreeSet<(usize, usize)> = data.keys().copied().collect();
         let decided: BTreeSet<(usize, usize)> = control.keys().copied().collect();
         let all = known.union(&decided).copied().collect();
-        let order = reduced(nodes.len(), all, &effects_in_order(plan, &places));
+        let order = reduced(nodes.len(), all, &effects_in_order(plan, &indexes));
         let left = reduced(nodes.len(), known, &decided);
         let mut edges: Vec<Edge> =
             data.into_iter().map(|((from, to), kind)| Edge { from, to, kind }).collect();
@@ -137,7 +137,7 @@ impl Graph {
                 lines: Vec::new(),
             });
             for flow in &plan.args_egress {
-                let Some(&to) = places.get(&*flow.to) else { continue };
+                let Some(&to) = indexes.get(&*flow.to) else { continue };
                 let only_decides = flow.parameters.is_empty();
                 let kind = if only_decides { EdgeKind::EgressControl } else { EdgeKind::Egress };
                 edges.push(Edge { from, to, kind });
@@ -147,18 +147,18 @@ impl Graph {
     }
 }
 
-/// Returns each effect with those of the next step that has any. Effects that are not awaited, and those that can
-/// happen at any time, precede nothing.
-fn effects_in_order(plan: &Plan, places: &BTreeMap<&str, usize>) -> BTreeSet<(usize, usize)> {
-    let has_effect = |place: &usize| {
-        plan.tasks.get(*place).is_some_and(|task| {
+/// Returns edges from the effects of each step to those of the next step that has effects. Effects that are not
+/// awaited, or that can happen at any time, precede no other.
+fn effects_in_order(plan: &Plan, indexes: &BTreeMap<&str, usize>) -> BTreeSet<(usize, usize)> {
+    let has_effect = |index: &usize| {
+        plan.tasks.get(*index).is_some_and(|task| {
             !matches!(task.effect, Effect::Reads | Effect::Asks | Effect::Computes)
         })
     };
     let mut edges = BTreeSet::new();
     let mut before: Vec<usize> = Vec::new();
     for step in plan.order.iter().filter(|step| !step.any_time) {
-        let found = step.tasks.iter().filter_map(|id| places.get(&**id).copied());
+        let found = step.tasks.iter().filter_map(|id| indexes.get(&**id).copied());
         let effects: Vec<usize> = found.filter(has_effect).collect();
         if effects.is_empty() {
             continue;
@@ -166,14 +166,14 @@ fn effects_in_order(plan: &Plan, places: &BTreeMap<&str, usize>) -> BTreeSet<(us
         for to in &effects {
             edges.extend(before.iter().filter(|from| *from < to).map(|from| (*from, *to)));
         }
-        // Many-to-many edges would clutter the diagram, and say no more than the numbers of the steps.
-        let few = effects.len() <= 3 && step.unawaited.is_none();
-        before = if few { effects } else { Vec::new() };
+        // Many-to-many edges would clutter the diagram, and add nothing to the step numbers.
+        let has_few = effects.len() <= 3 && step.unawaited.is_none();
+        before = if has_few { effects } else { Vec::new() };
     }
     edges
 }
 
-/// Returns those of `control` that no other way leads along.
+/// Returns the edges of `control` that no other path replaces.
 fn reduced(
     nodes: usize,
     data: BTreeSet<(usize, usize)>,
@@ -181,42 +181,42 @@ fn reduced(
 ) -> Vec<(usize, usize)> {
     let mut next: Vec<Vec<usize>> = vec![Vec::new(); nodes];
     for (from, to) in data.iter().chain(control) {
-        // Forward only: a loop's back edge does not lead to a later call.
+        // Forward edges only: the back edge of a loop does not lead to a later call.
         if from < to
             && let Some(next) = next.get_mut(*from)
         {
             next.push(*to);
         }
     }
-    let another_way = |from: usize, to: usize| {
+    let has_other_path = |from: usize, to: usize| {
         let mut seen = vec![false; nodes];
         let steps = next.get(from).into_iter().flatten().copied();
         let mut waiting: Vec<usize> = steps.filter(|step| *step != to).collect();
-        while let Some(place) = waiting.pop() {
-            if place == to {
+        while let Some(index) = waiting.pop() {
+            if index == to {
                 return true;
             }
-            if place > to {
+            if index > to {
                 continue;
             }
-            if let Some(known) = seen.get_mut(place)
+            if let Some(known) = seen.get_mut(index)
                 && !std::mem::replace(known, true)
             {
-                waiting.extend(next.get(place).into_iter().flatten());
+                waiting.extend(next.get(index).into_iter().flatten());
             }
         }
         false
     };
-    control.iter().copied().filter(|(from, to)| !another_way(*from, *to)).collect()
+    control.iter().copied().filter(|(from, to)| !has_other_path(*from, *to)).collect()
 }
 
 fn node(plan: &Plan, task: &PlannedTask) -> Node {
     let mut lines = Vec::new();
-    for (name, value) in task.arguments.iter().take(ARGUMENTS) {
+    for (name, value) in task.arguments.iter().take(ARGUMENTS_LIMIT) {
         lines.push(cut(&named(name, value, ARGUMENT)));
     }
-    if task.arguments.len() > ARGUMENTS {
-        lines.push(format!("and {} more", task.arguments.len() - ARGUMENTS));
+    if task.arguments.len() > ARGUMENTS_LIMIT {
+        lines.push(format!("and {} more", task.arguments.len() - ARGUMENTS_LIMIT));
     }
     Node {
         id: task.id.clone(),
@@ -234,31 +234,31 @@ fn node(plan: &Plan, task: &PlannedTask) -> Node {
     }
 }
 
-/// Returns the steps of a task, for people.
+/// Returns the step numbers of a task as text.
 fn steps(plan: &Plan, id: &str) -> String {
     const SHOWN: usize = 3;
-    let mut told = String::new();
+    let mut shown = String::new();
     let steps = plan.order.iter().enumerate();
     let own = steps.filter(|(_, step)| step.tasks.iter().any(|task| task == id));
-    for (count, (place, step)) in own.enumerate() {
+    for (count, (index, step)) in own.enumerate() {
         if step.any_time {
             return "any time".to_owned();
         }
         match count {
-            0 => told = format!("step {}", place + 1),
-            SHOWN => told += " …",
-            count if count < SHOWN => told += &format!(" {}", place + 1),
+            0 => shown = format!("step {}", index + 1),
+            SHOWN => shown += " …",
+            count if count < SHOWN => shown += &format!(" {}", index + 1),
             _ => {}
         }
     }
-    told
+    shown
 }
 
-/// Cuts a line that is escaped already.
+/// Shortens a line, which must be escaped already.
 fn cut(line: &str) -> String {
-    if line.chars().count() <= LINE {
+    if line.chars().count() <= LINE_LIMIT {
         return line.to_owned();
     }
-    let kept: String = line.chars().take(LINE - 1).collect();
+    let kept: String = line.chars().take(LINE_LIMIT - 1).collect();
     format!("{kept}…")
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::graph::{EdgeKind, Graph, Node, NodeKind};
 
-/// Writes a flowchart.
+/// Renders a graph as a flowchart.
 pub(super) fn mermaid(graph: &Graph) -> String {
     let mut out = String::from("flowchart TD\n");
     if graph.incomplete {
@@ -23,7 +23,7 @@ pub(super) fn mermaid(graph: &Graph) -> String {
         let _ = writeln!(out, "  {}{open}\"{text}\"{close}", node.id);
     }
     let mut marked = Vec::new();
-    for (place, edge) in graph.edges.iter().enumerate() {
+    for (index, edge) in graph.edges.iter().enumerate() {
         let (Some(from), Some(to)) = (graph.nodes.get(edge.from), graph.nodes.get(edge.to)) else {
             continue;
         };
@@ -36,7 +36,8 @@ pub(super) fn mermaid(graph: &Graph) -> String {
         };
         let _ = writeln!(out, "  {} {arrow} {}", from.id, to.id);
         if matches!(edge.kind, EdgeKind::Egress | EdgeKind::EgressControl) {
-            marked.push(place.to_string());
+            // `linkStyle` refers to an edge by its index.
+            marked.push(index.to_string());
         }
     }
     classes(graph, &mut out);
@@ -46,7 +47,7 @@ pub(super) fn mermaid(graph: &Graph) -> String {
     out
 }
 
-/// Colours by side; a dashed border for what may happen.
+/// Defines the styles: colours by side, and a dashed border for calls that may not happen.
 fn classes(graph: &Graph, out: &mut String) {
     out.push_str("  classDef client fill:#ddf4ff,stroke:#0969da,color:#0a3069\n");
     out.push_str("  classDef server fill:#fff8c5,stroke:#9a6700,color:#4d2d00\n");
@@ -67,22 +68,21 @@ fn classes(graph: &Graph, out: &mut String) {
     class("may", &|node| node.may);
 }
 
-/// Returns the words behind a title.
+/// Returns the annotations after a title.
 fn traits(node: &Node) -> String {
-    let words: Vec<&str> = [
+    let annotations: Vec<&str> = [
         (&*node.step, !node.step.is_empty()),
         ("may", node.may),
         ("many", node.many),
-        ("unknown where", node.kind == NodeKind::Unknown),
+        ("location unknown", node.kind == NodeKind::Unknown),
     ]
     .into_iter()
     .filter_map(|(word, is)| is.then_some(word))
     .collect();
-    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
+    if annotations.is_empty() { String::new() } else { format!(" ({})", annotations.join(", ")) }
 }
 
-/// Returns lines as the text of a label: all characters that are special in Mermaid, Markdown or HTML are written as
-/// character codes.
+/// Joins lines to the text of a label. Characters that are special in Mermaid, Markdown or HTML become character codes.
 fn label<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
     lines.into_iter().map(escaped).collect::<Vec<_>>().join("<br/>")
 }

@@ -1,4 +1,4 @@
-//! A plan as a picture. The places come from a layout library, the shapes from here.
+//! A plan as an SVG diagram. A layout library computes the positions; the shapes are drawn here.
 
 use std::fmt::Write as _;
 
@@ -6,36 +6,39 @@ use analysis::Effect;
 use dagre::graph::{Graph as Layered, GraphOptions};
 use dagre::{EdgeLabel, LayoutOptions, NodeLabel, Point};
 
+use super::display::{is_hidden, width};
 use super::graph::{Edge, EdgeKind, Graph, Node, NodeKind};
-use super::shown::{is_hidden, width};
 
-/// The maximum number of nodes and edges of a diagram; larger ones would be unreadable, and slow to lay out.
-const NODES: usize = 150;
-const EDGES: usize = 600;
-/// The most layers that all edges together may pass: each one costs as a node does.
-const PASSED: usize = 1_000;
+/// The maximum number of nodes and edges of a diagram. A larger one would be unreadable and slow to lay out.
+const NODES_LIMIT: usize = 150;
+const EDGES_LIMIT: usize = 600;
+/// The maximum number of layers that all edges together cross. The layout adds a virtual node for each of them.
+const CROSSED_LIMIT: usize = 1_000;
 
-/// The size of a letter of the fonts below, in pixels.
+/// The width of a character in the fonts below, in pixels.
 const TITLE_LETTER: f64 = 7.9;
 const LINE_LETTER: f64 = 6.7;
 const LINE_HEIGHT: f64 = 16.0;
 const PADDING: f64 = 14.0;
 const TAG_HEIGHT: f64 = 18.0;
-/// The space around everything.
+/// The margin around the diagram.
 const MARGIN: f64 = 24.0;
 /// The space for the legend.
-const LEGEND: f64 = 58.0;
+const LEGEND_HEIGHT: f64 = 58.0;
 
-/// Draws a graph; nothing if it is too large for a picture.
+/// Draws a graph; `None` if it is too large.
 pub(super) fn svg(graph: &Graph) -> Option<String> {
-    if graph.nodes.len() > NODES || graph.edges.len() > EDGES || passed(graph) > PASSED {
+    if graph.nodes.len() > NODES_LIMIT
+        || graph.edges.len() > EDGES_LIMIT
+        || crossed_layers(graph) > CROSSED_LIMIT
+    {
         return None;
     }
-    let layered = arranged(graph);
+    let layered = lay_out(graph);
     let mut frame = Frame { left: 0.0, right: 560.0, bottom: 0.0 };
     let mut body = String::new();
-    for (place, edge) in graph.edges.iter().enumerate() {
-        let name = place.to_string();
+    for (index, edge) in graph.edges.iter().enumerate() {
+        let name = index.to_string();
         let found = layered.edge(&edge.from.to_string(), &edge.to.to_string(), Some(&name));
         let points: &[Point] = found.map_or(&[], |edge| &edge.points);
         for point in points {
@@ -43,17 +46,17 @@ pub(super) fn svg(graph: &Graph) -> Option<String> {
         }
         draw_edge(graph, edge, points, &mut body);
     }
-    for (place, node) in graph.nodes.iter().enumerate() {
-        let Some(found) = layered.node(&place.to_string()) else { continue };
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let Some(found) = layered.node(&index.to_string()) else { continue };
         let (Some(x), Some(y)) = (found.x, found.y) else { continue };
         let (left, top) = (x - found.width / 2.0, y - found.height / 2.0);
         frame.hold(left, left + found.width, top + found.height);
-        // Rounding must not yield minus zero.
+        // Avoid `-0.0` after rounding.
         draw_node(node, left.max(0.0), top.max(0.0), &mut body);
     }
     let top = if graph.incomplete { 62.0 } else { MARGIN };
     let left = MARGIN - frame.left;
-    let (wide, high) = (frame.right + left + MARGIN, top + frame.bottom + MARGIN + LEGEND);
+    let (wide, high) = (frame.right + left + MARGIN, top + frame.bottom + MARGIN + LEGEND_HEIGHT);
     let mut out = String::new();
     let _ = writeln!(
         out,
@@ -71,7 +74,7 @@ pub(super) fn svg(graph: &Graph) -> Option<String> {
     let _ = writeln!(out, r#"<g transform="translate({left:.0} {top})">"#);
     out.push_str(&body);
     out.push_str("</g>\n");
-    legend(high - LEGEND + 12.0, &mut out);
+    legend(high - LEGEND_HEIGHT + 12.0, &mut out);
     out.push_str("</svg>\n");
     Some(out)
 }
@@ -102,8 +105,8 @@ text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",m
 </defs>
 "##;
 
-/// Returns how many layers all edges together pass.
-fn passed(graph: &Graph) -> usize {
+/// Returns the number of layers that all edges together cross.
+fn crossed_layers(graph: &Graph) -> usize {
     let mut layers = vec![0_usize; graph.nodes.len()];
     let mut forward: Vec<(usize, usize)> = graph
         .edges
@@ -112,7 +115,7 @@ fn passed(graph: &Graph) -> usize {
         .filter(|(from, to)| from < to)
         .collect();
     forward.sort_by_key(|(_, to)| *to);
-    let layer = |layers: &[usize], place: usize| layers.get(place).copied().unwrap_or(0);
+    let layer = |layers: &[usize], index: usize| layers.get(index).copied().unwrap_or(0);
     for (from, to) in forward {
         let least = layer(&layers, from) + 1;
         if let Some(known) = layers.get_mut(to) {
@@ -138,23 +141,23 @@ impl Frame {
     }
 }
 
-/// Positions every node and edge.
-fn arranged(graph: &Graph) -> Layered<NodeLabel, EdgeLabel> {
+/// Computes the positions of all nodes and edges.
+fn lay_out(graph: &Graph) -> Layered<NodeLabel, EdgeLabel> {
     let mut layered: Layered<NodeLabel, EdgeLabel> =
         Layered::with_options(GraphOptions { directed: true, multigraph: true, compound: false });
-    for (place, node) in graph.nodes.iter().enumerate() {
+    for (index, node) in graph.nodes.iter().enumerate() {
         let (width, height) = size(node);
         let label = NodeLabel { width, height, ..NodeLabel::default() };
-        layered.set_node(place.to_string(), Some(label));
+        layered.set_node(index.to_string(), Some(label));
     }
-    for (place, edge) in graph.edges.iter().enumerate() {
-        // Edges that carry data are kept short and straight.
+    for (index, edge) in graph.edges.iter().enumerate() {
+        // A higher weight makes the layout keep data edges short and straight.
         let weight = match edge.kind {
             EdgeKind::Control | EdgeKind::EgressControl | EdgeKind::Order => 1,
             EdgeKind::Data | EdgeKind::Egress => 3,
         };
         let label = EdgeLabel { weight, ..EdgeLabel::default() };
-        let (from, to, name) = (edge.from.to_string(), edge.to.to_string(), place.to_string());
+        let (from, to, name) = (edge.from.to_string(), edge.to.to_string(), index.to_string());
         layered.set_edge(from, to, Some(label), Some(&name));
     }
     let options =
@@ -173,14 +176,14 @@ fn size(node: &Node) -> (f64, f64) {
     (wide + 2.0 * PADDING + 8.0, high)
 }
 
-/// Returns the words above the title.
+/// Returns the line above the title: the effect and the annotations.
 fn tag(node: &Node) -> String {
-    let mut words = vec![node.effect.map_or("", Effect::as_str).to_uppercase()];
-    words.extend((!node.step.is_empty()).then(|| node.step.to_uppercase()));
-    words.extend((node.kind == NodeKind::Unknown).then(|| "UNKNOWN WHERE".to_owned()));
-    words.extend(node.may.then(|| "MAY".to_owned()));
-    words.extend(node.many.then(|| "MANY".to_owned()));
-    words.join(" · ")
+    let mut annotations = vec![node.effect.map_or("", Effect::as_str).to_uppercase()];
+    annotations.extend((!node.step.is_empty()).then(|| node.step.to_uppercase()));
+    annotations.extend((node.kind == NodeKind::Unknown).then(|| "LOCATION UNKNOWN".to_owned()));
+    annotations.extend(node.may.then(|| "MAY".to_owned()));
+    annotations.extend(node.many.then(|| "MANY".to_owned()));
+    annotations.join(" · ")
 }
 
 fn draw_node(node: &Node, x: f64, y: f64, out: &mut String) {
@@ -231,7 +234,7 @@ fn draw_edge(graph: &Graph, edge: &Edge, points: &[Point], out: &mut String) {
             ("edge control egress", "egress", "leaves this machine by deciding on")
         }
     };
-    let title = |place: usize| graph.nodes.get(place).map_or("", |node| &*node.title);
+    let title = |index: usize| graph.nodes.get(index).map_or("", |node| &*node.title);
     let _ = writeln!(
         out,
         r#"<path class="{class}" marker-end="url(#{marker})" d="{}"><title>{} {what} {}</title></path>"#,
@@ -241,13 +244,13 @@ fn draw_edge(graph: &Graph, edge: &Edge, points: &[Point], out: &mut String) {
     );
 }
 
-/// Returns a smooth way along points: each but the first and last pulls the
-/// line towards itself, and the line passes half-way between them.
+/// Returns a smooth path along points: quadratic Bézier curves with the inner points as control points, joined half-way
+/// between them.
 fn curve(points: &[Point]) -> String {
     let [first, middle @ .., last] = points else { return String::new() };
     let mut out = format!("M{:.1} {:.1}", first.x, first.y);
-    for (place, point) in middle.iter().enumerate() {
-        let end = match middle.get(place + 1) {
+    for (index, point) in middle.iter().enumerate() {
+        let end = match middle.get(index + 1) {
             Some(next) => Point::new((point.x + next.x) / 2.0, (point.y + next.y) / 2.0),
             None => Point::new(last.x, last.y),
         };
@@ -292,7 +295,7 @@ fn text(class: &str, x: f64, y: f64, text: &str, out: &mut String) {
     let _ = writeln!(out, r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#, xml(text));
 }
 
-/// Returns a text escaped for XML, between tags and in attributes.
+/// Escapes a text for XML content and attributes.
 fn xml(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -301,7 +304,7 @@ fn xml(text: &str) -> String {
             '>' => "&gt;".to_owned(),
             '"' => "&quot;".to_owned(),
             '\'' => "&#39;".to_owned(),
-            // XML has no place for these; they were escaped before.
+            // Not allowed in XML. They should have been escaped before.
             c if is_hidden(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => "\u{fffd}".to_owned(),
             c => c.to_string(),
         })

@@ -6,42 +6,42 @@ use std::fmt::Write as _;
 use analysis::{Argument, Certainty, Condition, Effect, Plan, PlannedTask, Times};
 use protocol::{Side, Step, ToolId, escape_text};
 
-use super::leaving::leaving;
-use super::shown::{Limit, PARAMETER, code, named, padded, short, width};
+use super::display::{Limit, PARAMETER, code, named, padded, short, width};
+use super::egress::leaves_machine;
 use super::style::{Part, Style};
 
-/// The longest text of an argument that is shown in full.
+/// The maximum length of an argument that is shown in full.
 const ARGUMENT: Limit = Limit::counted(60);
-/// The same for what starts programs, or may do anything: that must be seen.
+/// The same for tools that run programs or are unknown, whose arguments must be visible.
 const COMMAND: Limit = Limit::counted(400);
-/// The longest condition that is shown in full.
+/// The maximum length of a condition that is shown in full.
 const CONDITION: Limit = Limit::marked(60);
 
-/// The most parts of `args` that are named for one call.
-const PARTS: usize = 6;
+/// The maximum number of parts of `args` that are named for one call.
+const PARTS_LIMIT: usize = 6;
 
-/// The sources of the sides of a plan.
+/// How reliable the locations in a plan are, and what else depends on them.
 #[derive(Debug, Default)]
 pub(crate) struct Basis {
-    /// An addition to the side of the program; empty if the side is known.
+    /// A note on the side of the program; `None` if the side is certain.
     pub(crate) opening: Option<String>,
-    /// The tools whose side may have changed, or may be another for this gateway.
+    /// The tools whose location was not confirmed by the gateway.
     pub(crate) doubtful: BTreeSet<ToolId>,
-    /// The tools of servers that are called from here and are elsewhere, and where.
+    /// The tools of remote servers that are called from this machine, with the address of the server.
     pub(crate) sends_to: BTreeMap<ToolId, String>,
     /// The gateway that gets the text of the program when it runs.
     pub(crate) text_goes_to: Option<String>,
 }
 
-/// Renders a plan for a human; what comes from the program is escaped.
+/// Renders a plan as text. Text from the program is escaped.
 pub fn text(plan: &Plan, style: &Style) -> String {
     text_on(plan, style, &Basis::default())
 }
 
-/// Renders a plan for a human, with marks where its sides are in doubt.
+/// Renders a plan as text, and marks unconfirmed locations.
 pub(crate) fn text_on(plan: &Plan, style: &Style, basis: &Basis) -> String {
     if !plan.can_run {
-        return "It cannot run as it is.\n".to_owned();
+        return "The program cannot run.\n".to_owned();
     }
     let mut out = String::new();
     opening(plan, *style, basis, &mut out);
@@ -49,7 +49,7 @@ pub(crate) fn text_on(plan: &Plan, style: &Style, basis: &Basis) -> String {
     gaps(plan, *style, &mut out);
     groups(plan, *style, basis, &mut out);
     order(plan, *style, &mut out);
-    leaving(plan, *style, &basis.sends_to, &mut out);
+    leaves_machine(plan, *style, &basis.sends_to, &mut out);
     out
 }
 
@@ -65,8 +65,8 @@ fn opening(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
     let mut tools: Vec<&str> = plan.tasks.iter().map(|task| task.tool.as_str()).collect();
     tools.sort_unstable();
     tools.dedup();
-    let facts = match plan.tasks.len() {
-        0 => "no call of a tool is seen in it".to_owned(),
+    let counts = match plan.tasks.len() {
+        0 => "no tool calls found".to_owned(),
         calls => format!(
             "{}, {}, {}",
             count(calls, "call"),
@@ -74,10 +74,10 @@ fn opening(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
             count(plan.order.len(), "step")
         ),
     };
-    let _ = writeln!(out, "{}", style.paint(Part::Heading, &format!("{side}{basis}: {facts}.")));
+    let _ = writeln!(out, "{}", style.paint(Part::Heading, &format!("{side}{basis}: {counts}.")));
 }
 
-/// The statement of who analyses the program; for a program that runs on the server, the opening contains it.
+/// States that the gateway gets the program's text. The opening line says so for a program that runs on the server.
 fn text_of_program(plan: &Plan, basis: &Basis, out: &mut String) {
     if let Some(gateway) = basis.text_goes_to.as_ref().filter(|_| plan.runs_on != Side::Server) {
         let gateway = escape_text(gateway);
@@ -104,7 +104,7 @@ fn gaps(plan: &Plan, style: Style, out: &mut String) {
     }
 }
 
-/// One line for each task, under what it does.
+/// Lists the tasks, grouped by effect.
 fn groups(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
     let rows: Vec<Row> = plan.tasks.iter().map(|task| Row::of(task, basis)).collect();
     let most = |cell: fn(&Row) -> &str| rows.iter().map(|row| width(cell(row))).max().unwrap_or(0);
@@ -131,7 +131,7 @@ fn groups(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
     }
 }
 
-/// A task as it is shown.
+/// The columns of a task.
 struct Row {
     id: String,
     mode: String,
@@ -167,7 +167,7 @@ impl Row {
     }
 }
 
-/// Returns the words for whether and how often a call is made.
+/// Describes whether a call is made, and whether repeatedly.
 pub(super) fn mode(task: &PlannedTask) -> &'static str {
     match (task.certainty, task.times) {
         (Certainty::Will, Times::Once) => "will",
@@ -177,7 +177,7 @@ pub(super) fn mode(task: &PlannedTask) -> &'static str {
     }
 }
 
-/// Returns where a task's data is from and what decides on it.
+/// Describes where a task's data comes from and what decides whether it runs.
 fn why(task: &PlannedTask) -> String {
     let mut parts = vec![format!("line {}", task.line)];
     let mut uses = Vec::new();
@@ -191,16 +191,16 @@ fn why(task: &PlannedTask) -> String {
     parts.join(" · ")
 }
 
-/// Returns the parts of `args` and the tasks that something is from, if there are any.
+/// Lists parts of `args` and tasks after a word; `None` if there are none.
 fn sources(word: &str, mut parts: Vec<String>, tasks: &[String]) -> Option<String> {
-    if parts.len() > PARTS {
+    if parts.len() > PARTS_LIMIT {
         parts = vec!["args".to_owned()];
     }
     parts.extend(tasks.iter().cloned());
     (!parts.is_empty()).then(|| format!("{word} {}", parts.join(" ")))
 }
 
-/// Collects the parts of `args` that flow into what is computed in an argument.
+/// Collects the parts of `args` that flow into the computed values of an argument.
 fn made_from_args(argument: &Argument, out: &mut Vec<String>) {
     match argument {
         Argument::Literal { .. } | Argument::Reference { .. } | Argument::Parameter { .. } => {}
@@ -224,13 +224,13 @@ fn condition(condition: &Condition) -> Option<String> {
         (false, "then") => format!("if {text}"),
         (false, "else") => format!("unless {text}"),
         (false, "catch") => "if it fails".to_owned(),
-        // The body of a `try` is no condition.
+        // The body of a `try` is not conditional.
         (false, _) if condition.text == "try" => return None,
         (false, branch) => format!("{} of {text}", escape_text(branch)),
     })
 }
 
-/// The steps, as they happen.
+/// Lists the steps in the order in which they run.
 fn order(plan: &Plan, style: Style, out: &mut String) {
     let steps = &plan.order;
     if steps.len() < 2 && steps.iter().all(|step| !step.together && step.tasks.len() < 2) {
@@ -240,7 +240,7 @@ fn order(plan: &Plan, style: Style, out: &mut String) {
     let digits = steps.len().to_string().len();
     for (place, step) in steps.iter().enumerate() {
         let notes = step_notes(step, place + 1);
-        // Without that word, one of them is called.
+        // The tasks are alternatives unless they run together or at any time.
         let between = if step.together || step.any_time { " " } else { " or " };
         let tasks = step.tasks.join(between);
         let notes: String = notes.iter().map(|note| format!("  ({note})")).collect();
@@ -249,11 +249,11 @@ fn order(plan: &Plan, style: Style, out: &mut String) {
     }
 }
 
-/// Returns notes on a step, apart from its tasks.
+/// Returns the notes on a step.
 fn step_notes(step: &Step, own: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if step.any_time {
-        notes.push("at any time: when cannot be told".to_owned());
+        notes.push("at any time: the analysis cannot determine when".to_owned());
     }
     if step.together {
         let many = if step.tasks.len() == 1 { "many at once" } else { "together" };
@@ -261,17 +261,17 @@ fn step_notes(step: &Step, own: usize) -> Vec<String> {
     }
     match step.unawaited.map(|unawaited| unawaited.until) {
         Some(Some(until)) => {
-            notes.push(format!("not awaited, and may still run beside the steps up to {until}"));
+            notes.push(format!("not awaited, and may still run during the steps up to {until}"));
         }
         Some(None) => {
-            notes.push("not awaited, and may still run beside all steps after it".to_owned());
+            notes.push("not awaited, and may still run during all later steps".to_owned());
         }
         None => {}
     }
     for from in &step.repeats_from {
         notes.push(match *from as usize {
-            from if from == own => "again and again".to_owned(),
-            from => format!("then again from {from}"),
+            from if from == own => "repeats".to_owned(),
+            from => format!("then repeats from {from}"),
         });
     }
     notes

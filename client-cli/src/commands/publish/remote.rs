@@ -1,4 +1,4 @@
-//! An HTTP MCP server, called directly and once, to list its tools.
+//! Lists the tools of an HTTP MCP server, which is called directly.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::http_client::{self, Credential};
 
 /// The total time limit.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The most tools that one server may have.
+/// The maximum number of tools of a server.
 const TOOLS_LIMIT: usize = 2_000;
-/// The most pages of tools that are read.
+/// The maximum number of pages of tools that are read.
 const PAGES_LIMIT: usize = 100;
 
-/// Lists the tools of a server, with a key where it needs one.
+/// Lists the tools of a server. The key, if any, is sent as a bearer token.
 ///
 /// # Errors
 /// Returns `TOOL_UNAVAILABLE` when it is unreachable or its answer is invalid, and `INVALID_REQUEST` for an address
@@ -36,7 +36,7 @@ pub(super) async fn tools(
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(invalid("is neither `http` nor `https`"));
     }
-    if key.is_some() && url.scheme() == "http" && !http_client::is_here(&url) {
+    if key.is_some() && url.scheme() == "http" && !http_client::is_this_machine(&url) {
         return Err(invalid("is not encrypted: a secret is sent only over `https`"));
     }
     let asked = tokio::time::timeout(TIMEOUT, ask(&url, key));
@@ -46,10 +46,10 @@ pub(super) async fn tools(
             return Err(ErrorBody::new(ErrorCode::Cancelled, "interrupted by a signal"));
         }
     };
-    let told =
+    let listed =
         asked.unwrap_or_else(|_| Err(format!("did not answer within {} s", TIMEOUT.as_secs())));
-    told.map_err(|what| {
-        // Its message may contain what it was sent.
+    listed.map_err(|what| {
+        // The message may quote the request.
         let what = match key {
             Some(key) => what.replace(key, "[redacted]"),
             None => what,

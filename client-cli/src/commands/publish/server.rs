@@ -30,7 +30,7 @@ struct Description {
     env_required: Vec<String>,
     #[serde(default)]
     warnings: Vec<String>,
-    /// The server.json that the file is, if it is one.
+    /// The whole file, if it is a server.json of the official registry.
     #[serde(skip)]
     server_json: Option<Value>,
 }
@@ -64,10 +64,10 @@ pub(crate) async fn publish(
     described.description = publish.description.unwrap_or(described.description);
     described.version = publish.version.or(described.version);
     described.visibility = publish.visibility.or(described.visibility);
-    // If it cannot be published, nothing is started.
+    // Checked before the server is started.
     if let Some(version) = described.version.as_deref().filter(|version| !is_version(version)) {
         let what = format!(
-            "`{shown}`: its version `{}` is not three numbers",
+            "`{shown}`: its version `{}` is not of the form MAJOR.MINOR.PATCH",
             protocol::escape_text(version)
         );
         return Err(
@@ -102,7 +102,7 @@ pub(crate) async fn publish(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a description, in our words or in those of the official registry.
+/// Parses a description: in the format of PML, or as a server.json of the official registry.
 fn describe(text: &str) -> Result<Description, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let is_official = ["$schema", "packages", "remotes"].iter().any(|it| value.get(it).is_some());
@@ -132,7 +132,7 @@ fn describe(text: &str) -> Result<Description, String> {
     })
 }
 
-/// Returns whether a version has the form that the gateway takes.
+/// Returns whether the gateway accepts a version: three numbers.
 fn is_version(text: &str) -> bool {
     let mut numbers = text.split('.');
     numbers.clone().count() == 3
@@ -150,7 +150,7 @@ async fn tools(
     let shown = protocol::escape_text;
     match (described.kind, &described.install, &described.proxy_to) {
         (Kind::Stdio, Some(install), None) => {
-            // The user started this command on purpose; the started program is shown nevertheless.
+            // Not a question: the user wrote or chose this file. But the program that starts is shown.
             let command = shown(&json!([&install.command, &install.args]).to_string());
             let names: Vec<String> =
                 install.env_required.iter().map(|name| format!("`{}`", shown(name))).collect();
@@ -158,7 +158,7 @@ async fn tools(
                 true => String::new(),
                 false => format!(" with {}", names.join(", ")),
             };
-            note(&format!("Starts {command}{with}\n"));
+            note(&format!("Starting {command}{with}\n"));
             Ok(app.tools_of(&described.name, install, stop).await?)
         }
         (Kind::Http, None, Some(url)) => {
@@ -171,7 +171,7 @@ async fn tools(
             });
             let key = key.transpose()?;
             let with = variable.map(|name| format!(" with `{}`", shown(name))).unwrap_or_default();
-            note(&format!("Asks {}{with}\n", shown(url)));
+            note(&format!("Listing the tools of {}{with}\n", shown(url)));
             Ok(remote::tools(url, key.as_deref(), stop).await?)
         }
         (Kind::Stdio, ..) => Err(CliError::cannot_run(
@@ -213,14 +213,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_says_only_what_is_known() {
-        let read = describe;
+    fn refuses_unknown_fields() {
+        let parse = describe;
         let whole =
             r#"{"name":"n","type":"http","description":"d","proxy_to":"https://n.example"}"#;
-        let body = body(&read(whole).unwrap(), &[]);
+        let body = body(&parse(whole).unwrap(), &[]);
         assert_eq!((&body["type"], body.get("install")), (&json!("http"), None));
         for more in [r#""tools":[]"#, r#""routing":"server""#, r#""command":"sh""#] {
-            read(&whole.replace("\"name\"", &format!("{more},\"name\""))).expect_err(more);
+            parse(&whole.replace("\"name\"", &format!("{more},\"name\""))).expect_err(more);
         }
     }
 
@@ -249,7 +249,7 @@ mod tests {
             body["install"],
             json!({ "command": "npx", "args": ["-y", "@acme/notes@1.2.0"], "env_required": ["NOTES_TOKEN"] })
         );
-        // What moves starts nothing.
+        // A mutable version is refused.
         let mut moving = official.clone();
         moving["packages"][0]["version"] = json!("latest");
         let why = describe(&moving.to_string()).map(drop).unwrap_err();

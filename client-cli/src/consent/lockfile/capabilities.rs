@@ -1,4 +1,4 @@
-//! The capabilities that the user allowed here: each version once, with fixed bytes.
+//! The capabilities that the user allowed here. Each version is pinned to its hash.
 
 use protocol::{ErrorBody, ErrorCode, Fqdn, Integrity, ToolId};
 
@@ -18,10 +18,10 @@ pub(crate) struct Pinned {
 }
 
 impl Lockfile {
-    /// Refuses a version whose bytes differ from the lock.
+    /// Refuses a version whose hash differs from the one in the lock.
     ///
     /// # Errors
-    /// Returns `INTEGRITY_MISMATCH` for that, `CONFIG_INVALID` when the file is not a lock.
+    /// Returns `INTEGRITY_MISMATCH` for a different hash, and `CONFIG_INVALID` if the file is invalid.
     pub(crate) fn check(&self, module: &Module) -> Result<(), ErrorBody> {
         let name = module.versioned();
         match read(&self.workspace)?.capabilities.get(&name) {
@@ -40,8 +40,8 @@ impl Lockfile {
         }
     }
 
-    /// Returns the question to ask before a capability runs here, or `None` if the user has already allowed exactly
-    /// this one.
+    /// Returns the question to ask before a capability runs here; `None` if the user has already allowed exactly this
+    /// version.
     ///
     /// # Errors
     /// As [`Lockfile::check`].
@@ -65,9 +65,9 @@ impl Lockfile {
         };
         let below: Vec<String> = capability.below.iter().map(|id| format!("`{id}`")).collect();
         let reaches = if below.is_empty() {
-            "reaches no tool".to_owned()
+            "calls no tool".to_owned()
         } else {
-            format!("may reach {}", below.join(", "))
+            format!("may call {}", below.join(", "))
         };
         let changed: Vec<String> =
             capability.changed_servers().iter().map(|name| format!("`{name}`")).collect();
@@ -79,18 +79,19 @@ impl Lockfile {
             "capability `{}` ({}), which is new here{before}; it {reaches}{changed}; its program: {}",
             module.versioned(),
             module.integrity,
-            // As JSON: a line end is two characters, and a quote does not end it.
+            // As a JSON string: line breaks and quotes in it are escaped, so the program cannot imitate the text
+            // around it.
             serde_json::Value::from(module.code.as_str())
         )))
     }
 
-    /// Writes down that this version may run here, as it is.
+    /// Records that this version may run here.
     ///
     /// # Errors
-    /// Returns `CONFIG_INVALID` when the file cannot be written; then it must not run.
+    /// Returns `CONFIG_INVALID` if the file cannot be written; then the capability must not run.
     pub(crate) fn approve_capability(&self, module: &Module) -> Result<(), ErrorBody> {
         let name = module.versioned();
-        // Read again under the lock: another `pml` may have added its own.
+        // Read again under the lock: another `pml` process may have added entries.
         let done = self.store.locked(|store| {
             self.check(module)?;
             let mut content = read(&self.workspace)?;
@@ -101,10 +102,10 @@ impl Lockfile {
         done.map_err(invalid)?
     }
 
-    /// Returns the versions that an id can resolve to and the user allowed here, the highest last.
+    /// Returns the versions that an id can resolve to and that the user allowed here, the highest last.
     ///
     /// # Errors
-    /// Returns `CONFIG_INVALID` when the file is not a lock.
+    /// Returns `CONFIG_INVALID` if the file is invalid.
     pub(crate) fn capabilities(&self, id: &ToolId) -> Result<Vec<Pinned>, ErrorBody> {
         let mut pinned = self.all_capabilities()?;
         pinned.retain(|known| {
@@ -119,7 +120,7 @@ impl Lockfile {
     /// Returns the versions of all capabilities that the user allowed here, the highest last.
     ///
     /// # Errors
-    /// Returns `CONFIG_INVALID` when the file is not a lock.
+    /// Returns `CONFIG_INVALID` if the file is invalid.
     pub(crate) fn all_capabilities(&self) -> Result<Vec<Pinned>, ErrorBody> {
         let mut pinned = Vec::new();
         for (key, integrity) in read(&self.workspace)?.capabilities {
@@ -159,7 +160,7 @@ mod tests {
         Capability::new(module, Arc::new(analysis), HashMap::new())
     }
 
-    /// RG-02: a version is asked about once, and is never another program.
+    /// RG-02: a version needs one approval, and a different program under the same version is refused.
     #[test]
     fn a_version_is_pinned_to_its_bytes() {
         let folder = tempfile::tempdir().unwrap();
@@ -195,16 +196,16 @@ mod tests {
         let known = mine.capabilities(&first.module.id).unwrap();
         assert_eq!(known.last().unwrap().version, (0, 10, 0));
 
-        // Somebody else's lock lets nothing run, and still pins.
+        // Entries of another user's lock allow nothing, but still pin the hash.
         let theirs = open("them");
         assert!(theirs.capability_question(&first).unwrap().is_some());
         assert_eq!(theirs.check(&other.module).map_err(refused), Err(ErrorCode::IntegrityMismatch));
         assert_eq!(theirs.capabilities(&first.module.id).unwrap(), []);
     }
 
-    /// Who reads a capability's program reads it with the servers that it was written for in mind.
+    /// The question lists servers that changed since the capability was published.
     #[test]
-    fn a_server_that_changed_is_told() {
+    fn the_question_names_changed_servers() {
         let folder = tempfile::tempdir().unwrap();
         let workspace = Arc::new(Workspace::open(folder.path()).unwrap());
         let lock =
@@ -236,8 +237,11 @@ mod tests {
             let capability = Capability::new(module, Arc::new(analysis), targets);
             lock.capability_question(&capability).unwrap().unwrap()
         };
-        let told = asked("otherwise");
-        assert!(told.contains("; since it was published `memory` CHANGED; its program:"), "{told}");
+        let question = asked("otherwise");
+        assert!(
+            question.contains("; since it was published `memory` CHANGED; its program:"),
+            "{question}"
+        );
         assert!(!asked("as it was").contains("CHANGED"));
     }
 }

@@ -1,4 +1,4 @@
-//! The file itself: read whole, strictly, and written so that it is whole at every instant.
+//! Reads the lock file strictly and writes it atomically.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,42 +15,42 @@ use crate::files::strict_json;
 use crate::processes::environment::Source;
 use crate::workspace::Workspace;
 
-/// The file's format; another one is refused, never read halfway.
+/// The version of the file's format. Other versions are refused.
 const VERSION: u32 = 1;
 
 /// The file's name in the workspace.
 pub(super) const FILE: &str = ".pml/mcp.lock";
 
-/// Its folder and its name there.
+/// Its folder, and its name in the folder.
 const PLACE: (&str, &str) = (".pml", "mcp.lock");
 
-/// The largest file that is read, in bytes.
+/// The maximum file size in bytes.
 const FILE_LIMIT: usize = 1024 * 1024;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Content {
     version: u32,
-    /// By full name.
+    /// The servers by full name.
     pub(super) servers: BTreeMap<String, Locked>,
-    /// By full name and version, which never changes.
+    /// The hashes by full name and version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) capabilities: BTreeMap<String, Integrity>,
 }
 
-/// A server as the user saw it.
+/// A server as the user approved it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Locked {
     pub(super) integrity: Integrity,
     pub(super) command: String,
     pub(super) args: Vec<String>,
-    /// Absent in a lock of an older `pml` that did not show it, which is asked about again.
+    /// Absent in entries of an older `pml` that did not show them; these need a new approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) grants: Option<Grants>,
 }
 
-/// What the start of a server grants, as shown to the user.
+/// What starting a server grants it, as shown to the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Grants {
@@ -86,6 +86,7 @@ pub(super) fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
         Content { version: VERSION, servers: BTreeMap::new(), capabilities: BTreeMap::new() };
     let Some(folder) = folder(workspace)? else { return Ok(empty) };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // A link could lead out of the workspace, and opening a FIFO could block.
     let file = match rustix::fs::openat(folder, PLACE.1, flags, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(Errno::NOENT) => return Ok(empty),
@@ -111,12 +112,13 @@ pub(super) fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
     Ok(content)
 }
 
-/// Writes the whole file or leaves the old one.
+/// Replaces the file atomically.
 pub(super) fn write(workspace: &Workspace, content: &Content) -> Result<(), ErrorBody> {
     match rustix::fs::mkdirat(workspace.directory(), PLACE.0, Mode::from_raw_mode(0o700)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(invalid(errno)),
     }
+    // `folder` refuses a `.pml` that is a symbolic link, so nothing is written through one.
     let folder = folder(workspace)?.ok_or_else(|| invalid("its folder no longer exists"))?;
     let mut text = serde_json::to_vec_pretty(content).map_err(invalid)?;
     text.push(b'\n');

@@ -1,4 +1,4 @@
-//! What a human reads about a start: the command, and what it grants.
+//! Renders a start for the user: the command, and what it grants.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use protocol::Install;
 use super::file::Grants;
 use crate::local_mcp::Grant;
 
-/// Variables that always contain a credential, or lead to one.
+/// Variables that contain a credential, or the path of one.
 const CREDENTIALS: &[&str] = &[
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -23,13 +23,13 @@ const CREDENTIALS: &[&str] = &[
     "SSH_AUTH_SOCK",
 ];
 
-/// Lists what a start grants, one line each. `before` is what the user saw the last time.
+/// Lists what a start grants, one line each. `before` is what the user approved the last time.
 pub(super) fn grants_shown(grant: &Grant, before: Option<&Grants>) -> Vec<String> {
     let path = |path: &PathBuf| format!("`{}`", path.display());
     let mut runs = format!("It runs {}", path(&grant.program.file));
     if !grant.program.interpreters.is_empty() {
         let by: Vec<String> = grant.program.interpreters.iter().map(path).collect();
-        runs = format!("{runs}, by {}", by.join(", by "));
+        runs = format!("{runs} with {}", by.join(" with "));
     }
     let mut lines = vec![runs];
     for (name, source) in &grant.variables {
@@ -38,13 +38,13 @@ pub(super) fn grants_shown(grant: &Grant, before: Option<&Grants>) -> Vec<String
             _ => "",
         };
         let warning = match CREDENTIALS.contains(&name.as_str()) {
-            true => ", which lets anybody who has it act as you elsewhere",
+            true => ", a credential that lets its holder act as you",
             false => "",
         };
         lines.push(format!("{new}It gets `{name}` from {source}{warning}"));
     }
     lines.push(
-        "It is not in the sandbox: it can use your files and any host, as you can".to_owned(),
+        "It is not sandboxed: it can access your files and the network as you can".to_owned(),
     );
     lines
 }

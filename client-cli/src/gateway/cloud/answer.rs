@@ -1,24 +1,24 @@
-//! Reading what a gateway answers: the one place where its words become ours.
+//! Parses and checks the answers of a gateway.
 //!
 //! A gateway may be faulty or hostile. Each answer is checked against the request, and each text that a person could
-//! see is escaped here, so that later code does not have to.
+//! see is escaped here, so that no other code has to.
 
 use protocol::{CallNote, Envelope, ErrorBody, ExecutedOn, RunNote, Success, ToolUse, escape_text};
 use serde_json::Value;
 
-/// The levels that a line of the console has.
+/// The valid levels of a console line.
 const LEVELS: &[&str] = &["log", "info", "warn", "error", "debug"];
 
-/// The longest name of a run.
-const NAME_LIMIT: usize = 128;
+/// The maximum length of a run id.
+const RUN_ID_LIMIT: usize = 128;
 
-/// Returns the result of a JSON-RPC answer; `None` if it is none. An error answer is returned as an error.
+/// Returns the result of a JSON-RPC answer; `None` for JSON that is not JSON-RPC.
 ///
 /// # Errors
-/// Returns the problem of an answer to a different request, and the message of a JSON-RPC error.
+/// Returns the message of a JSON-RPC error, or why this is not the answer to request `id`.
 pub(super) fn result(answer: &Value, id: u64) -> Result<Option<Value>, String> {
-    let is_one = answer.get("result").is_some() || answer.get("error").is_some();
-    if !is_one {
+    let is_json_rpc = answer.get("result").is_some() || answer.get("error").is_some();
+    if !is_json_rpc {
         return Ok(None);
     }
     if answer.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
@@ -39,7 +39,7 @@ pub(super) fn result(answer: &Value, id: u64) -> Result<Option<Value>, String> {
 /// Parses the gateway's answer about a program.
 ///
 /// # Errors
-/// Returns the problem.
+/// Returns why the answer is invalid.
 pub(super) fn envelope(structured: &Value) -> Result<Envelope, String> {
     let envelope: Envelope = serde_json::from_value(structured.clone())
         .map_err(|error| format!("an envelope that cannot be decoded: {error}"))?;
@@ -53,7 +53,7 @@ pub(super) fn envelope(structured: &Value) -> Result<Envelope, String> {
             failed.run.as_mut().map_or(Ok(()), check_run)?;
             Envelope::Error(failed)
         }
-        // The caller checks its statements about the program against the program.
+        // The caller checks the delegation against the submitted program.
         Envelope::ExecuteLocally(mut delegation) => {
             delegation.tools_used.iter_mut().for_each(clean_tool);
             Envelope::ExecuteLocally(delegation)
@@ -72,7 +72,7 @@ fn check_success(success: &mut Success) -> Result<(), String> {
 
 fn check_run(run: &mut RunNote) -> Result<(), String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if run.execution_id.len() > NAME_LIMIT || !run.execution_id.chars().all(is_name) {
+    if run.execution_id.len() > RUN_ID_LIMIT || !run.execution_id.chars().all(is_name) {
         return Err("a run without a valid `execution_id`".to_owned());
     }
     if run.executed != ExecutedOn::Server {
@@ -136,7 +136,7 @@ fn escape(text: &mut String) {
     *text = escape_text(text);
 }
 
-/// Escapes a text of several lines, which it stays.
+/// Escapes each line of a text; the line breaks are kept.
 fn escape_lines(text: &mut String) {
     *text = text.split('\n').map(escape_text).collect::<Vec<_>>().join("\n");
 }
@@ -159,7 +159,7 @@ mod tests {
         answer
     }
 
-    /// NX-10: a gateway cannot steer the terminal that shows its words.
+    /// NX-10: a gateway cannot control the terminal that shows its texts.
     #[test]
     fn every_text_that_is_shown_is_escaped() {
         for answer in [
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_cannot_be_is_refused() {
+    fn an_impossible_run_is_refused() {
         envelope(&success(json!({}))).unwrap();
         for run in [
             json!({ "executed": "client" }),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_answer_to_the_request_is_taken() {
+    fn refuses_answers_to_other_requests() {
         let ok = json!({ "jsonrpc": "2.0", "id": 7, "result": {} });
         assert_eq!(result(&ok, 7).unwrap(), Some(json!({})));
         for answer in [

@@ -1,4 +1,4 @@
-//! `/api/v1` of the gateway: JSON there, JSON or a problem back.
+//! Requests to `/api/v1` of the gateway: JSON bodies, answered with JSON or an RFC 9457 problem.
 
 use protocol::{ErrorBody, RoutingRules};
 use reqwest::Method;
@@ -23,7 +23,7 @@ impl Cloud {
     /// Publishes a capability and returns the gateway's answer.
     ///
     /// # Errors
-    /// Returns why it was not published, with the gateway's own code.
+    /// Returns why it was not published, with the gateway's error code.
     pub(crate) async fn publish(&self, body: Value) -> Result<Value, ErrorBody> {
         let answer = self.api(Method::POST, "api/v1/capabilities", Some(body)).await?;
         self.clean(&answer)
@@ -32,7 +32,7 @@ impl Cloud {
     /// Publishes an MCP server and returns the gateway's answer.
     ///
     /// # Errors
-    /// Returns why it was not published, with the gateway's own code.
+    /// Returns why it was not published, with the gateway's error code.
     pub(crate) async fn publish_server(&self, body: Value) -> Result<Value, ErrorBody> {
         let answer = self.api(Method::POST, "api/v1/servers", Some(body)).await?;
         self.clean(&answer)
@@ -41,15 +41,15 @@ impl Cloud {
     /// Deprecates or yanks `capabilities/NAME` or `servers/NAME`.
     ///
     /// # Errors
-    /// Returns why it failed, with the gateway's own code.
-    pub(crate) async fn remark(&self, path: &str, body: Value) -> Result<(), ErrorBody> {
+    /// Returns why it failed, with the gateway's error code.
+    pub(crate) async fn mark_entry(&self, path: &str, body: Value) -> Result<(), ErrorBody> {
         self.api(Method::POST, &format!("api/v1/{path}"), Some(body)).await.map(drop)
     }
 
     /// Deletes `capabilities/NAME` or `servers/NAME` permanently.
     ///
     /// # Errors
-    /// Returns why it was not deleted, with the gateway's own code.
+    /// Returns why it was not deleted, with the gateway's error code.
     pub(crate) async fn delete_entry(&self, path: &str) -> Result<(), ErrorBody> {
         self.api(Method::DELETE, &format!("api/v1/{path}"), None).await.map(drop)
     }
@@ -60,19 +60,19 @@ impl Cloud {
     /// Returns why there is no answer.
     pub(crate) async fn version(&self) -> Result<String, ErrorBody> {
         let answer = self.api(Method::GET, "version", None).await?;
-        let answer: Value =
-            serde_json::from_slice(&answer).map_err(|error| self.nonsense(&error.to_string()))?;
+        let answer: Value = serde_json::from_slice(&answer)
+            .map_err(|error| self.invalid_answer(&error.to_string()))?;
         let text = |name: &str| answer.get(name).and_then(Value::as_str);
         match (text("name"), text("version")) {
             (Some("pml-server"), Some(version)) => Ok(protocol::escape_text(version)),
-            _ => Err(self.nonsense("not an answer of `pml-server`")),
+            _ => Err(self.invalid_answer("not an answer of `pml-server`")),
         }
     }
 
     /// Queries the API key's own record.
     ///
     /// # Errors
-    /// Returns `UNAUTHORIZED` for a key that the gateway does not take.
+    /// Returns `UNAUTHORIZED` for a key that the gateway rejects.
     pub(crate) async fn own_key(&self) -> Result<OwnKey, ErrorBody> {
         let answer = self.api(Method::GET, "api/v1/keys/self", None).await;
         let answer = answer.map_err(|mut error| {
@@ -83,18 +83,18 @@ impl Cloud {
             error
         })?;
         serde_json::from_value(self.clean(&answer)?)
-            .map_err(|error| self.nonsense(&error.to_string()))
+            .map_err(|error| self.invalid_answer(&error.to_string()))
     }
 
-    /// Reads JSON whose texts may be shown.
+    /// Parses an answer as JSON and escapes its texts for display.
     fn clean(&self, answer: &[u8]) -> Result<Value, ErrorBody> {
-        let mut read =
-            serde_json::from_slice(answer).map_err(|error| self.nonsense(&error.to_string()))?;
+        let mut read = serde_json::from_slice(answer)
+            .map_err(|error| self.invalid_answer(&error.to_string()))?;
         answer::clean(&mut read);
         Ok(read)
     }
 
-    /// Reads the routing rules with their `ETag`, or nothing if they are still those that `known` names.
+    /// Reads the routing rules with their `ETag`; `None` if they still have the ETag `known`.
     ///
     /// # Errors
     /// Returns why there is no valid answer.
@@ -103,7 +103,7 @@ impl Cloud {
         known: Option<&str>,
     ) -> Result<Option<(String, RoutingRules)>, ErrorBody> {
         #[derive(Deserialize)]
-        struct Told {
+        struct Body {
             rules: RoutingRules,
         }
         let url = self.gateway.join("api/v1/routing");
@@ -120,18 +120,18 @@ impl Cloud {
         match response.status().as_u16() {
             304 if known.is_some() => Ok(None),
             200 => {
-                let told: Told = serde_json::from_slice(&self.read(response).await?)
-                    .map_err(|error| self.nonsense(&error.to_string()))?;
-                Ok(Some((etag, told.rules)))
+                let body: Body = serde_json::from_slice(&self.read(response).await?)
+                    .map_err(|error| self.invalid_answer(&error.to_string()))?;
+                Ok(Some((etag, body.rules)))
             }
-            other => Err(self.nonsense(&format!("HTTP status {other}"))),
+            other => Err(self.invalid_answer(&format!("HTTP status {other}"))),
         }
     }
 
-    /// Sends a request with the key; a query may follow the path.
+    /// Sends a request with the API key. `path` may contain a query.
     ///
     /// # Errors
-    /// Returns why there is no valid answer, with the gateway's own code if it sent one.
+    /// Returns why there is no valid answer, with the gateway's error code if it sent one.
     pub(super) async fn api(
         &self,
         method: Method,
@@ -159,6 +159,6 @@ impl Cloud {
         }
         let problem = serde_json::from_slice(&answer).ok();
         let problem = problem.and_then(|answer| self.problem(&answer));
-        Err(problem.unwrap_or_else(|| self.nonsense(&format!("HTTP status {status}"))))
+        Err(problem.unwrap_or_else(|| self.invalid_answer(&format!("HTTP status {status}"))))
     }
 }

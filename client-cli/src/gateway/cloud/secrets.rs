@@ -1,4 +1,4 @@
-//! `/api/v1/secrets` of the gateway: values go there, names come back.
+//! Secrets stored on the gateway, `/api/v1/secrets`. Values are only sent, never returned.
 
 use protocol::ErrorBody;
 use reqwest::Method;
@@ -15,7 +15,7 @@ pub(crate) struct StoredSecret {
     /// `me` or `project`.
     #[serde(rename = "for")]
     pub(crate) owner: String,
-    /// Rises with each new value.
+    /// Increases with each new value.
     pub(crate) version: i64,
     /// The hosts that may receive it; without hosts, only the hosts of catalog entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -38,8 +38,8 @@ impl Cloud {
     /// Returns why there is no list.
     pub(crate) async fn secrets(&self) -> Result<Vec<StoredSecret>, ErrorBody> {
         let body = self.api(Method::GET, "api/v1/secrets", None).await?;
-        let listed: Listed =
-            serde_json::from_slice(&body).map_err(|error| self.nonsense(&error.to_string()))?;
+        let listed: Listed = serde_json::from_slice(&body)
+            .map_err(|error| self.invalid_answer(&error.to_string()))?;
         Ok(listed.secrets)
     }
 
@@ -56,12 +56,12 @@ impl Cloud {
         hosts: &[String],
     ) -> Result<StoredSecret, ErrorBody> {
         let mut body = json!({ "value": value, "for": owner });
-        // Without hosts the body is the one that older gateways take.
+        // Older gateways refuse the field, so it is left out without hosts.
         if !hosts.is_empty() {
             body["hosts"] = json!(hosts);
         }
-        let told = self.api(Method::PUT, &format!("api/v1/secrets/{name}"), Some(body)).await?;
-        serde_json::from_slice(&told).map_err(|error| self.nonsense(&error.to_string()))
+        let stored = self.api(Method::PUT, &format!("api/v1/secrets/{name}"), Some(body)).await?;
+        serde_json::from_slice(&stored).map_err(|error| self.invalid_answer(&error.to_string()))
     }
 
     /// Deletes a secret of the key's holder, or of the project.

@@ -1,19 +1,19 @@
-//! Which gateway, and who named it.
+//! The gateway's address and where it was configured.
 
 use std::fmt;
 
 use url::Url;
 
 use super::{DEFAULT_PLACE, DEFAULT_URL, KeyError};
-use crate::http_client::is_here;
+use crate::http_client::is_this_machine;
 
-/// Returns the address that was probably meant: `http` to this machine, else `https`.
+/// Completes an address without a scheme, for the error message: `http` for this machine, else `https`.
 fn with_scheme(text: &str) -> String {
     let host = text.split(['/', ':']).next().unwrap_or_default();
-    let is_here = host == "localhost"
+    let is_this_machine = host == "localhost"
         || text.starts_with("[::1]")
         || host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback());
-    let scheme = if is_here { "http" } else { "https" };
+    let scheme = if is_this_machine { "http" } else { "https" };
     protocol::escape_text(&format!("{scheme}://{text}"))
 }
 
@@ -29,8 +29,7 @@ impl Gateway {
     /// default. An empty value is treated as absent.
     ///
     /// # Errors
-    /// Returns [`KeyError::Url`] when the chosen one cannot be used; a wrong
-    /// address is never skipped for the next.
+    /// Returns [`KeyError::Url`] for an invalid address; it is never skipped in favour of the next one.
     pub(crate) fn choose(
         flag: Option<&str>,
         variable: Option<&str>,
@@ -53,15 +52,15 @@ impl Gateway {
     fn parse(text: &str, place: &'static str) -> Result<Self, KeyError> {
         let refused =
             |text: &str, reason: String| KeyError::Url { text: text.to_owned(), place, reason };
-        // A port behind a name looks like a scheme to the parser: `localhost:3001`.
+        // The parser takes `localhost:3001` for a URL with the scheme `localhost`.
         let may_be_secret = text.contains(['@', '?', '#']);
         if !text.contains("://") && !may_be_secret {
             let reason = format!("it has no scheme; write `{}`", with_scheme(text));
             return Err(refused(text, reason));
         }
-        let shown = if may_be_secret { "" } else { text };
-        let mut url = Url::parse(text).map_err(|error| refused(shown, error.to_string()))?;
-        // Checked before the address is shown: it may carry a password.
+        let quotable = if may_be_secret { "" } else { text };
+        let mut url = Url::parse(text).map_err(|error| refused(quotable, error.to_string()))?;
+        // Checked before the address is shown in an error, because it may contain a password.
         if !url.username().is_empty() || url.password().is_some() {
             let reason = "it contains a user name or password; put the API key into `PML_API_KEY`";
             return Err(refused("", reason.to_owned()));
@@ -69,7 +68,7 @@ impl Gateway {
         if url.query().is_some() || url.fragment().is_some() {
             return Err(refused("", "it contains a query or a fragment; remove it".to_owned()));
         }
-        let is_loopback = is_here(&url);
+        let is_loopback = is_this_machine(&url);
         match url.scheme() {
             "https" => {}
             "http" if is_loopback => {}
@@ -89,8 +88,7 @@ impl Gateway {
         Ok(Self { url, place })
     }
 
-    /// Returns the address of a path below the gateway's own, for example
-    /// `mcp`.
+    /// Returns the URL of a path beneath the gateway's address, for example `mcp`.
     pub(crate) fn join(&self, path: &str) -> Url {
         let mut url = self.url.clone();
         let base = self.url.path().trim_end_matches('/');
@@ -98,23 +96,22 @@ impl Gateway {
         url
     }
 
-    /// Returns the origin that keys belong to, for example
-    /// `https://pml.casys.ai`.
+    /// Returns the origin that keys belong to, for example `https://pml.casys.ai`.
     pub(crate) fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
     /// Returns whether it is on this machine.
-    pub(crate) fn is_here(&self) -> bool {
-        is_here(&self.url)
+    pub(crate) fn is_this_machine(&self) -> bool {
+        is_this_machine(&self.url)
     }
 
-    /// Returns whether it is the default, which nobody named.
+    /// Returns whether it is the default, which the user did not name.
     pub(crate) fn is_default(&self) -> bool {
         self.place == DEFAULT_PLACE
     }
 
-    /// Returns the source of the address, for people.
+    /// Returns the source of the address, for display.
     pub(crate) fn place(&self) -> &'static str {
         self.place
     }
@@ -157,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_that_keep_a_key_safe_are_taken() {
+    fn refuses_addresses_that_would_expose_a_key() {
         for text in
             ["http://localhost:3001", "http://127.0.0.9", "http://[::1]:1", "https://x.test:8443/p"]
         {
@@ -187,10 +184,10 @@ mod tests {
         }
     }
 
-    /// What somebody reads who wrote a wrong address.
+    /// The error for an invalid address says what to write.
     #[test]
-    fn a_wrong_address_is_told_with_what_to_write() {
-        for (text, told) in [
+    fn the_error_for_an_invalid_address_has_a_suggestion() {
+        for (text, message) in [
             (
                 "127.0.0.1:3001",
                 " `127.0.0.1:3001` from the command line cannot be used: it has no scheme; write `http://127.0.0.1:3001`",
@@ -222,7 +219,7 @@ mod tests {
             ),
         ] {
             let error = Gateway::choose(Some(text), None, None, None).unwrap_err().to_string();
-            assert_eq!(error, format!("the gateway's URL{told}"));
+            assert_eq!(error, format!("the gateway's URL{message}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The desktop's keyring, by `secret-tool`: libsecret's own program, which cannot make us hang.
+//! The desktop's keyring, through libsecret's program `secret-tool`: a child process can be killed when it hangs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -16,17 +16,17 @@ const KEYRING_VARIABLE: &str = "PML_KEYRING";
 /// The program that accesses the keyring.
 const PROGRAM: &str = "secret-tool";
 
-/// The time limit of a read: a locked keyring prompts its user, and an agent has none.
+/// The time limit of a read. A locked keyring prompts the user for a password, but an agent may run without one.
 const READ_LIMIT: Duration = Duration::from_secs(5);
 
-/// The time limit of a change; a person may have to type a password.
+/// The time limit of a change: the user may have to type a password.
 const CHANGE_LIMIT: Duration = Duration::from_secs(60);
 
-/// The most that is read of what the program prints, in bytes.
+/// The maximum size of the program's output in bytes.
 const OUTPUT_LIMIT: u64 = 16 * 1024;
 
 /// The variables that the program needs to find the user's session.
-const PASSED: &[&str] = &[
+const PASSED_VARIABLES: &[&str] = &[
     "HOME",
     "LANG",
     "LC_ALL",
@@ -44,16 +44,17 @@ pub(crate) struct Keyring {
     path: String,
 }
 
-/// Why the keyring could not be read or written, for people; never contains a key.
+/// Why the keyring could not be read or written, for display; never contains a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the keyring {0}")]
 pub(crate) struct KeyringError(String);
 
 impl Keyring {
-    /// Finds the keyring, whose program is none of the workspace `root`; none without a session bus or without `secret-tool`, and where `PML_KEYRING` is `off`.
+    /// Finds the keyring. Returns `None` without a session bus or `secret-tool`, or if `PML_KEYRING` is `off`. A
+    /// program in the workspace `root` is not used.
     ///
     /// # Errors
-    /// Returns [`KeyError::Setting`] for another value of `PML_KEYRING`.
+    /// Returns [`KeyError::Setting`] for any other value of `PML_KEYRING`.
     pub(crate) fn of_user(root: Option<&Path>) -> Result<Option<Self>, KeyError> {
         let set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         match set(KEYRING_VARIABLE).as_deref().map(str::trim) {
@@ -72,7 +73,7 @@ impl Keyring {
     /// Returns the stored API key for a gateway's origin.
     ///
     /// # Errors
-    /// Returns [`KeyringError`] when there is no answer in time, or it is no key.
+    /// Returns [`KeyringError`] if there is no answer in time, or the value cannot be a key.
     pub(crate) async fn find(&self, gateway: &Gateway) -> Result<Option<ApiKey>, KeyringError> {
         let output = self.run(&["lookup"], gateway, None, READ_LIMIT).await?;
         if !output.status.success() {
@@ -90,15 +91,15 @@ impl Keyring {
     /// Stores the API key for a gateway's origin, replacing an earlier one.
     ///
     /// # Errors
-    /// Returns [`KeyringError`] when it was not stored.
-    pub(crate) async fn keep(&self, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyringError> {
+    /// Returns [`KeyringError`] if it was not stored.
+    pub(crate) async fn store(&self, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyringError> {
         let label = format!("--label=PML key for {}", gateway.origin());
         let output =
             self.run(&["store", &label], gateway, Some(key.expose()), CHANGE_LIMIT).await?;
         if output.status.success() { Ok(()) } else { Err(refused(&output)) }
     }
 
-    /// Returns whether a key for the origin is there, in a locked keyring too.
+    /// Returns whether there is a key for the origin, even in a locked keyring.
     ///
     /// # Errors
     /// Returns [`KeyringError`] when there is no answer in time.
@@ -108,13 +109,14 @@ impl Keyring {
         Ok(output.status.success() && !(output.stdout.is_empty() && output.stderr.is_empty()))
     }
 
-    /// Forgets the key for a gateway's origin; returns whether there was one.
+    /// Deletes the key for a gateway's origin; returns whether there was one.
     ///
     /// # Errors
-    /// Returns [`KeyringError`] when the key is still there, or that is unknown.
-    pub(crate) async fn forget(&self, gateway: &Gateway) -> Result<bool, KeyringError> {
+    /// Returns [`KeyringError`] if the key still exists, or if that is unknown.
+    pub(crate) async fn delete(&self, gateway: &Gateway) -> Result<bool, KeyringError> {
         let was_there = self.has(gateway).await?;
         if was_there {
+            // `clear` may leave the key in a locked keyring, so its effect is checked.
             self.run(&["clear"], gateway, None, CHANGE_LIMIT).await?;
             if self.has(gateway).await? {
                 return Err(KeyringError(
@@ -125,7 +127,7 @@ impl Keyring {
         Ok(was_there)
     }
 
-    /// Runs the program on the entry of an origin. Nothing secret is an argument.
+    /// Runs the program for the entry of an origin. Secrets are passed on stdin, never as arguments.
     async fn run(
         &self,
         arguments: &[&str],
@@ -136,11 +138,13 @@ impl Keyring {
         let mut command = Command::new(&self.program);
         command.args(arguments).args(["application", "pml", "origin", &gateway.origin()]);
         command.env_clear().envs(
-            PASSED.iter().filter_map(|name| std::env::var_os(name).map(|value| (name, value))),
+            PASSED_VARIABLES
+                .iter()
+                .filter_map(|name| std::env::var_os(name).map(|value| (name, value))),
         );
         command.env("PATH", &self.path);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Dropped at the time limit, it ends.
+        // Kills the program at the time limit.
         command.kill_on_drop(true);
         let failed = |error: std::io::Error| KeyringError(format!("cannot be used: {error}"));
         let run = async {
@@ -150,7 +154,7 @@ impl Keyring {
             else {
                 return Err(std::io::Error::other("no pipes"));
             };
-            // If it exits without reading, its exit status has the reason.
+            // A write fails if the program exits early; its exit status then has the reason.
             let _ = stdin.write_all(input.unwrap_or_default().as_bytes()).await;
             drop(stdin);
             let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -168,8 +172,8 @@ impl Keyring {
 
 /// Returns the program's error message.
 fn refused(output: &Output) -> KeyringError {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.lines().next_back().unwrap_or("secret-tool: no reason was given");
-    let said = protocol::escape_text(said.strip_prefix("secret-tool: ").unwrap_or(said));
-    KeyringError(format!("says: {}", said.chars().take(200).collect::<String>()))
+    let message = String::from_utf8_lossy(&output.stderr);
+    let message = message.lines().next_back().unwrap_or("secret-tool: no reason was given");
+    let message = protocol::escape_text(message.strip_prefix("secret-tool: ").unwrap_or(message));
+    KeyringError(format!("reported: {}", message.chars().take(200).collect::<String>()))
 }

@@ -16,9 +16,9 @@ pub(crate) enum KeyPlace {
     Variable,
     /// The keyring of the user's session.
     Keyring,
-    /// The user's file of keys.
+    /// The user's credentials file.
     File(PathBuf),
-    /// The command that tries it.
+    /// The user, in this command: a key that is being verified.
     Given,
 }
 
@@ -38,8 +38,8 @@ impl fmt::Display for KeyPlace {
 pub(crate) struct Found {
     /// The key and its place.
     pub(crate) key: Option<(ApiKey, KeyPlace)>,
-    /// Why the keyring could not be queried.
-    pub(crate) trouble: Option<KeyringError>,
+    /// Why the keyring could not be read.
+    pub(crate) keyring_error: Option<KeyringError>,
 }
 
 /// The API key of one gateway. The keyring is queried when the key is first needed, because it may be slow.
@@ -50,63 +50,65 @@ pub(crate) struct KeySource(Arc<Search>);
 struct Search {
     gateway: Gateway,
     keyring: Option<Keyring>,
-    /// The source to use if the keyring has no key.
-    otherwise: Option<(ApiKey, KeyPlace)>,
+    /// The key to use if the keyring has none.
+    fallback: Option<(ApiKey, KeyPlace)>,
     found: OnceCell<Found>,
 }
 
 impl KeySource {
-    /// Creates the source of a key that is known.
+    /// Creates a source from a key that is already known.
     pub(crate) fn given(gateway: &Gateway, key: ApiKey) -> Self {
         Self::new(gateway, None, Some((key, KeyPlace::Given)))
     }
 
-    /// Creates the source for this user: `PML_API_KEY`, the keyring, the file. `root` is the workspace, if there is one.
+    /// Creates the source for this user: `PML_API_KEY`, the keyring, the file. `root` is the workspace, if there is
+    /// one.
     ///
     /// # Errors
-    /// Returns [`KeyError`] when the variable or the file cannot be used.
+    /// Returns [`KeyError`] if the variable or the file cannot be used.
     pub(crate) fn of_user(gateway: &Gateway, root: Option<&Path>) -> Result<Self, KeyError> {
         if let Some(key) = from_variable(gateway, super::variable())? {
             return Ok(Self::new(gateway, None, Some((key, KeyPlace::Variable))));
         }
         let file = user_file();
-        let kept = from_file(gateway, file.as_deref())?;
-        let kept = kept.zip(file.map(KeyPlace::File));
-        Ok(Self::new(gateway, Keyring::of_user(root)?, kept))
+        // Read now, so that an invalid file is an error even if the keyring has a key.
+        let stored = from_file(gateway, file.as_deref())?;
+        let stored = stored.zip(file.map(KeyPlace::File));
+        Ok(Self::new(gateway, Keyring::of_user(root)?, stored))
     }
 
     fn new(
         gateway: &Gateway,
         keyring: Option<Keyring>,
-        otherwise: Option<(ApiKey, KeyPlace)>,
+        fallback: Option<(ApiKey, KeyPlace)>,
     ) -> Self {
         let found = OnceCell::new();
-        Self(Arc::new(Search { gateway: gateway.clone(), keyring, otherwise, found }))
+        Self(Arc::new(Search { gateway: gateway.clone(), keyring, fallback, found }))
     }
 
     /// Finds the API key; the result is cached for the life of the process.
     pub(crate) async fn find(&self) -> &Found {
-        let Search { gateway, keyring, otherwise, found } = &*self.0;
+        let Search { gateway, keyring, fallback, found } = &*self.0;
         let search = async || {
-            let mut trouble = None;
+            let mut keyring_error = None;
             if let Some(keyring) = keyring {
                 match keyring.find(gateway).await {
                     Ok(Some(key)) => {
-                        return Found { key: Some((key, KeyPlace::Keyring)), trouble };
+                        return Found { key: Some((key, KeyPlace::Keyring)), keyring_error };
                     }
                     Ok(None) => {}
                     Err(error) => {
                         tracing::debug!(%error, "Looking for the API key in the file");
-                        trouble = Some(error);
+                        keyring_error = Some(error);
                     }
                 }
             }
-            Found { key: otherwise.clone(), trouble }
+            Found { key: fallback.clone(), keyring_error }
         };
         found.get_or_init(search).await
     }
 
-    /// Returns what was found so far; nothing before the first [`find`](Self::find).
+    /// Returns the result of [`find`](Self::find); `None` before its first call.
     pub(crate) fn known(&self) -> Option<&Found> {
         self.0.found.get()
     }

@@ -1,4 +1,4 @@
-//! Writing the user's file of keys.
+//! Writes the user's credentials file.
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -13,25 +13,24 @@ use crate::files::atomic::{self, Existing};
 /// Stores the API key for a gateway's origin, replacing an earlier one.
 ///
 /// # Errors
-/// Returns [`KeyError::File`] when the file that is there must not be used, or the new
-/// one cannot be written.
-pub(crate) fn keep(path: &Path, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyError> {
+/// Returns [`KeyError::File`] if the existing file must not be used, or the new one cannot be written.
+pub(crate) fn store_key(path: &Path, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyError> {
     let text = key.expose().to_owned();
     change(path, |keys| keys.insert(gateway.origin(), text).is_none()).map(drop)
 }
 
-/// Forgets the key for a gateway's origin; returns whether there was one.
+/// Deletes the key for a gateway's origin; returns whether there was one.
 ///
 /// # Errors
-/// As [`keep`].
-pub(crate) fn forget(path: &Path, gateway: &Gateway) -> Result<bool, KeyError> {
+/// As [`store_key`].
+pub(crate) fn delete_key(path: &Path, gateway: &Gateway) -> Result<bool, KeyError> {
     if read_keys(path)?.is_none() {
         return Ok(false);
     }
     change(path, |keys| keys.remove(&gateway.origin()).is_some())
 }
 
-/// Remembers the gateway for commands that name none.
+/// Stores the gateway, for commands that name none.
 ///
 /// # Errors
 /// Returns [`KeyError::File`] when it cannot be written.
@@ -44,15 +43,15 @@ pub(crate) fn remember_gateway(path: &Path, gateway: &Gateway) -> Result<(), Key
 /// # Errors
 /// Returns [`KeyError::File`] when the file cannot be read or removed.
 pub(crate) fn forget_gateway(path: &Path, gateway: &Gateway) -> Result<(), KeyError> {
-    let kept = read_private(path)?.map(|text| String::from_utf8_lossy(&text).trim().to_owned());
-    if kept != Some(gateway.to_string()) {
+    let stored = read_private(path)?.map(|text| String::from_utf8_lossy(&text).trim().to_owned());
+    if stored != Some(gateway.to_string()) {
         return Ok(());
     }
     std::fs::remove_file(path)
         .map_err(|error| KeyError::File { path: path.to_owned(), reason: error.to_string() })
 }
 
-/// Reads, changes and writes the file; two of us do it one after the other.
+/// Reads, changes and writes the file under a lock, so that concurrent changes are not lost.
 fn change<T>(
     path: &Path,
     edit: impl FnOnce(&mut BTreeMap<String, String>) -> T,
@@ -65,10 +64,10 @@ fn change<T>(
         text.map(|text| text + "\n")
             .map_err(|error| KeyError::File { path: path.to_owned(), reason: error.to_string() })
     })?;
-    Ok(out.expect("the text was made above"))
+    Ok(out.expect("`make` was called by `write`"))
 }
 
-/// Writes a file that only its owner can access, with the text that `make` returns while the folder is locked.
+/// Writes a file that only its owner can access. `make` returns the text, while the folder is locked.
 fn write(
     path: &Path,
     make: impl FnOnce(&Path) -> Result<String, KeyError>,
@@ -117,46 +116,47 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_kept_by_origin_for_their_owner_only() {
+    fn keys_are_stored_by_origin_for_their_owner_only() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("config/pml/credentials");
         let (a, b) = (gateway("https://a.test/below"), gateway("http://127.0.0.1:3001"));
-        assert!(!forget(&path, &a).unwrap());
-        keep(&path, &a, &key("first")).unwrap();
-        keep(&path, &b, &key("other")).unwrap();
-        keep(&path, &a, &key("second")).unwrap();
+        assert!(!delete_key(&path, &a).unwrap());
+        store_key(&path, &a, &key("first")).unwrap();
+        store_key(&path, &b, &key("other")).unwrap();
+        store_key(&path, &a, &key("second")).unwrap();
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
         let found = |gateway: &Gateway| from_file(gateway, Some(&path)).unwrap();
         assert_eq!(found(&a), Some(key("second")));
         assert_eq!(found(&gateway("https://a.test")), Some(key("second")));
         assert_eq!(found(&b), Some(key("other")));
-        assert!(forget(&path, &a).unwrap() && !forget(&path, &a).unwrap());
+        assert!(delete_key(&path, &a).unwrap() && !delete_key(&path, &a).unwrap());
         assert_eq!((found(&a), found(&b)), (None, Some(key("other"))));
         assert_eq!(mode(&path), 0o600);
     }
 
-    /// CL-12: a file that must not be read is not written over either.
+    /// CL-12: a file that must not be read is not overwritten either.
     #[test]
-    fn a_file_that_others_can_reach_is_left_alone() {
+    fn a_file_that_others_can_read_is_left_unchanged() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("credentials");
         std::fs::write(&path, r#"{"https://a.test":"canary"}"#).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
-        keep(&path, &gateway("https://b.test"), &key("k")).unwrap_err();
-        forget(&path, &gateway("https://a.test")).unwrap_err();
+        store_key(&path, &gateway("https://b.test"), &key("k")).unwrap_err();
+        delete_key(&path, &gateway("https://a.test")).unwrap_err();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), r#"{"https://a.test":"canary"}"#);
     }
 
-    /// Several at once: none is lost.
+    /// Concurrent writers lose no key.
     #[test]
-    fn nothing_is_lost_between_two_of_us() {
+    fn concurrent_writers_lose_no_key() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("credentials");
         std::thread::scope(|scope| {
             for number in 0..8 {
                 let path = &path;
                 scope.spawn(move || {
-                    keep(path, &gateway(&format!("https://{number}.test")), &key("k")).unwrap();
+                    store_key(path, &gateway(&format!("https://{number}.test")), &key("k"))
+                        .unwrap();
                 });
             }
         });

@@ -1,4 +1,4 @@
-//! Where a path leads, link by link.
+//! Follows the symbolic links of a path, one by one.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -8,9 +8,10 @@ use std::path::{Component, Path, PathBuf};
 /// The maximum number of followed links, the same as the kernel's.
 const LINKS_LIMIT: usize = 40;
 
-/// Returns whether a path is in a folder, or a link on its way is: whoever can write there determines where it leads.
+/// Returns whether a path is in a folder or passes through a link in it. In both cases, anybody who can write to the
+/// folder determines where the path leads.
 ///
-/// A missing file leads nowhere; an endless chain of links is treated as leading into the folder.
+/// A missing file does not; a cycle of links counts as leading into the folder.
 pub(super) fn leads_through(path: &Path, root: Option<&Path>) -> bool {
     let Some(root) = root else { return false };
     let mut rest: VecDeque<OsString> = parts(path).collect();
@@ -21,7 +22,7 @@ pub(super) fn leads_through(path: &Path, root: Option<&Path>) -> bool {
             at.pop();
             continue;
         }
-        // `at` has no links in it, so this is where the next part really lies.
+        // `at` contains no links, so this is the real path of the next part.
         let next = at.join(&part);
         if next.starts_with(root) {
             return true;

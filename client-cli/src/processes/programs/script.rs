@@ -7,7 +7,7 @@ use std::path::Path;
 /// How many bytes of a script the kernel reads to find its interpreter.
 const FIRST_LINE: u64 = 256;
 
-/// Returns the interpreter and its argument that the first line of a script names, as the kernel reads it.
+/// Parses the first line of a script as the kernel does; returns the interpreter and its argument.
 pub(super) fn first_line(file: &Path) -> Option<(String, String)> {
     let mut start = Vec::new();
     File::open(file).ok()?.take(FIRST_LINE).read_to_end(&mut start).ok()?;
@@ -19,8 +19,9 @@ pub(super) fn first_line(file: &Path) -> Option<(String, String)> {
     Some((interpreter.to_owned(), argument.trim_matches([' ', '\t']).to_owned()))
 }
 
-/// Returns the program that `env` would run.
+/// Returns the program that `env` would run with this argument.
 pub(super) fn named_for_env(argument: &str) -> Option<String> {
+    // `env` takes options and assignments before the program; `-S` splits its argument into words.
     let words = argument.split([' ', '\t']).filter(|word| !word.is_empty());
     let mut words = words.map(|word| {
         let split = word.strip_prefix("--split-string=").or_else(|| word.strip_prefix("-S"));

@@ -1,4 +1,4 @@
-//! Finding and ending every descendant of this process.
+//! Finds and kills every descendant of this process.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -7,8 +7,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOption
 
 /// Kills every descendant and returns when none is left.
 ///
-/// Since this process is a subreaper, a descendant whose parent dies becomes
-/// its child, so that repeating the walk finds also those that fork meanwhile.
+/// This process is a subreaper: a descendant whose parent dies becomes its child. So repeating the walk also finds
+/// processes that were forked during it.
 pub(super) fn kill_all() {
     loop {
         for pid in descendants() {
@@ -26,9 +26,8 @@ pub(super) fn kill_all() {
     }
 }
 
-/// Collects children that have ended, but not `program`, whose exit code is
-/// still needed.
-pub(super) fn collect_except(program: Pid) {
+/// Reaps children that have exited, except `program`, whose exit code is still needed.
+pub(super) fn reap_except(program: Pid) {
     let children = parents().into_iter().filter(|(_, parent)| *parent == own_pid());
     for (pid, _) in children {
         if let Some(pid) = Pid::from_raw(pid).filter(|pid| *pid != program) {

@@ -1,4 +1,4 @@
-//! Which lines of stdin reach the MCP service, and the answers to the others.
+//! Decides which lines of stdin reach the MCP service, and answers the others.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -6,23 +6,23 @@ use serde_json::{Value, json};
 
 /// The handling of a line.
 #[derive(Debug, PartialEq)]
-pub(super) enum Fate {
-    /// The service gets it.
+pub(super) enum Verdict {
+    /// It is passed to the service.
     Passed,
-    /// It gets this answer, and the service never sees it.
+    /// It is answered here, and not passed to the service.
     Answered(Vec<u8>),
-    /// Nobody answers it, for this reason.
+    /// It is dropped without an answer, for this reason.
     Ignored(&'static str),
 }
 
-/// Decides about lines in their order.
+/// Decides about each line, in order.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     /// Whether a client has announced its protocol version.
     greeted: bool,
 }
 
-/// The members of a message. Parsing fails for duplicates: two readers might use different ones.
+/// The members of a message. Parsing fails for duplicate members, because two parsers could use different ones.
 #[derive(Deserialize)]
 struct Members {
     #[serde(rename = "jsonrpc")]
@@ -39,7 +39,7 @@ struct Members {
     _error: Option<IgnoredAny>,
 }
 
-/// The id of a message whose other members cannot be read.
+/// The id of a message whose other members cannot be parsed.
 #[derive(Deserialize)]
 struct OnlyId {
     id: Value,
@@ -47,18 +47,19 @@ struct OnlyId {
 
 impl Gate {
     /// Decides about a line that is not blank.
-    pub(super) fn decide(&mut self, line: &[u8]) -> Fate {
+    pub(super) fn decide(&mut self, line: &[u8]) -> Verdict {
         let message: Value = match serde_json::from_slice(line) {
             Ok(message) => message,
             Err(error) => {
-                // Text that is not Unicode and nesting that is too deep still have an id.
+                // The id can often still be read, for example with invalid Unicode or too deep nesting elsewhere in
+                // the line.
                 let id = serde_json::from_slice::<OnlyId>(line).ok().map(|found| found.id);
                 let id = id.filter(is_id).unwrap_or(Value::Null);
-                return Fate::Answered(parse_error(&id, &error.to_string()));
+                return Verdict::Answered(parse_error(&id, &error.to_string()));
             }
         };
         let id = message.get("id").filter(|id| id.is_number() || id.is_string());
-        let refused = |problem: &str| Fate::Answered(invalid_request(id, problem));
+        let refused = |problem: &str| Verdict::Answered(invalid_request(id, problem));
         let Some(members) = message.as_object() else {
             return refused("a message is one object; batches are not supported");
         };
@@ -74,16 +75,16 @@ impl Gate {
             let is_answer = members.contains_key("result") || members.contains_key("error");
             return match (is_answer, self.greeted) {
                 (false, _) => refused("`method` is missing"),
-                (true, false) => Fate::Ignored("a response before any request"),
-                (true, true) => Fate::Passed,
+                (true, false) => Verdict::Ignored("a response before any request"),
+                (true, true) => Verdict::Passed,
             };
         };
         let Some(method) = method.as_str() else { return refused("`method` is not a string") };
         let Some(id) = members.get("id") else {
             return match (is_well_formed, self.greeted) {
-                (false, _) => Fate::Ignored("a notification whose `params` are not an object"),
-                (true, false) => Fate::Ignored("a notification before the first request"),
-                (true, true) => Fate::Passed,
+                (false, _) => Verdict::Ignored("a notification whose `params` are not an object"),
+                (true, false) => Verdict::Ignored("a notification before the first request"),
+                (true, true) => Verdict::Passed,
             };
         };
         if !is_id(id) {
@@ -95,7 +96,7 @@ impl Gate {
         let version = "/_meta/io.modelcontextprotocol~1protocolVersion";
         self.greeted |= method == "initialize"
             || params.is_some_and(|params| params.pointer(version).is_some());
-        Fate::Passed
+        Verdict::Passed
     }
 }
 
@@ -103,7 +104,7 @@ fn is_id(id: &Value) -> bool {
     id.is_string() || id.as_i64().is_some()
 }
 
-/// Returns the answer to what is not JSON (JSON-RPC 2.0, section 5.1).
+/// Returns the answer to a line that is not JSON (JSON-RPC 2.0, section 5.1).
 pub(super) fn parse_error(id: &Value, problem: &str) -> Vec<u8> {
     error(id, -32700, &format!("Parse error: {problem}"))
 }
@@ -125,27 +126,27 @@ mod tests {
 
     fn greeted() -> Gate {
         let mut gate = Gate::default();
-        assert_eq!(gate.decide(HELLO.as_bytes()), Fate::Passed);
+        assert_eq!(gate.decide(HELLO.as_bytes()), Verdict::Passed);
         gate
     }
 
     /// The code and the id of the answer to a line.
     fn answer(line: impl AsRef<[u8]>) -> (i64, Value) {
-        let Fate::Answered(answer) = greeted().decide(line.as_ref()) else {
+        let Verdict::Answered(answer) = greeted().decide(line.as_ref()) else {
             panic!("`{}` is not answered", String::from_utf8_lossy(line.as_ref()));
         };
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         (answer["error"]["code"].as_i64().unwrap(), answer["id"].clone())
     }
 
-    /// CL-02: a request that cannot be read is answered under its own id.
+    /// CL-02: a request that cannot be parsed is answered with its id.
     #[test]
-    fn what_cannot_be_read_is_answered_under_its_id() {
+    fn an_unparsable_request_is_answered_with_its_id() {
         let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
         let request = |params: &str| {
             format!(r#"{{"jsonrpc":"2.0","id":7,"method":"ping","params":{{"a":{params}}}}}"#)
         };
-        assert_eq!(greeted().decide(request("1").as_bytes()), Fate::Passed);
+        assert_eq!(greeted().decide(request("1").as_bytes()), Verdict::Passed);
         assert_eq!(answer(request(&deep)), (-32700, json!(7)));
         assert_eq!(answer(request(r#""\ud800""#)), (-32700, json!(7)));
         assert_eq!(answer(request("1e999")), (-32700, json!(7)));
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_answered_under_its_id() {
+    fn an_invalid_request_is_answered_with_its_id() {
         for (line, id) in [
             (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, Value::Null),
             ("[]", Value::Null),
@@ -178,16 +179,16 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_no_answer_gets_none() {
+    fn notifications_and_responses_get_no_answer() {
         let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         let result = r#"{"jsonrpc":"2.0","id":9,"result":{}}"#;
         for line in [notification, result] {
-            assert_eq!(greeted().decide(line.as_bytes()), Fate::Passed);
+            assert_eq!(greeted().decide(line.as_bytes()), Verdict::Passed);
             let mut gate = Gate::default();
-            assert!(matches!(gate.decide(line.as_bytes()), Fate::Ignored(_)), "{line}");
-            assert_eq!(gate.decide(HELLO.as_bytes()), Fate::Passed);
+            assert!(matches!(gate.decide(line.as_bytes()), Verdict::Ignored(_)), "{line}");
+            assert_eq!(gate.decide(HELLO.as_bytes()), Verdict::Passed);
         }
         let odd = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":"x"}"#;
-        assert!(matches!(greeted().decide(odd.as_bytes()), Fate::Ignored(_)));
+        assert!(matches!(greeted().decide(odd.as_bytes()), Verdict::Ignored(_)));
     }
 }

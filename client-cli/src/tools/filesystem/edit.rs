@@ -1,4 +1,4 @@
-//! Line edits with a diff, as the reference server makes them.
+//! Edits by text replacement, with a diff in the format of the reference server.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -7,15 +7,15 @@ use serde::Deserialize;
 use serde_json::Value;
 use similar::{Algorithm, DiffOp, TextDiff};
 
-use super::{Look, failed, invalid, read, write};
+use super::{Check, failed, invalid, read, write};
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::path_error::shown;
-use crate::workspace::protected::{Deed, Reach};
+use crate::workspace::protected::{Operation, Reach};
 
-/// Lines of context around a change.
+/// The number of context lines around a change in the diff.
 const CONTEXT: usize = 4;
 
-/// The most edits of one call.
+/// The maximum number of edits in one call.
 const EDITS_LIMIT: usize = 1_000;
 
 #[derive(Deserialize)]
@@ -39,11 +39,11 @@ pub(super) fn edit_file(workspace: Reach<'_>, value: Value) -> Result<String, Na
     input.check()?;
     let opened = read::open(workspace, &input.path)?;
     if !input.dry_run {
-        workspace.allow(&input.path, &opened.real, Deed::Change)?;
+        workspace.allow(&input.path, &opened.real, Operation::Change)?;
     }
     let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
     let bytes = read::read_all(File::from(opened.fd), &input.path, size, RESULT_LIMIT)?;
-    // Editing it as text would destroy every byte that is not text.
+    // Lossy decoding would destroy bytes that are not UTF-8.
     let original = String::from_utf8(bytes)
         .map_err(|_| failed(format!("`{}` is not UTF-8 text", shown(&input.path))))?
         .replace("\r\n", "\n");
@@ -66,13 +66,13 @@ pub(super) fn edit_file(workspace: Reach<'_>, value: Value) -> Result<String, Na
     Ok(shown_diff)
 }
 
-/// Looks where an edit would be made, and at its arguments.
-pub(super) fn look(look: &mut Look<'_>, value: Value) -> Result<(), NativeError> {
+/// Checks the arguments of an edit and the place that it changes.
+pub(super) fn check(check: &mut Check<'_>, value: Value) -> Result<(), NativeError> {
     let input: EditFile = arguments("filesystem:edit_file", value)?;
     input.check()?;
-    // The diff shows what was there.
-    read::look_at_file(look, &input.path)?;
-    if input.dry_run { Ok(()) } else { write::look_at_change(look, &input.path) }
+    // The diff contains the old content, so an edit is also a read.
+    read::check_file(check, &input.path)?;
+    if input.dry_run { Ok(()) } else { write::check_change(check, &input.path) }
 }
 
 impl EditFile {
@@ -90,7 +90,7 @@ fn apply(content: &str, edit: &Edit) -> Result<String, NativeError> {
     if content.contains(&old) {
         return Ok(content.replacen(&old, &new, 1));
     }
-    // Otherwise the lines may differ in white space at their ends.
+    // Fall back to a comparison of lines without leading and trailing white space.
     let old_lines: Vec<&str> = old.split('\n').collect();
     let mut lines: Vec<&str> = content.split('\n').collect();
     let found = lines
@@ -136,7 +136,7 @@ fn indent_of(line: &str) -> &str {
 
 /// Returns a unified diff in the form that the `diff` package of npm prints.
 ///
-/// If equal lines can be paired in two ways, it may choose the other one.
+/// Where equal lines can be matched in several ways, the two may differ.
 fn unified(name: &str, original: &str, edited: &str) -> String {
     let diff = TextDiff::configure()
         .algorithm(Algorithm::Myers)

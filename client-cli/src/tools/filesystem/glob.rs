@@ -1,20 +1,19 @@
-//! Glob patterns as the reference server reads them.
+//! Glob patterns with the semantics of the reference server.
 
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::invalid;
 use crate::tools::NativeError;
 
-/// The longest pattern, in bytes; longer ones are bombs, not patterns.
+/// The maximum length of a pattern in bytes; a longer one is likely an attack.
 const PATTERN_LIMIT: usize = 1_024;
 
-/// The most alternatives that the braces of one pattern may make.
+/// The maximum number of alternatives that the braces of one pattern may expand to.
 const ALTERNATIVES_LIMIT: usize = 256;
 
 /// A compiled pattern over paths relative to the searched folder.
 ///
-/// A pattern only ever sees paths that the walk found, so no spelling of it
-/// can reach outside.
+/// A pattern is matched only against paths that the walk found, so it cannot reach outside the workspace.
 pub(super) struct Pattern {
     matcher: GlobMatcher,
     negated: bool,
@@ -83,9 +82,9 @@ mod tests {
         }
     }
 
-    /// PC-11: brace bombs are refused before anything is compiled.
+    /// PC-11: patterns that would expand exponentially are refused before they are compiled.
     #[test]
-    fn bombs_are_refused() {
+    fn expansion_bombs_are_refused() {
         for pattern in ["{a,b}".repeat(40), "*".repeat(2_000), "{".repeat(500), "[".to_owned()] {
             assert!(Pattern::new("search_files", &pattern).is_err(), "{pattern}");
         }

@@ -1,4 +1,4 @@
-//! Listing, walking and searching folders.
+//! Lists and searches folders.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::glob::{self, Pattern};
-use super::{Cancelled, Look, failed, read};
+use super::{Cancelled, Check, failed, read};
 use crate::files::stat_name;
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::Workspace;
@@ -18,7 +18,7 @@ use crate::workspace::path_error::{PathError, shown};
 /// The maximum number of entries that one call reads.
 const ENTRIES_LIMIT: usize = 200_000;
 
-/// The deepest folder that a walk enters.
+/// The maximum depth of a walk.
 const DEPTH_LIMIT: usize = 128;
 
 struct Entry {
@@ -66,8 +66,8 @@ struct ListDirectory {
     path: String,
 }
 
-/// Looks at the arguments of a walk, and whether its folder may be looked into.
-pub(super) fn look(look: &mut Look<'_>, action: &str, value: Value) -> Result<(), NativeError> {
+/// Checks the arguments of a listing or search, and whether its folder may be read.
+pub(super) fn check(check: &mut Check<'_>, action: &str, value: Value) -> Result<(), NativeError> {
     let tool = format!("filesystem:{action}");
     if action == "directory_tree" {
         let input: DirectoryTree = arguments(&tool, value.clone())?;
@@ -81,7 +81,7 @@ pub(super) fn look(look: &mut Look<'_>, action: &str, value: Value) -> Result<()
     if action == "list_directory_with_sizes" {
         arguments::<ListWithSizes>(&tool, value.clone())?;
     }
-    read::look_at_facts(look, &tool, value)
+    read::check_metadata(check, &tool, value)
 }
 
 pub(super) fn list_directory(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
@@ -145,7 +145,7 @@ pub(super) fn list_directory_with_sizes(
     Ok(lines.join("\n"))
 }
 
-/// Returns the size of a name's target, 0 if it leads outside.
+/// Returns the size of a name's target; 0 if it is outside the workspace.
 fn size_of(workspace: &Workspace, relative: &Path) -> u64 {
     workspace
         .open_beneath("", relative, OFlags::PATH)
@@ -182,7 +182,7 @@ pub(super) fn directory_tree(
 ) -> Result<String, NativeError> {
     let tool = "directory_tree";
     let input: DirectoryTree = arguments("filesystem:directory_tree", value)?;
-    // A plain name excludes that name and what is in it, at any depth.
+    // A plain name excludes files and folders of that name, with their contents, at any depth.
     let mut patterns = Vec::new();
     for text in &input.exclude_patterns {
         patterns.push(text.clone());
@@ -250,7 +250,7 @@ impl Walk<'_> {
         self.exclude.iter().any(|pattern| pattern.matches(&text))
     }
 
-    /// Opens a folder found in a folder; `None` when it may not be looked into.
+    /// Opens a folder of the walk; `None` if it cannot be read.
     fn enter(
         &self,
         folder: &Opened,
@@ -265,7 +265,7 @@ impl Walk<'_> {
         }
         match self.workspace.open_folder(self.given, &folder.real.join(&entry.name)) {
             Ok(child) => Ok(Some(child)),
-            // Gone meanwhile, not readable, or PML's own.
+            // Deleted in the meantime, not readable, or PML's own.
             Err(
                 PathError::System { .. } | PathError::Protected { .. } | PathError::Outside { .. },
             ) => Ok(None),
@@ -306,7 +306,7 @@ pub(super) fn search_files(
     while let Some((folder, inner, depth)) = folders.pop() {
         for entry in walk.visit(&folder)? {
             let path = inner.join(&entry.name);
-            // A link is included only if it leads to something beneath the workspace.
+            // A link is included only if its target is in the workspace.
             let hidden = entry.kind == FileType::Symlink
                 && workspace.open_beneath("", &start.join(&path), OFlags::PATH).is_err();
             if hidden || walk.is_excluded(&path) {

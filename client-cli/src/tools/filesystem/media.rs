@@ -1,4 +1,4 @@
-//! Reading binary files as MCP content blocks.
+//! Reads binary files as MCP content blocks.
 
 use std::fs::File;
 
@@ -20,7 +20,7 @@ pub(super) fn read_media_file(workspace: Reach<'_>, value: Value) -> Result<Valu
     let input: ReadMedia = arguments("filesystem:read_media_file", value)?;
     let opened = read::open(workspace, &input.path)?;
     let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
-    // Base64 makes four bytes of three.
+    // Base64 encodes three bytes as four.
     let bytes = read::read_all(File::from(opened.fd), &input.path, size, RESULT_LIMIT / 4 * 3)?;
     let encoded = STANDARD.encode(bytes);
     let extension = opened.real.extension().and_then(|e| e.to_str()).unwrap_or("").to_lowercase();

@@ -1,4 +1,4 @@
-//! Reading text files and their facts.
+//! Reads text files and file metadata.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -9,17 +9,17 @@ use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags, StatxTimestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Look, failed, invalid, too_large};
+use super::{Check, failed, invalid, too_large};
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::Workspace;
 use crate::workspace::beneath::Opened;
 use crate::workspace::path_error::{PathError, shown};
-use crate::workspace::protected::{Deed, Guard, Reach};
+use crate::workspace::protected::{Guard, Operation, Reach};
 
-/// The size of a read.
+/// The number of bytes per read.
 const CHUNK: usize = 64 * 1024;
 
-/// The most files that one call reads.
+/// The maximum number of files that one call reads.
 const FILES_LIMIT: usize = 1_000;
 
 #[derive(Deserialize)]
@@ -32,58 +32,58 @@ struct ReadText {
 /// Opens a regular file whose content may be read.
 pub(super) fn open(workspace: Reach<'_>, given: &str) -> Result<Opened, NativeError> {
     let opened = workspace.open_file(given)?;
-    workspace.allow(given, &opened.real, Deed::Read)?;
+    workspace.allow(given, &opened.real, Operation::Read)?;
     Ok(opened)
 }
 
-/// Looks where a file would be read: what is missing may be made before it.
-pub(super) fn look_at_file(look: &mut Look<'_>, given: &str) -> Result<(), NativeError> {
-    let real = look.workspace.real_of(given, &look.workspace.relative(given)?)?;
-    look.at(given, &real, Deed::Read)
+/// Checks the place of a file that would be read. The file may be missing: an earlier call may create it.
+pub(super) fn check_file(check: &mut Check<'_>, given: &str) -> Result<(), NativeError> {
+    let real = check.workspace.real_of(given, &check.workspace.relative(given)?)?;
+    check.at(given, &real, Operation::Read)
 }
 
-pub(super) fn look_at_text(look: &mut Look<'_>, value: Value) -> Result<(), NativeError> {
+pub(super) fn check_text(check: &mut Check<'_>, value: Value) -> Result<(), NativeError> {
     let input: ReadText = arguments("filesystem:read_text_file", value)?;
     input.lines()?;
-    look_at_file(look, &input.path)
+    check_file(check, &input.path)
 }
 
-pub(super) fn look_at_path(
-    look: &mut Look<'_>,
+pub(super) fn check_path(
+    check: &mut Check<'_>,
     tool: &str,
     value: Value,
 ) -> Result<(), NativeError> {
     let input: OnePath = arguments(tool, value)?;
-    look_at_file(look, &input.path)
+    check_file(check, &input.path)
 }
 
-/// A folder, or the facts of a file, are no secret; PML's own are.
-pub(super) fn look_at_facts(
-    look: &mut Look<'_>,
+/// Checks a place whose listing or metadata would be read. These are not secret, so only PML's own files are refused.
+pub(super) fn check_metadata(
+    check: &mut Check<'_>,
     tool: &str,
     value: Value,
 ) -> Result<(), NativeError> {
     let input: OnePath = arguments(tool, value)?;
-    let real = look.workspace.real_of(&input.path, &look.workspace.relative(&input.path)?)?;
-    match look.workspace.protection(&real, Deed::Read) {
+    let real = check.workspace.real_of(&input.path, &check.workspace.relative(&input.path)?)?;
+    match check.workspace.protection(&real, Operation::Read) {
         Some(place) if place.guard == Guard::Refused => Err(place.refused(&input.path).into()),
         _ => Ok(()),
     }
 }
 
-/// Among several files, the error for an unreadable one replaces its content.
-pub(super) fn look_at_many(look: &mut Look<'_>, value: Value) -> Result<(), NativeError> {
+/// Checks several files. The call itself reports an unreadable one in place of its content.
+pub(super) fn check_multiple(check: &mut Check<'_>, value: Value) -> Result<(), NativeError> {
     let input: ReadMultiple = arguments("filesystem:read_multiple_files", value)?;
     input.check()?;
     for path in &input.paths {
-        // A path that leads outside is refused individually, by the call.
-        let _ = look_at_file(look, path);
+        // A path outside the workspace is reported by the call itself.
+        let _ = check_file(check, path);
     }
     Ok(())
 }
 
 impl ReadText {
-    /// Returns how many lines of the head and of the tail are read; 0 for all.
+    /// Returns the requested numbers of lines from the beginning and from the end; 0 for all.
     fn lines(&self) -> Result<(usize, usize), NativeError> {
         let tool = "read_text_file";
         let (head, tail) = (lines(tool, "head", self.head)?, lines(tool, "tail", self.tail)?);
@@ -129,7 +129,7 @@ fn lines(tool: &str, name: &str, count: Option<f64>) -> Result<usize, NativeErro
     }
 }
 
-/// Reads a whole file, refusing what is too large before reading it.
+/// Reads a whole file. A file that is too large is refused before it is read.
 pub(super) fn read_all(
     file: File,
     path: &str,
@@ -141,7 +141,7 @@ pub(super) fn read_all(
         return Err(too_large(&what, size, "read a part of it with `head` or `tail`"));
     }
     let mut bytes = Vec::with_capacity(size as usize + 1);
-    // It may have grown since, or be one of the files that claim to be empty.
+    // The file may have grown since, or report size 0, as files in `/proc` do.
     let read = file.take(limit as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error| io_error(path, &error))?;
     if bytes.len() > limit {
@@ -173,7 +173,7 @@ fn first_lines(mut file: File, path: &str, count: usize) -> Result<String, Nativ
     'reading: loop {
         let read = file.read(&mut chunk).map_err(|error| io_error(path, &error))?;
         if read == 0 {
-            // A final line end does not begin another line.
+            // A final newline does not begin another line.
             if bytes.last() == Some(&b'\n') {
                 bytes.pop();
             }
@@ -210,7 +210,7 @@ fn last_lines(mut file: File, path: &str, size: u64, count: usize) -> Result<Str
             break;
         }
         chunks.push(chunk);
-        // One chunk more than the limit, because its first line may be cut off.
+        // One chunk more than the limit, because the oldest chunk may contain lines that are not requested.
         if total > RESULT_LIMIT + CHUNK {
             return Err(too_large("these lines", total as u64, "request fewer"));
         }
@@ -278,7 +278,7 @@ pub(super) fn get_file_info(workspace: &Workspace, value: Value) -> Result<Strin
     ))
 }
 
-/// Returns a time as JavaScript's `Date` prints it, in UTC.
+/// Formats a time like JavaScript's `Date`, in UTC.
 fn date(time: StatxTimestamp) -> String {
     let time = DateTime::<Utc>::from_timestamp(time.tv_sec, time.tv_nsec).unwrap_or_default();
     time.format("%a %b %d %Y %H:%M:%S GMT+0000 (Coordinated Universal Time)").to_string()

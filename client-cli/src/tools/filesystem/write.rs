@@ -1,4 +1,4 @@
-//! Changing the workspace: every change is made through an opened folder.
+//! Changes files and folders. Every change is made relative to an opened folder.
 
 use std::path::{Path, PathBuf};
 
@@ -7,15 +7,15 @@ use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Look, failed, read};
+use super::{Check, failed, read};
 use crate::files::atomic::{self, Existing};
 use crate::files::stat_name;
 use crate::tools::{NativeError, arguments};
 use crate::workspace::beneath::{Place, kind_name};
 use crate::workspace::path_error::{PathError, shown};
-use crate::workspace::protected::{Deed, Reach};
+use crate::workspace::protected::{Operation, Reach};
 
-/// How often a write that raced with another is retried.
+/// The maximum number of retries of a write that raced with another one.
 const RACE_RETRIES: usize = 8;
 
 #[derive(Deserialize)]
@@ -30,8 +30,7 @@ pub(super) fn write_file(workspace: Reach<'_>, value: Value) -> Result<String, N
     Ok(format!("Successfully wrote to {}", input.path))
 }
 
-/// Writes a whole file: to a temporary file first, which is then renamed over it, so that a reader sees the old or
-/// the new content and a crash leaves one of them.
+/// Replaces the content of a file atomically, or creates the file.
 pub(super) fn replace(
     workspace: Reach<'_>,
     given: &str,
@@ -43,7 +42,7 @@ pub(super) fn replace(
         let existing = if mode.is_some() { Existing::Replaced } else { Existing::Kept };
         match atomic::write(&place.folder, &place.name, content, mode, existing) {
             Ok(()) => return Ok(()),
-            // Somebody created the file in the meantime: decide again, with the present file.
+            // Another process created the file in the meantime: try again, with its mode and the same checks.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(read::io_error(given, &error)),
         }
@@ -51,7 +50,7 @@ pub(super) fn replace(
     Err(failed(format!("`{}` kept changing while it was written; retry", shown(given))))
 }
 
-/// Finds where a file's content is, through links, and its mode if it exists.
+/// Resolves the links of a path to the file to write, and returns its mode if it exists.
 fn target(
     workspace: Reach<'_>,
     given: &str,
@@ -61,7 +60,7 @@ fn target(
         Ok(opened) => {
             workspace.require_file(given, &opened)?;
             let place = workspace.open_place(given, &opened.real)?;
-            workspace.allow(given, &place.real, Deed::Change)?;
+            workspace.allow(given, &place.real, Operation::Change)?;
             Ok((place, Some(Mode::from_raw_mode(opened.stat.st_mode & 0o777))))
         }
         Err(error) if error.is_missing() => {
@@ -71,8 +70,8 @@ fn target(
                 }
                 other => other.into(),
             })?;
-            workspace.allow(given, &place.real, Deed::Change)?;
-            // A dangling link points to a place that cannot be checked.
+            workspace.allow(given, &place.real, Operation::Change)?;
+            // The target of a dangling link cannot be checked.
             match stat_name(&place.folder, &place.name) {
                 Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
                     let message = format!("`{}` is a symbolic link to nothing", shown(given));
@@ -85,28 +84,28 @@ fn target(
     }
 }
 
-/// Looks where a change would be made: what is missing may be made before it.
-pub(super) fn look_at_change(look: &mut Look<'_>, given: &str) -> Result<(), NativeError> {
-    let real = look.workspace.real_of(given, &look.workspace.relative(given)?)?;
-    look.at(given, &real, Deed::Change)
+/// Checks the place of a change. The file may be missing: an earlier call may create it.
+pub(super) fn check_change(check: &mut Check<'_>, given: &str) -> Result<(), NativeError> {
+    let real = check.workspace.real_of(given, &check.workspace.relative(given)?)?;
+    check.at(given, &real, Operation::Change)
 }
 
-pub(super) fn look_at_write(look: &mut Look<'_>, value: Value) -> Result<(), NativeError> {
+pub(super) fn check_write(check: &mut Check<'_>, value: Value) -> Result<(), NativeError> {
     let WriteFile { path, .. } = arguments("filesystem:write_file", value)?;
-    look_at_change(look, &path)
+    check_change(check, &path)
 }
 
-pub(super) fn look_at_create(look: &mut Look<'_>, value: Value) -> Result<(), NativeError> {
+pub(super) fn check_create(check: &mut Check<'_>, value: Value) -> Result<(), NativeError> {
     let CreateDirectory { path } = arguments("filesystem:create_directory", value)?;
-    look_at_change(look, &path)
+    check_change(check, &path)
 }
 
-pub(super) fn look_at_move(look: &mut Look<'_>, value: Value) -> Result<(), NativeError> {
+pub(super) fn check_move(check: &mut Check<'_>, value: Value) -> Result<(), NativeError> {
     let MoveFile { source, destination } = arguments("filesystem:move_file", value)?;
     for path in [&source, &destination] {
-        let relative = look.workspace.relative(path)?;
-        let real = look.workspace.real_of_entry(path, &relative)?;
-        look.at(path, &real, Deed::Move)?;
+        let relative = check.workspace.relative(path)?;
+        let real = check.workspace.real_of_entry(path, &relative)?;
+        check.at(path, &real, Operation::Move)?;
     }
     Ok(())
 }
@@ -130,9 +129,9 @@ pub(super) fn create_directory(workspace: Reach<'_>, value: Value) -> Result<Str
             Err(error) => return Err(error.into()),
         }
         let place = workspace.open_place(given, &prefix)?;
-        workspace.allow(given, &place.real, Deed::Change)?;
+        workspace.allow(given, &place.real, Operation::Change)?;
         match rustix::fs::mkdirat(&place.folder, &place.name, Mode::from_raw_mode(0o777)) {
-            // Another call may have made it; whether it is a folder shows at the next step.
+            // Another call may have created it; the next step fails if it is not a folder.
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(PathError::System { path: shown(given), errno }.into()),
         }
@@ -151,8 +150,8 @@ pub(super) fn move_file(workspace: Reach<'_>, value: Value) -> Result<String, Na
     let MoveFile { source, destination } = arguments("filesystem:move_file", value)?;
     let from = workspace.open_place(&source, &workspace.relative(&source)?)?;
     let to = workspace.open_place(&destination, &workspace.relative(&destination)?)?;
-    workspace.allow(&source, &from.real, Deed::Move)?;
-    workspace.allow(&destination, &to.real, Deed::Move)?;
+    workspace.allow(&source, &from.real, Operation::Move)?;
+    workspace.allow(&destination, &to.real, Operation::Move)?;
     let stat = stat_name(&from.folder, &from.name)
         .map_err(|errno| PathError::System { path: shown(&source), errno })?;
     let kind = FileType::from_raw_mode(stat.st_mode);

@@ -1,8 +1,8 @@
-//! Git, when a program starts it: what a repository's own settings name does not run by surprise.
+//! Restricts Git when a program runs it.
 //!
-//! A repository may come from anywhere, with settings that start programs at `git status`. Read-only commands run
-//! with its helpers disabled. Commands that change something keep hooks and filters, because the user's project
-//! relies on them; file system monitors, pagers and editors are disabled for all.
+//! A repository may come from anywhere, and its settings can start programs even at `git status`. Read-only commands
+//! run with all helpers disabled. Commands that change something keep hooks and filters, because the user's project
+//! relies on them. File system monitors, pagers and editors are disabled for all commands.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 /// Read-only commands of Git.
-const LOOKING: &[&str] = &[
+const READ_ONLY: &[&str] = &[
     "status",
     "diff",
     "log",
@@ -37,8 +37,8 @@ const LOOKING: &[&str] = &[
     "count-objects",
 ];
 
-/// Those of them that take `--no-ext-diff` and `--no-textconv`.
-const DIFFING: &[&str] = &[
+/// The commands of those that accept `--no-ext-diff` and `--no-textconv`.
+const WITH_DIFF_OPTIONS: &[&str] = &[
     "diff",
     "log",
     "show",
@@ -50,19 +50,19 @@ const DIFFING: &[&str] = &[
     "annotate",
 ];
 
-/// Options before the command whose value is the next argument.
+/// Options before the command that take the next argument as their value.
 const WITH_VALUE: &[&str] =
     &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--attr-source"];
 
-/// The time limit of Git for listing a repository's settings.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time limit for listing a repository's settings.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns whether a program is Git.
 pub(super) fn is_git(program: &Path) -> bool {
     program.file_name().is_some_and(|name| name == "git")
 }
 
-/// Returns the place of the command among the arguments.
+/// Returns the index of the command among the arguments.
 fn command_at(argv: &[String]) -> Option<usize> {
     let mut at = 1;
     while argv.get(at)?.starts_with('-') {
@@ -71,8 +71,8 @@ fn command_at(argv: &[String]) -> Option<usize> {
     (at < argv.len()).then_some(at)
 }
 
-/// Takes the helpers away from a command: changes its arguments, and adds to its variables.
-pub(super) async fn restrain(
+/// Disables the helpers of a command by changing its arguments and environment variables.
+pub(super) async fn restrict(
     argv: &mut Vec<String>,
     variables: &mut BTreeMap<String, String>,
     program: &Path,
@@ -83,7 +83,7 @@ pub(super) async fn restrain(
         ("core.pager", "cat"),
         ("core.askPass", ""),
         ("protocol.ext.allow", "never"),
-        // A folder that only looks like a repository is not treated as one.
+        // A bare repository must be named explicitly: a folder of the project could look like one.
         ("safe.bareRepository", "explicit"),
     ]
     .map(|(key, value)| (key.to_owned(), value))
@@ -98,8 +98,8 @@ pub(super) async fn restrain(
         variables.insert(name.to_owned(), value.to_owned());
     }
     let Some(at) = command_at(argv) else { return set(variables, settings) };
-    let looks = LOOKING.contains(&argv[at].as_str());
-    if looks {
+    let is_read_only = READ_ONLY.contains(&argv[at].as_str());
+    if is_read_only {
         for (key, value) in [
             ("core.hooksPath", "/dev/null"),
             ("log.showSignature", "false"),
@@ -108,28 +108,29 @@ pub(super) async fn restrain(
         ] {
             settings.push((key.to_owned(), value));
         }
-        // A read must not write, nor run what is run after a write.
+        // A read-only command must not update the index, which would run the `post-index-change` hook.
         variables.insert("GIT_OPTIONAL_LOCKS".to_owned(), "0".to_owned());
     }
+    // Set before the repository is queried, so that the query runs no helper either.
     set(variables, settings.clone());
     for key in of_repository(&argv[1..at], variables, program, folder).await {
-        let is = |start: &str, end: &str| key.starts_with(start) && key.ends_with(end);
-        if is("alias.", "") {
+        let matches = |start: &str, end: &str| key.starts_with(start) && key.ends_with(end);
+        if matches("alias.", "") {
             settings.push((key, ""));
-        } else if looks && is("filter.", ".required") {
+        } else if is_read_only && matches("filter.", ".required") {
             settings.push((key, "false"));
-        } else if looks && is("filter.", "") {
+        } else if is_read_only && matches("filter.", "") {
             settings.push((key, ""));
         }
     }
     set(variables, settings);
-    if DIFFING.contains(&argv[at].as_str()) {
+    if WITH_DIFF_OPTIONS.contains(&argv[at].as_str()) {
         let off = ["--no-ext-diff", "--no-textconv"].map(str::to_owned);
         argv.splice(at + 1..at + 1, off);
     }
 }
 
-/// Passes settings to Git that override those of every file.
+/// Passes settings to Git in the environment, where they override all configuration files.
 fn set(variables: &mut BTreeMap<String, String>, settings: Vec<(String, &str)>) {
     variables.insert("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string());
     for (index, (key, value)) in settings.into_iter().enumerate() {
@@ -138,7 +139,7 @@ fn set(variables: &mut BTreeMap<String, String>, settings: Vec<(String, &str)>) 
     }
 }
 
-/// Returns the filters and aliases that the repository itself sets; to list them runs none.
+/// Lists the keys of filters and aliases that the repository itself sets. Listing does not run them.
 async fn of_repository(
     options: &[String],
     variables: &BTreeMap<String, String>,
@@ -150,7 +151,7 @@ async fn of_repository(
     command.args(["--get-regexp", r"^(filter|alias)\."]);
     command.env_clear().envs(variables).current_dir(folder).kill_on_drop(true);
     command.stdin(Stdio::null()).stderr(Stdio::null());
-    let Ok(Ok(output)) = tokio::time::timeout(PATIENCE, command.output()).await else {
+    let Ok(Ok(output)) = tokio::time::timeout(LIST_TIMEOUT, command.output()).await else {
         return Vec::new();
     };
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,4 +1,4 @@
-//! The table of programs that could be read differently.
+//! Runs the table of programs that two parsers could parse differently.
 
 use std::fmt::Write as _;
 
@@ -21,13 +21,13 @@ const TABLE: &[(&str, &[Row])] = &[
     ("early errors", rows::EARLY),
 ];
 
-/// Each row does in the engine what the analysis saw, and what is written beside it.
-pub(crate) fn all_rows_are_read_alike() {
-    let mut wrong = String::new();
+/// Each row behaves in the engine as the analysis determined and as the row expects.
+pub(crate) fn all_rows_are_parsed_in_the_same_way() {
+    let mut failures = String::new();
     let mut count = 0;
     for (title, rows) in TABLE {
         let analysed: Vec<_> = rows.iter().map(|row| analysed(row.source)).collect();
-        // What the analysis refuses is given to the engine as it stands.
+        // The engine gets the unchanged text of a program that the analysis refuses.
         let texts = rows.iter().zip(&analysed).map(|(row, analysis)| {
             let text = if analysis.can_run() { &analysis.program } else { row.source };
             text.to_owned()
@@ -37,7 +37,7 @@ pub(crate) fn all_rows_are_read_alike() {
             let syntax_error =
                 matches!(&ran.result, Err(found) if found.kind == FailureKind::Syntax);
             let declared: Vec<&str> = analysis.tools.iter().map(|tool| tool.as_str()).collect();
-            let right = match &row.expected {
+            let is_expected = match &row.expected {
                 Expected::BothRefuse => !analysis.can_run() && syntax_error,
                 Expected::Refused => !analysis.can_run(),
                 Expected::EngineRefuses => analysis.can_run() && syntax_error,
@@ -54,9 +54,9 @@ pub(crate) fn all_rows_are_read_alike() {
                 }
             };
             count += 1;
-            if !right {
+            if !is_expected {
                 let _ = writeln!(
-                    wrong,
+                    failures,
                     "{title}: {:?}\n  analysis: {:?} {declared:?} dynamic {}\n  engine: {:?} {:?}",
                     row.source,
                     analysis.first_error().map(|found| &found.message),
@@ -67,11 +67,11 @@ pub(crate) fn all_rows_are_read_alike() {
             }
         }
     }
-    println!("{count} programs are read alike by the analysis and the engine");
-    assert!(wrong.is_empty(), "\n{wrong}");
+    println!("{count} programs are parsed in the same way by the analysis and the engine");
+    assert!(failures.is_empty(), "\n{failures}");
 }
 
-/// Programs that fail where they name `Atomics`, which the engine does not have.
+/// Programs that fail at `Atomics`, which the engine does not have.
 const PLACES: &[&str] = &[
     "let a: \"👍\" = 1 as any; Atomics",
     "let a: \"👍👍é漢\" = 1 as any as \"𝒳\"; Atomics",
@@ -86,8 +86,8 @@ const PLACES: &[&str] = &[
     "class A { a: '👍' = Atomics as '👍' }\nnew A()",
 ];
 
-/// The engine tells the place in the text that the author wrote.
-pub(crate) fn errors_keep_their_places() {
+/// The engine reports the position of an error in the original text.
+pub(crate) fn errors_keep_their_positions() {
     let analysed: Vec<_> = PLACES.iter().map(|source| analysed(source)).collect();
     let ran = run_analysed(&analysed);
     for ((source, analysis), ran) in PLACES.iter().zip(&analysed).zip(&ran) {
@@ -95,8 +95,8 @@ pub(crate) fn errors_keep_their_places() {
         let before = &source[..source.find("Atomics").unwrap()].replace("\r\n", "\n");
         let lines: Vec<&str> = before.split(['\n', '\u{2028}']).collect();
         let place = (lines.len(), lines.last().unwrap().chars().count() + 1);
-        let told = (failure.line.unwrap_or(0) as usize, failure.column.unwrap_or(0) as usize);
-        assert_eq!(told, place, "{source}\n{}\n{failure:?}", analysis.program);
+        let reported = (failure.line.unwrap_or(0) as usize, failure.column.unwrap_or(0) as usize);
+        assert_eq!(reported, place, "{source}\n{}\n{failure:?}", analysis.program);
     }
     println!("{} errors keep their line and column", PLACES.len());
 }

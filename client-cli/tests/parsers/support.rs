@@ -1,4 +1,4 @@
-//! The real engine with tools that answer with their arguments.
+//! Runs programs in the real engine with tools that return their arguments.
 
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ static POOL: LazyLock<Pool> = LazyLock::new(|| {
     Pool::new(PoolConfig { warm: 4, max_running: 4, ..PoolConfig::default() }).unwrap()
 });
 
-/// Answers every call with its arguments and keeps the tools' ids.
+/// Answers every call with its arguments and records the tool ids.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<String>>);
 
@@ -33,19 +33,19 @@ impl ToolCaller for Recorder {
     }
 }
 
-/// What a program did.
+/// The result of a program and its calls.
 pub(crate) struct Ran {
     pub(crate) result: Result<Value, Failure>,
     pub(crate) calls: Vec<String>,
 }
 
-/// Runs programs in the real engine, four at a time; the answers have their order.
+/// Runs programs in the real engine, four at a time; the results are in the order of the programs.
 pub(crate) fn run_all(sources: Vec<String>) -> Vec<Ran> {
     let program = |source| Program { source, args: json!({}), ..Program::default() };
     run_programs(sources.into_iter().map(program).collect())
 }
 
-/// Runs what the analysis made of programs, as both programs do.
+/// Runs analysed programs as `pml` and `pml-server` do.
 pub(crate) fn run_analysed<'a>(analysed: impl IntoIterator<Item = &'a Analysis>) -> Vec<Ran> {
     let program = |analysis: &Analysis| Program {
         source: analysis.program.clone(),
@@ -71,7 +71,7 @@ async fn run(program: Program) -> Ran {
     Ran { result: outcome.result, calls }
 }
 
-/// Analyses a program with the limits of both programs.
+/// Analyses a program with the limits of `pml` and `pml-server`.
 pub(crate) fn analysed(source: &str) -> Analysis {
     analyze(source, &Limits::default())
 }

@@ -1,4 +1,4 @@
-//! `pml deprecate` and `pml yank`: changes of published versions, whose content never changes.
+//! `pml deprecate` and `pml yank`: marks on published versions, whose content never changes.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::unpublish::{name_it, path};
+use super::unpublish::{name_missing, path};
 use crate::app::App;
 use crate::args::Deprecate;
 use crate::commands::terminal::{interrupted, say};
@@ -27,7 +27,7 @@ pub(crate) async fn deprecate(
     if let Some(version) = version {
         body["version"] = json!(version);
     }
-    remark(&app, &format!("{path}/deprecate"), body, &what, stop).await?;
+    mark(&app, &format!("{path}/deprecate"), body, &what, stop).await?;
     let which = version.map_or_else(String::new, |version| format!(" {version}"));
     say(&match deprecate.undo {
         true => format!("{what}{which} is no longer deprecated.\n"),
@@ -51,14 +51,14 @@ pub(crate) async fn yank(
     };
     let (path, what) = path(bare)?;
     let versioned = format!("{what} {version}");
-    remark(&app, &format!("{path}/yank"), json!({ "version": version }), &versioned, stop).await?;
+    mark(&app, &format!("{path}/yank"), json!({ "version": version }), &versioned, stop).await?;
     say(&format!(
         "{what} {version} is yanked: only requests for exactly this version still resolve.\n"
     ))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn remark(
+async fn mark(
     app: &App,
     path: &str,
     body: Value,
@@ -66,7 +66,7 @@ async fn remark(
     stop: &CancellationToken,
 ) -> Result<(), CliError> {
     tokio::select! {
-        said = app.cloud()?.remark(path, body) => Ok(said.map_err(|error| name_it(error, what))?),
+        marked = app.cloud()?.mark_entry(path, body) => Ok(marked.map_err(|error| name_missing(error, what))?),
         () = stop.cancelled() => Err(interrupted()),
     }
 }

@@ -1,4 +1,4 @@
-//! Native tools that a program calls at the same time.
+//! Concurrent calls of native tools.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,9 +8,9 @@ use client_cli::testing::{Environment, Granted, NativeTools, Supervisor, Workspa
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-/// `Promise.all` over edits of one file keeps every edit.
+/// Concurrent edits of one file, as `Promise.all` makes them, are all applied.
 #[tokio::test(flavor = "multi_thread")]
-async fn edits_at_the_same_time_are_all_kept() {
+async fn concurrent_edits_are_all_applied() {
     let folder = tempfile::tempdir().unwrap();
     let lines: Vec<String> = (0..40).map(|n| format!("<old {n}>")).collect();
     std::fs::write(folder.path().join("a.txt"), lines.join("\n")).unwrap();

@@ -4,9 +4,9 @@ use analysis::{Argument, PathStep};
 use protocol::escape_text;
 use serde_json::Value;
 
-/// Returns whether a character must not reach a terminal or a picture as it is.
+/// Returns whether a character must be escaped on a terminal or in a diagram.
 pub(super) fn is_hidden(c: char) -> bool {
-    // Almost all text takes this path, and needs no further rules.
+    // The fast path for almost all text.
     if c == '\t' || c == ' ' || c.is_ascii_graphic() {
         return false;
     }
@@ -15,7 +15,7 @@ pub(super) fn is_hidden(c: char) -> bool {
     escape_text(text) != text
 }
 
-/// The displayed length of a text.
+/// The maximum displayed length of a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
     characters: usize,
@@ -24,43 +24,44 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// The truncated length is shown.
+    /// Shows the full length of a truncated text.
     pub(super) const fn counted(characters: usize) -> Self {
         Self { characters, counted: true }
     }
 
-    /// The truncation is only marked.
+    /// Only marks a truncated text.
     pub(super) const fn marked(characters: usize) -> Self {
         Self { characters, counted: false }
     }
 
-    /// Returns the displayed part of a text and the continuation mark, if it is too long.
+    /// Truncates a text that is too long; returns the kept part and a note on its length.
     ///
-    /// The text is cut before it is escaped, so that no escape is cut in half.
+    /// The text is truncated before it is escaped, so that no escape sequence is cut in half.
     fn cut(self, text: &str) -> Option<(String, String)> {
         let count = text.chars().count();
         (count > self.characters).then(|| {
             let kept = text.chars().take(self.characters.saturating_sub(1)).collect();
-            let told = if self.counted { format!(" ({count} characters)") } else { String::new() };
-            (kept, told)
+            let length_note =
+                if self.counted { format!(" ({count} characters)") } else { String::new() };
+            (kept, length_note)
         })
     }
 }
 
-/// The longest way to a part of `args` that is shown in full.
+/// The maximum length of a path in `args`.
 pub(super) const PARAMETER: Limit = Limit::marked(80);
-/// The limit of a name.
+/// The maximum length of a name.
 const NAME: Limit = Limit::marked(40);
 
-/// Returns a text, escaped and not longer than `limit`.
+/// Escapes and truncates a text.
 pub(super) fn short(text: &str, limit: Limit) -> String {
     match limit.cut(text) {
         None => escape_text(text),
-        Some((kept, told)) => format!("{}…{told}", escape_text(&kept)),
+        Some((kept, length_note)) => format!("{}…{length_note}", escape_text(&kept)),
     }
 }
 
-/// Returns an argument in one line.
+/// Renders an argument in one line.
 pub(super) fn argument(argument: &Argument, limit: Limit) -> String {
     match argument {
         Argument::Literal { value } => literal(value, limit),
@@ -79,19 +80,19 @@ pub(super) fn argument(argument: &Argument, limit: Limit) -> String {
     }
 }
 
-/// Returns an excerpt of the program, delimited from the surrounding text.
+/// Renders an excerpt of the program, delimited from the surrounding text.
 pub(super) fn code(source: &str, limit: Limit) -> String {
     let source = short(source, limit);
     if source.contains('`') { source } else { format!("`{source}`") }
 }
 
-/// Returns an argument with its name; `*` is an unnamed one.
+/// Renders an argument with its name; `*` stands for a spread.
 pub(super) fn named(name: &str, value: &Argument, limit: Limit) -> String {
     let value = argument(value, limit);
     if name == "*" { format!("...{value}") } else { format!("{}: {value}", key(name)) }
 }
 
-/// Returns a name; what is no plain name is quoted, so that it looks like nothing else.
+/// Renders a name. A name with special characters is quoted, so that it cannot look like other syntax.
 fn key(name: &str) -> String {
     if is_plain(name) { short(name, NAME) } else { literal(&Value::from(name), NAME) }
 }
@@ -101,15 +102,15 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(part) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Returns a literal; long texts in it are cut one by one.
+/// Renders a literal. Long strings in it are truncated separately.
 fn literal(value: &Value, limit: Limit) -> String {
     match value {
         Value::String(text) => match limit.cut(text) {
             None => escape_text(&value.to_string()),
-            Some((kept, told)) => {
+            Some((kept, length_note)) => {
                 let quoted = Value::String(kept).to_string();
                 let open = quoted.strip_suffix('"').unwrap_or(&quoted);
-                format!("{}…\"{told}", escape_text(open))
+                format!("{}…\"{length_note}", escape_text(open))
             }
         },
         Value::Array(items) => {
@@ -126,7 +127,7 @@ fn literal(value: &Value, limit: Limit) -> String {
     }
 }
 
-/// Returns the way to a part of a value.
+/// Renders the path to a part of a value.
 fn steps(path: &[PathStep]) -> String {
     path.iter()
         .map(|step| match step {
@@ -137,7 +138,7 @@ fn steps(path: &[PathStep]) -> String {
         .collect()
 }
 
-/// Returns how many columns of a terminal a text takes, roughly: wide letters take two.
+/// Returns the approximate number of terminal columns of a text: wide characters take two.
 pub(super) fn width(text: &str) -> usize {
     text.chars()
         .map(|c| match c {
@@ -155,7 +156,7 @@ pub(super) fn width(text: &str) -> usize {
         .sum()
 }
 
-/// Returns a text, filled up with spaces to `columns`.
+/// Pads a text with spaces to `columns`.
 pub(super) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
 }
@@ -166,7 +167,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn long_and_hidden_text_is_told_as_such() {
+    fn long_and_hidden_text_is_marked() {
         let literal = |value| argument(&Argument::Literal { value }, Limit::counted(10));
         assert_eq!(literal(json!("short")), "\"short\"");
         assert_eq!(literal(json!("0123456789ab")), "\"012345678…\" (12 characters)");
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_is_what_the_protocol_escapes() {
+    fn hidden_characters_are_those_that_the_protocol_escapes() {
         for c in ['\u{1b}', '\n', '\u{7f}', '\u{9b}', '\u{202e}', '\u{200b}', '\u{feff}'] {
             assert!(is_hidden(c), "{c:?}");
         }

@@ -1,10 +1,10 @@
-//! The analysis and the engine read a program alike.
+//! The analysis and the engine must parse a program in the same way.
 //!
-//! The one is a parser for TypeScript in Rust, the other a parser for JavaScript
-//! in C. Where they differ, a program could call what the analysis did not see.
+//! The analysis uses a TypeScript parser in Rust, the engine a JavaScript parser in C. Where they differ, a program
+//! could call a tool that the analysis did not see.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
-#![expect(clippy::print_stdout, reason = "the counts are part of what a test run tells")]
+#![expect(clippy::print_stdout, reason = "the counts are part of the output of a test run")]
 
 mod corpus;
 #[path = "../../../tests/it/support/mcp_servers.rs"]
@@ -27,9 +27,9 @@ fn main() {
         })
     };
     let trials = vec![
-        trial("readings", readings::all_rows_are_read_alike),
-        trial("places", readings::errors_keep_their_places),
-        trial("corpus", corpus::is_read_alike),
+        trial("readings", readings::all_rows_are_parsed_in_the_same_way),
+        trial("places", readings::errors_keep_their_positions),
+        trial("corpus", corpus::is_parsed_in_the_same_way),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }

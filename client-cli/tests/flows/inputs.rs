@@ -1,8 +1,8 @@
-//! What the programs are given: answers that have every field a program asks for.
+//! The input of the programs: results and `args` with every field that a program reads.
 
 use serde_json::{Map, Value, json};
 
-/// What fields hold.
+/// The type of the field values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Flavour {
     Texts,
@@ -10,7 +10,7 @@ pub(crate) enum Flavour {
     Lists,
     /// The answer itself is a list.
     Rows,
-    /// The answer itself is a text.
+    /// The answer itself is a string.
     Plain,
 }
 
@@ -24,7 +24,7 @@ impl Flavour {
 pub(crate) enum Change {
     /// Other values of the same kind.
     Other,
-    /// What counts as nothing.
+    /// Empty values: zero, an empty string or list.
     Nothing,
 }
 
@@ -57,7 +57,7 @@ fn list(words: &[String], who: &str, change: Option<Change>) -> Value {
     }
 }
 
-/// Returns a field of what a program is given.
+/// Returns a field of `args`.
 pub(crate) fn field(
     flavour: Flavour,
     words: &[String],

@@ -1,4 +1,4 @@
-//! What leaves the machine, in the text of a plan.
+//! The part of a plan's text that lists what leaves the machine.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 use analysis::{Effect, Plan, PlannedTask};
 use protocol::{Egress, Side, ToolId, escape_text};
 
-use super::shown::{PARAMETER, padded, short, width};
+use super::display::{PARAMETER, padded, short, width};
 use super::style::{Part, Style};
 
-/// The most tools on the server that are named for one result.
-const TARGETS: usize = 20;
+/// The maximum number of targets that are named for one result.
+const TARGETS_LIMIT: usize = 20;
 
-/// Writes what reaches the server or decides what is called there, and what local tools could send elsewhere.
-pub(super) fn leaving(
+/// Writes which data reaches the server or decides about calls there, and which local tools could send data elsewhere.
+pub(super) fn leaves_machine(
     plan: &Plan,
     style: Style,
     sends_to: &BTreeMap<ToolId, String>,
@@ -32,7 +32,7 @@ pub(super) fn leaving(
         let nothing = "No result of a tool on this machine reaches the server.";
         let _ = writeln!(out, "\n{}", style.paint(Part::Heading, nothing));
     } else {
-        let nothing = "What leaves this machine cannot be told: a call that is not listed may send any result.";
+        let nothing = "It cannot be determined what leaves this machine: a call that is not listed may send any result.";
         let _ = writeln!(out, "\n{}", style.paint(Part::Warning, nothing));
     }
     for (from, to) in lines {
@@ -47,8 +47,11 @@ pub(super) fn leaving(
     for task in within {
         let name = format!("{} {}", task.id, escape_text(task.tool.as_str()));
         let what = match sends_to.get(&task.tool) {
-            Some(origin) => format!("sends what it is given to {}", escape_text(origin)),
-            None => "may send what it is given, and what it reads here, to the tools that it calls elsewhere".to_owned(),
+            Some(origin) => format!("sends its arguments to {}", escape_text(origin)),
+            None => {
+                "may send its arguments, and what it reads here, to tools that it calls elsewhere"
+                    .to_owned()
+            }
         };
         let _ = writeln!(out, "  {name} {what}");
     }
@@ -62,13 +65,13 @@ pub(super) fn leaving(
         let _ = writeln!(
             out,
             "  {} {}",
-            style.paint(Part::Warning, "may send what they are given, from here:"),
+            style.paint(Part::Warning, "may send their arguments, from here:"),
             open.join(", ")
         );
     }
 }
 
-/// Whether a tool on the user's machine could access the network by itself.
+/// Returns whether a tool on the user's machine could itself send data over the network.
 fn reaches_out(effect: Effect) -> bool {
     matches!(effect, Effect::Runs | Effect::Sends | Effect::Asks | Effect::Calls)
 }
@@ -83,7 +86,7 @@ fn egress_lines(plan: &Plan) -> Vec<(String, String)> {
         |id: &str| plan.tasks.iter().any(|task| task.id == id && task.side == Side::Unknown);
     let name = |id: &str| names.get(id).cloned().unwrap_or_default();
     let target = |id: &str| match unknown(id) {
-        true => format!("{} (unknown where)", name(id)),
+        true => format!("{} (location unknown)", name(id)),
         false => name(id),
     };
     let shown = |pair: &Egress| {
@@ -99,23 +102,23 @@ fn egress_lines(plan: &Plan) -> Vec<(String, String)> {
         .chunk_by(|one, next| one.from == next.from)
         .filter_map(|pairs| {
             let from = name(&pairs.first()?.from);
-            // Where not all are named, those that get the data are.
+            // Targets that receive the data come first, in case not all are named.
             let (decided, given): (Vec<&Egress>, Vec<&Egress>) =
                 pairs.iter().partition(|pair| pair.decides);
             let all = given.into_iter().chain(decided);
-            let mut to: Vec<String> = all.take(TARGETS).map(shown).collect();
-            if pairs.len() > TARGETS {
-                to.push(format!("and {} more", pairs.len() - TARGETS));
+            let mut to: Vec<String> = all.take(TARGETS_LIMIT).map(shown).collect();
+            if pairs.len() > TARGETS_LIMIT {
+                to.push(format!("and {} more", pairs.len() - TARGETS_LIMIT));
             }
             Some((from, to.join(", ")))
         })
         .collect()
 }
 
-/// One line for parts of `args` that go to the same tasks, and one for those that decide on the same ones; `args`
-/// itself, which means any part, has its own.
+/// Combines the parts of `args` that flow to the same tasks in one line, and the parts that decide about the same tasks
+/// in another. `args` as a whole, which means any part, has a separate line.
 fn args_lines(plan: &Plan) -> Vec<(String, String)> {
-    /// A part, whether it only decides, and on which tasks, or which get it.
+    /// A part of `args`, whether it only decides, and the tasks that it decides about or flows to.
     type Reaches<'p> = (&'p str, bool, Vec<&'p str>);
     let mut parts: Vec<Reaches<'_>> = Vec::new();
     for flow in &plan.args_egress {

@@ -1,20 +1,20 @@
-//! One program, and what becomes of it.
+//! One program and its expected behaviour.
 
-/// A program and what it must do.
+/// A program and its expected behaviour.
 pub(crate) struct Row {
     pub(crate) source: &'static str,
     pub(crate) expected: Expected,
 }
 
-/// What a program must do.
+/// The expected behaviour of a program.
 pub(crate) enum Expected {
     /// It runs: the value as JSON, and the tools in the order of the calls.
     Runs { value: &'static str, calls: &'static str },
-    /// The analysis refuses it, and so does the engine when it gets the text as it is.
+    /// The analysis refuses it, and so does the engine for the unchanged text.
     BothRefuse,
-    /// The analysis refuses it; the engine is not asked.
+    /// The analysis refuses it; the engine may accept it.
     Refused,
-    /// The analysis takes it; the engine refuses it before anything runs.
+    /// The analysis accepts it; the engine refuses it before anything runs.
     EngineRefuses,
 }
 
@@ -28,7 +28,7 @@ pub(crate) const fn calls(source: &'static str, value: &'static str, calls: &'st
     Row { source, expected: Expected::Runs { value, calls } }
 }
 
-/// A program that is neither analysed nor compiled.
+/// A program that both the analysis and the engine refuse.
 pub(crate) const fn both_refuse(source: &'static str) -> Row {
     Row { source, expected: Expected::BothRefuse }
 }
@@ -38,7 +38,7 @@ pub(crate) const fn engine_refuses(source: &'static str) -> Row {
     Row { source, expected: Expected::EngineRefuses }
 }
 
-/// A program that the analysis refuses, whatever the engine would do.
+/// A program that the analysis refuses, whatever the engine does.
 pub(crate) const fn refused(source: &'static str) -> Row {
     Row { source, expected: Expected::Refused }
 }

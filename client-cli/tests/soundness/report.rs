@@ -1,16 +1,16 @@
-//! What was found, in words.
+//! Reports of failures and counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::generator::Program;
 use crate::runner::Found;
 
-/// How many faulty programs are shown.
+/// The maximum number of faulty programs that are shown.
 pub(crate) const FAULTS_SHOWN: usize = 8;
-/// How many needlessly dynamic programs are looked into.
+/// The maximum number of needlessly dynamic programs that are examined.
 const NEEDLESS_KEPT: usize = 400;
 
-/// What can be wrong.
+/// A fault of the analysis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     Undeclared,
@@ -22,18 +22,18 @@ pub(crate) enum Fault {
 impl Fault {
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Self::Undeclared => "a call was seen that was not declared:",
+            Self::Undeclared => "a call was observed that was not declared:",
             Self::Refused => "the analysis refuses a valid program:",
-            Self::Failed => "a program that is valid did not run to its end:",
-            Self::Missed => "a call that every run makes was not seen:",
+            Self::Failed => "a valid program did not complete:",
+            Self::Missed => "a call that every run makes was not observed:",
         }
     }
 }
 
-/// Describes a program and what became of it.
+/// Describes a program and its results.
 pub(crate) fn of(program: &Program, found: &Found) -> String {
     format!(
-        "PML_TEST_PROGRAM={} shows it whole; resolvable: {}, dynamic: {}\n\
+        "PML_TEST_PROGRAM={} shows the whole program; resolvable: {}, dynamic: {}\n\
          ---\n{}---\ndeclared: {:?}\nobserved: {:?}\nnot declared: {:?}\nnot seen: {:?}\n\
          ended with: {}\ndiagnostics: {:#?}\n",
         program.seed,
@@ -49,7 +49,7 @@ pub(crate) fn of(program: &Program, found: &Found) -> String {
     )
 }
 
-/// How many there were of what.
+/// The counts of a test run.
 #[derive(Default)]
 pub(crate) struct Counts {
     programs: usize,
@@ -84,7 +84,7 @@ impl Counts {
 
     pub(crate) fn summary(&self) -> String {
         format!(
-            "{} programs ({} resolvable), {} constructs, {} calls observed; dynamic: {:.1} % of all, {:.2} % of the resolvable; {} did not run to their end",
+            "{} programs ({} resolvable), {} constructs, {} calls observed; dynamic: {:.1} % of all, {:.2} % of the resolvable; {} did not complete",
             self.programs,
             self.resolvable,
             self.constructs.len(),
@@ -95,7 +95,7 @@ impl Counts {
         )
     }
 
-    /// Names what makes resolvable programs dynamic, with the smallest example of each.
+    /// Lists the constructs that make resolvable programs dynamic, with the smallest example of each.
     pub(crate) fn needless_reasons(&self) -> String {
         let mut reasons: BTreeMap<Vec<&'static str>, (usize, String)> = BTreeMap::new();
         for program in &self.needless_programs {

@@ -1,4 +1,4 @@
-//! Analyses and runs one program, and compares.
+//! Analyses and runs one program, and compares the results.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::generator::{ARGS, Program};
 use crate::report::Fault;
 
-/// Accepts every call and remembers it.
+/// Answers every call and records it.
 #[derive(Default)]
 struct Recorder(Mutex<BTreeSet<String>>);
 
@@ -31,18 +31,18 @@ impl ToolCaller for Recorder {
     }
 }
 
-/// What became of a program.
+/// The results of one program.
 pub(crate) struct Found {
     pub(crate) declared: BTreeSet<String>,
     pub(crate) dynamic: bool,
     pub(crate) diagnostics: Vec<String>,
-    /// Why the analysis refuses it.
+    /// Whether the analysis refuses it.
     pub(crate) refused: bool,
     pub(crate) observed: BTreeSet<String>,
-    /// What a run must call and did not.
+    /// The calls that every run makes and that were not observed.
     pub(crate) missed: Vec<String>,
     pub(crate) calls: u64,
-    /// Why it has no result.
+    /// The error with which it ended, if any.
     pub(crate) failure: Option<String>,
     resolvable: bool,
 }
@@ -52,7 +52,7 @@ impl Found {
         self.observed.difference(&self.declared).collect()
     }
 
-    /// Returns what is wrong with the analysis, or with the program.
+    /// Returns the fault of the analysis or of the program, if any.
     pub(crate) fn fault(&self) -> Option<Fault> {
         if self.refused {
             return Some(Fault::Refused);
@@ -68,7 +68,7 @@ impl Found {
     }
 }
 
-/// Runs programs.
+/// Analyses programs and runs them in the sandbox.
 #[derive(Clone)]
 pub(crate) struct Runner {
     pool: Arc<Pool>,
@@ -116,7 +116,7 @@ impl Runner {
         found
     }
 
-    /// Runs a program and returns how it ended, and the tools that it called.
+    /// Runs a program; returns the outcome and the tools that it called.
     pub(crate) async fn run(&self, analysis: Analysis, seed: u64) -> (Outcome, BTreeSet<String>) {
         let recorder = Arc::new(Recorder::default());
         let run = sandbox::Program {

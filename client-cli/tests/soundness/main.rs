@@ -1,10 +1,10 @@
-//! Odd programs, analysed and then run in the real sandbox: every call that is
-//! seen was declared, or the program was called dynamic.
+//! Soundness of the declared tools: generated programs are analysed and then run in the real sandbox. Every observed
+//! call must be declared, unless the program is dynamic.
 //!
-//! `PML_TEST_SEED` repeats one run, `PML_TEST_SCALE` says how many programs there
-//! are, and `PML_TEST_PROGRAM` is the seed of a single program to look at.
+//! `PML_TEST_SEED` repeats a run, `PML_TEST_SCALE` sets the number of programs, and `PML_TEST_PROGRAM` is the seed of a
+//! single program to examine.
 
-#![expect(clippy::print_stdout, reason = "what was tested is told")]
+#![expect(clippy::print_stdout, reason = "a test run prints what it tested")]
 
 #[path = "../../../analysis/tests/generator/generator.rs"]
 mod generator;
@@ -20,18 +20,19 @@ use generator::{Program, Random, generate};
 use report::{Counts, Fault};
 use runner::Runner;
 
-/// How many programs are written at full scale.
+/// The number of generated programs at full scale.
 const PROGRAMS: f64 = 20_000.0;
-/// How many of a hundred resolvable programs may be dynamic: they nest twenty constructs and more.
-const NEEDLESS: f64 = 3.5;
-/// How many programs are run at the same time.
-const AT_ONCE: usize = 6;
+/// The maximum percentage of resolvable programs that the analysis may call dynamic. They nest twenty constructs and
+/// more.
+const NEEDLESS_LIMIT: f64 = 3.5;
+/// The number of programs that run concurrently.
+const CONCURRENCY: usize = 6;
 
 fn main() {
     sandbox::child_main_if_requested(&[]);
     let arguments = Arguments::from_args();
     let trials = vec![
-        Trial::test("what_is_wrong_is_told", what_is_wrong_is_told),
+        Trial::test("wrong_analyses_are_detected", wrong_analyses_are_detected),
         Trial::test("each_construct_alone", each_construct_alone),
         Trial::test("carriers_carry", carriers_carry),
         Trial::test("every_observed_call_is_declared", every_observed_call_is_declared),
@@ -43,8 +44,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// The comparison can fail: what a run did is held against less than was declared.
-fn what_is_wrong_is_told() -> Result<(), Failed> {
+/// Tests the comparison itself: it must detect a result with too few declared tools.
+fn wrong_analyses_are_detected() -> Result<(), Failed> {
     let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
     let runner = {
         let _inside = runtime.enter();
@@ -64,14 +65,14 @@ fn what_is_wrong_is_told() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What fails alone fails in every program; here it is told by name.
+/// Tests each construct in a program of its own, so that a failure names the construct.
 fn each_construct_alone() -> Result<(), Failed> {
     let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
     let runner = {
         let _inside = runtime.enter();
         Runner::start().map_err(|error| error.to_string())?
     };
-    let mut said = String::new();
+    let mut failures = String::new();
     let mut later = Vec::new();
     let programs = generator::each_alone();
     let count = programs.len();
@@ -84,14 +85,14 @@ fn each_construct_alone() -> Result<(), Failed> {
         let needless = program.resolvable && found.dynamic;
         if let Some(what) = fault.or(needless.then_some("it is dynamic:")) {
             let named = program.constructs();
-            said.push_str(&format!("\n{named:?}: {what}\n{}", report::of(&program, &found)));
+            failures.push_str(&format!("\n{named:?}: {what}\n{}", report::of(&program, &found)));
         }
     }
-    println!("{count} constructs alone; yet to be followed: {later:?}");
-    if said.is_empty() { Ok(()) } else { Err(said.into()) }
+    println!("{count} constructs alone; not supported by the analysis yet: {later:?}");
+    if failures.is_empty() { Ok(()) } else { Err(failures.into()) }
 }
 
-/// What `analysis/tests/carried.rs` puts together does carry a value.
+/// Checks the expressions of `analysis/tests/carried.rs`: each of them passes its value on.
 fn carriers_carry() -> Result<(), Failed> {
     let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
     let runner = {
@@ -99,17 +100,17 @@ fn carriers_carry() -> Result<(), Failed> {
         Runner::start().map_err(|error| error.to_string())?
     };
     let carriers = include_str!("../../../analysis/tests/carried/carriers.txt");
-    let mut said = String::new();
+    let mut failures = String::new();
     for carrier in carriers.lines() {
         let source = format!("return ({}).n.b({{}})", carrier.replace('@', "({ n: mcp.a })"));
         let analysis = analysis::analyze(&source, &analysis::Limits::default());
         let (outcome, observed) = runtime.block_on(runner.run(analysis, 1));
         if !observed.contains("a:b") {
             let failure = outcome.result.err().map(|failure| failure.message);
-            said.push_str(&format!("\n{carrier}: {failure:?}"));
+            failures.push_str(&format!("\n{carrier}: {failure:?}"));
         }
     }
-    if said.is_empty() { Ok(()) } else { Err(said.into()) }
+    if failures.is_empty() { Ok(()) } else { Err(failures.into()) }
 }
 
 fn every_observed_call_is_declared() -> Result<(), Failed> {
@@ -146,7 +147,7 @@ fn every_observed_call_is_declared() -> Result<(), Failed> {
                     (program, found)
                 })
             })
-            .buffer_unordered(AT_ONCE);
+            .buffer_unordered(CONCURRENCY);
         while let Some(done) = running.next().await {
             let (program, found) = done.expect("no check panics");
             counts.add(&program, &found);
@@ -165,23 +166,23 @@ fn verdict(
     counts: &Counts,
     faulty: Vec<(Program, runner::Found)>,
 ) -> Result<(), Failed> {
-    let mut said = String::new();
+    let mut failures = String::new();
     for (program, found) in &faulty {
         let Some(fault) = found.fault() else { continue };
         let small = program
             .shrunk(|smaller| runtime.block_on(runner.check(smaller)).fault() == Some(fault));
         let found = runtime.block_on(runner.check(&small));
-        said.push_str(&format!("\n{}\n{}", fault.text(), report::of(&small, &found)));
+        failures.push_str(&format!("\n{}\n{}", fault.text(), report::of(&small, &found)));
     }
-    if counts.needless_percent() > NEEDLESS {
-        said.push_str(&format!(
-            "\n{:.1} % of the resolvable programs are dynamic, more than {NEEDLESS} %:\n",
+    if counts.needless_percent() > NEEDLESS_LIMIT {
+        failures.push_str(&format!(
+            "\n{:.1} % of the resolvable programs are dynamic, more than {NEEDLESS_LIMIT} %:\n",
             counts.needless_percent()
         ));
-        said.push_str(&counts.needless_reasons());
+        failures.push_str(&counts.needless_reasons());
     }
     if faulty.iter().any(|(_, found)| matches!(found.fault(), Some(Fault::Undeclared))) {
-        said.insert_str(0, "a call was not declared");
+        failures.insert_str(0, "a call was not declared");
     }
-    if said.is_empty() { Ok(()) } else { Err(said.into()) }
+    if failures.is_empty() { Ok(()) } else { Err(failures.into()) }
 }

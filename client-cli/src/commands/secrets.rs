@@ -1,4 +1,4 @@
-//! `pml keys`: the user's own keys for tools, in the workspace's `.env` or stored on the gateway.
+//! `pml secrets`: the user's secrets for tools, in the workspace's `.env` or stored on the gateway.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::process::ExitCode;
@@ -9,25 +9,25 @@ use tokio_util::sync::CancellationToken;
 use super::hidden;
 use super::terminal::{note, say};
 use crate::app::App;
-use crate::args::{KeysCommand, Settings};
+use crate::args::{SecretsCommand, Settings};
 use crate::error::CliError;
 use crate::workspace::Workspace;
 use crate::workspace::dotenv;
 
-/// The longest value, in bytes; the gateway takes no longer one.
+/// The maximum length of a value in bytes; the gateway has the same limit.
 const VALUE_LIMIT: usize = 8 * 1024;
 
 /// Runs the command.
 ///
 /// # Errors
-/// Returns why it was not done; never with a value in it.
-pub(crate) async fn keys(
+/// Returns why the command failed; the message never contains a value.
+pub(crate) async fn secrets(
     settings: &Settings,
-    command: KeysCommand,
+    command: SecretsCommand,
     stop: &CancellationToken,
 ) -> Result<ExitCode, CliError> {
     match command {
-        KeysCommand::Set { name, value, cloud, project, host } => {
+        SecretsCommand::Set { name, value, cloud, project, host } => {
             check_name(&name)?;
             if value.is_some() {
                 return Err(CliError::cannot_run("a value cannot be passed on the command line")
@@ -52,7 +52,7 @@ pub(crate) async fn keys(
                 set_locally(settings, &name, &value)?;
             }
         }
-        KeysCommand::List { cloud: true, json } => {
+        SecretsCommand::List { cloud: true, json } => {
             let stored = App::open(settings)?.cloud()?.secrets().await?;
             if json {
                 say(&format!("{:#}\n", json!(stored)))?;
@@ -72,7 +72,7 @@ pub(crate) async fn keys(
                 }
             }
         }
-        KeysCommand::List { cloud: false, json } => {
+        SecretsCommand::List { cloud: false, json } => {
             let text = dotenv::read(&workspace(settings)?).map_err(|error| unusable(&error))?;
             for line in dotenv::broken_lines(&text) {
                 note(&format!("`.env` line {line} cannot be parsed and is ignored\n"));
@@ -86,7 +86,7 @@ pub(crate) async fn keys(
                 say(&lines.collect::<String>())?;
             }
         }
-        KeysCommand::Unset { name, cloud, project } => {
+        SecretsCommand::Unset { name, cloud, project } => {
             check_name(&name)?;
             if cloud {
                 let app = App::open(settings)?;
@@ -105,7 +105,7 @@ pub(crate) async fn keys(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a table with a line of names above its columns.
+/// Renders a table; the first line has the column names.
 fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
     let shown = rows.iter().map(|row| row.each_ref().map(|cell| protocol::escape_text(cell)));
     let lines: Vec<[String; N]> = std::iter::once(names.map(str::to_owned)).chain(shown).collect();
@@ -119,7 +119,7 @@ fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
     lines.iter().map(line).collect()
 }
 
-/// Returns an RFC 3339 time in UTC as people read it, to the minute.
+/// Formats an RFC 3339 time in UTC for display, to the minute.
 fn when(time: &str) -> String {
     match (time.get(..10), time.get(11..16), time.ends_with('Z')) {
         (Some(day), Some(minute), true) => format!("{day} {minute} UTC"),
@@ -132,7 +132,7 @@ fn set_locally(settings: &Settings, name: &str, value: &str) -> Result<(), CliEr
     let text = dotenv::read(&workspace).map_err(|error| unusable(&error))?;
     let text = dotenv::set(&text, name, value).ok_or_else(|| {
         CliError::cannot_run("a `.env` file cannot contain this value")
-            .with_hint("`pml keys set --cloud` accepts any value.")
+            .with_hint("`pml secrets set --cloud` accepts any value.")
     })?;
     dotenv::write(&workspace, &text).map_err(|error| unusable(&error))?;
     let ignored = std::fs::read_to_string(workspace.root().join(".gitignore")).unwrap_or_default();
@@ -166,7 +166,9 @@ fn check_name(name: &str) -> Result<(), CliError> {
     }
     // The input may be the secret's value, in the wrong argument, so it is not repeated.
     Err(CliError::cannot_run("not the name of a variable: capital letters, digits and `_`")
-        .with_hint("`pml keys set TAVILY_API_KEY` prompts for the value, or reads it from stdin."))
+        .with_hint(
+            "`pml secrets set TAVILY_API_KEY` prompts for the value, or reads it from stdin.",
+        ))
 }
 
 /// Reads a value from stdin, or prompts a person for it without echo.

@@ -1,4 +1,4 @@
-//! The sources of the locations of a plan's tools, and their age.
+//! Shows where the tools of a plan are, according to which source, and how old that information is.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,26 +11,26 @@ use super::text::Basis;
 use crate::files::records::age;
 use crate::placement::{Asked, Placed, Placement, Source};
 
-/// Returns the notes on the sides in the plan itself.
+/// Returns what the plan itself shows about the locations.
 pub(super) fn basis(placement: &Placement) -> Basis {
     let doubtful = placement.tools.iter().filter(|(_, placed)| {
         matches!(placed.source, Source::Cache | Source::Rules | Source::Shipped)
             && placed.side != Side::Unknown
     });
     let doubtful: std::collections::BTreeSet<_> = doubtful.map(|(id, _)| id.clone()).collect();
-    // One local tool decides it, whatever the gateway would answer about the others.
+    // One local tool makes the program run here, wherever the other tools are.
     let settled = placement.tools.values().any(|placed| {
         matches!(placed.source, Source::Config | Source::Native) && placed.side == Side::Client
     });
     let opening = (!settled && !doubtful.is_empty() && placement.runs_on != Side::Unknown)
-        .then(|| "as far as is known; see below".to_owned());
+        .then(|| "not confirmed by the gateway; see below".to_owned());
     let sends_to = placement.tools.iter();
     let sends_to =
         sends_to.filter_map(|(id, placed)| Some((id.clone(), placed.sends_to.clone()?))).collect();
     Basis { opening, doubtful, sends_to, text_goes_to: placement.text_goes_to.clone() }
 }
 
-/// Adds it to the JSON of a plan.
+/// Adds the locations and their sources to the JSON of a plan.
 pub(super) fn add_to(report: &mut Value, placement: &Placement) {
     let why_not = match &placement.asked {
         Asked::No(why) => Some(why.as_str()),
@@ -68,14 +68,14 @@ pub(super) fn add_to(report: &mut Value, placement: &Placement) {
     report["capabilities"] = capabilities.collect();
 }
 
-/// Renders it for a human; nothing where every tool is one of `pml` itself.
+/// Renders the sources of the locations as text; empty if every tool is built into `pml`.
 pub(super) fn text(placement: &Placement, style: &Style) -> String {
     let mut out = String::new();
     capabilities(placement, *style, &mut out);
     let mut groups: BTreeMap<(Source, String), Vec<String>> = BTreeMap::new();
     for (id, placed) in &placement.tools {
-        if let Some(who) = who(placement, placed) {
-            let tools = groups.entry((placed.source, who)).or_default();
+        if let Some(source_text) = source_text(placement, placed) {
+            let tools = groups.entry((placed.source, source_text)).or_default();
             tools.push(escape_text(id.as_str()));
         }
     }
@@ -86,9 +86,9 @@ pub(super) fn text(placement: &Placement, style: &Style) -> String {
     if !groups.is_empty() || !placement.notes.is_empty() {
         let _ = writeln!(out, "\n{}", style.paint(Part::Heading, "Where tools run"));
     }
-    for ((source, who), tools) in groups {
+    for ((source, source_text), tools) in groups {
         let part = if source == Source::None { Part::Warning } else { Part::Dim };
-        let _ = writeln!(out, "  {}: {}", tools.join(", "), style.paint(part, &who));
+        let _ = writeln!(out, "  {}: {}", tools.join(", "), style.paint(part, &source_text));
     }
     if let Some(why) = why_not {
         let _ = writeln!(out, "  {}", escape_text(why));
@@ -99,32 +99,33 @@ pub(super) fn text(placement: &Placement, style: &Style) -> String {
     out
 }
 
-fn who(placement: &Placement, placed: &Placed) -> Option<String> {
+fn source_text(placement: &Placement, placed: &Placed) -> Option<String> {
     let gateway = &placement.gateway;
     Some(match placed.source {
         Source::Native => return None,
         Source::Config => match &placed.sends_to {
-            Some(origin) => format!("called from here, at {origin}, by `.pml.json`"),
-            None => "here, by `.pml.json`".to_owned(),
+            Some(origin) => format!("called from here, at {origin}, according to `.pml.json`"),
+            None => "here, according to `.pml.json`".to_owned(),
         },
         Source::Gateway if placed.side == Side::Unknown => {
             format!("unknown to the gateway {gateway}, asked just now")
         }
-        Source::Gateway => format!("as the gateway {gateway} says, asked just now"),
+        Source::Gateway => format!("according to the gateway {gateway}, asked just now"),
         Source::Cache => {
             let age = age(placed.age_s.unwrap_or_default());
-            format!("as the gateway {gateway} said {age} ago")
+            format!("according to the gateway {gateway}, {age} ago")
         }
         Source::Kept => "here: it ran here before, and there is no gateway to ask".to_owned(),
         Source::Rules => {
             let age = age(placed.age_s.unwrap_or_default());
-            format!("by the routing rules of the gateway {gateway}, read {age} ago")
+            format!("according to the routing rules of the gateway {gateway}, read {age} ago")
         }
         Source::Shipped => {
-            "by the table that ships with `pml`; your gateway may have other rules".to_owned()
+            "according to the table shipped with `pml`; your gateway may have other rules"
+                .to_owned()
         }
         Source::None => {
-            "unknown, because no table has it; counted as leaving this machine".to_owned()
+            "unknown, because no table lists it; counted as leaving this machine".to_owned()
         }
     })
 }
@@ -145,7 +146,7 @@ fn capabilities(placement: &Placement, style: Style, out: &mut String) {
             match side {
                 Side::Client => format!("{id} here"),
                 Side::Server => format!("{id} on the server"),
-                Side::Unknown => format!("{id}, unknown where"),
+                Side::Unknown => format!("{id} (location unknown)"),
             }
         });
         let shown: Vec<String> = shown.collect();
@@ -153,7 +154,7 @@ fn capabilities(placement: &Placement, style: Style, out: &mut String) {
         let (id, name) = (escape_text(id.as_str()), escape_text(&reached.name));
         let _ = writeln!(out, "  {id}  is {name} and reaches {what}");
         if placed.sends_within() {
-            let note = "may send to the server what it is given and what it reads here";
+            let note = "may send its arguments and what it reads here to the server";
             let _ = writeln!(out, "  {}", style.paint(Part::Warning, note));
         }
     }

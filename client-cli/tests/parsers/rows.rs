@@ -1,15 +1,15 @@
-//! Programs that two parsers could read differently, and what each of them does.
+//! Programs that two parsers could parse differently, with their expected behaviour.
 
 use super::row::{Row, both_refuse, calls, engine_refuses, gives, refused};
 
-/// Comments that only scripts have.
+/// HTML-like comments, which exist in scripts only.
 pub(crate) const HTML_COMMENTS: &[Row] = &[
     both_refuse("let x = 1\n<!-- mcp.a.b({})\nreturn x"),
     both_refuse("<!-- mcp.a.b({})\nreturn 1"),
     both_refuse("--> mcp.a.b({})\nreturn 1"),
     both_refuse("/* a\n*/ --> mcp.a.b({})\nreturn 1"),
     calls("let x = 1, a = 0; return a<! --x && await mcp.a.b({})", "{}", "a:b"),
-    // In a module these are operators; the analysis takes no such text.
+    // In a module these are operators. The analysis refuses such text.
     refused("let x = 1, y = 0; return [x<!--y, y]"),
     gives("let x = 3, y = 0; while (x --> y) ; return x", "-1"),
     calls(
@@ -23,7 +23,7 @@ pub(crate) const HTML_COMMENTS: &[Row] = &[
     gives("// <!-- a\nreturn 1", "1"),
 ];
 
-/// Where a line's end ends a statement, and where it does not.
+/// Line breaks that end a statement, and line breaks that do not.
 pub(crate) const LINE_ENDS: &[Row] = &[
     gives("return\n1", "null"),
     gives("return /*\n*/ 1", "null"),
@@ -64,7 +64,7 @@ pub(crate) const LINE_ENDS: &[Row] = &[
     gives("let yes = 0\nif (0)\n/* */ yes = 1\nyes = 2\nreturn yes", "2"),
 ];
 
-/// `/` begins a regular expression or divides.
+/// `/` as the beginning of a regular expression and as division.
 pub(crate) const SLASHES: &[Row] = &[
     gives("let g = 2, a = 8; return a /2/ g", "2"),
     gives("let a = 8, g = 2; return a++ /2/ g", "2"),
@@ -102,7 +102,7 @@ pub(crate) const SLASHES: &[Row] = &[
     gives("return /(?<n>a)\\k<n>/.exec('aa').groups.n", "\"a\""),
 ];
 
-/// Words that are names in one place and not in another.
+/// Contextual keywords.
 pub(crate) const WORDS: &[Row] = &[
     both_refuse("var let = 1"),
     both_refuse("let let = 1"),
@@ -168,7 +168,7 @@ pub(crate) const WORDS: &[Row] = &[
     gives("return typeof arguments", "\"object\""),
 ];
 
-/// Characters beyond ASCII, and where they may stand.
+/// Non-ASCII characters in various places.
 pub(crate) const CHARACTERS: &[Row] = &[
     calls("// x\u{2028}return await mcp.a.b({})", "{}", "a:b"),
     calls("// x\u{2029}return await mcp.a.b({})", "{}", "a:b"),
@@ -206,7 +206,7 @@ pub(crate) const CHARACTERS: &[Row] = &[
     both_refuse(" #!x\nreturn 1"),
 ];
 
-/// Numbers, texts and templates.
+/// Numbers, strings and templates.
 pub(crate) const LITERALS: &[Row] = &[
     gives("return [1_000, 0x1_f, 0b1_0, 0o1_7, 1e1_0, .1_2]", "[1000,31,2,15,10000000000,0.12]"),
     both_refuse("return 1__0"),
@@ -254,7 +254,7 @@ pub(crate) const LITERALS: &[Row] = &[
     calls("return '${await mcp.a.b(1)}'", "\"${await mcp.a.b(1)}\"", ""),
 ];
 
-/// Operators that share characters.
+/// Operators with common prefixes.
 pub(crate) const OPERATORS: &[Row] = &[
     gives("const a = 1; return a?.5:1", "0.5"),
     gives("const a = null; return a?.5:1", "1"),
@@ -312,7 +312,7 @@ pub(crate) const OPERATORS: &[Row] = &[
     gives("return ((a) => a)`t`.length", "1"),
 ];
 
-/// Types that are erased, next to what stays.
+/// Types that are erased, next to code that remains.
 pub(crate) const TYPES: &[Row] = &[
     gives("const f = <T>(x: T): T => x; return f<number>(1)", "1"),
     gives("const f = async <T,>(x: T): Promise<T> => x; return await f(1)", "1"),

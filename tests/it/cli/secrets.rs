@@ -1,0 +1,78 @@
+//! `pml secrets`: the user's secrets for tools, in the workspace or on the gateway.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+
+use crate::support::cli::{Project, text};
+use crate::support::server::Server;
+
+/// `pml secrets`: values come from stdin, go to `.env` or to the gateway, and are never shown.
+#[test]
+fn secrets_are_set_from_the_command_line() {
+    let tenant = Server::shared().tenant();
+    let project = Project::of(&tenant);
+    project.write(".env", "# mine\nOTHER=1\n");
+    let run = |arguments: &[&str], input: &str| {
+        let output = project.run_with(arguments, input.as_bytes());
+        let all = text(&output.stdout) + &text(&output.stderr);
+        assert!(!all.contains("canary"), "{all}");
+        (output.status.code(), all)
+    };
+    let (code, told) = run(&["secrets", "set", "ECHO_API_KEY"], "canary-9f 1\n");
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("do not commit"), "{told}");
+    assert_eq!(project.read(".env"), "# mine\nOTHER=1\nECHO_API_KEY='canary-9f 1'\n");
+    let mode = std::fs::metadata(project.path(".env")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (_, listed) = run(&["secrets", "list", "--json"], "");
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed, json!([{ "name": "ECHO_API_KEY" }, { "name": "OTHER" }]));
+    assert_eq!(run(&["secrets", "unset", "ECHO_API_KEY"], "").0, Some(0));
+    assert_eq!(project.read(".env"), "# mine\nOTHER=1\n");
+    assert_eq!(run(&["secrets", "unset", "ECHO_API_KEY"], "").0, Some(2));
+
+    let (code, told) = run(&["secrets", "set", "ECHO_API_KEY", "--cloud"], "canary-9f 1");
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("the hosts of catalog entries"), "{told}");
+    let host = ["secrets", "set", "TRACKER_KEY", "--cloud", "--host", "API.Tracker.example:443"];
+    let (code, told) = run(&host, "canary-9f 2");
+    assert!(code == Some(0) && told.contains("sent to api.tracker.example only"), "{told}");
+    let (_, listed) = run(&["secrets", "list", "--cloud", "--json"], "");
+    let two: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(two[1]["hosts"], json!(["api.tracker.example"]), "{listed}");
+    assert_eq!(run(&["secrets", "unset", "TRACKER_KEY", "--cloud"], "").0, Some(0));
+    let (code, told) = run(&["secrets", "set", "A", "--cloud", "--host", "*.example"], "canary");
+    assert!(code != Some(0) && told.contains("no wildcard"), "{told}");
+    let (_, listed) = run(&["secrets", "list", "--cloud", "--json"], "");
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!((&listed[0]["name"], &listed[0]["for"]), (&json!("ECHO_API_KEY"), &json!("me")));
+    let (code, told) = run(&["secrets", "set", "ECHO_API_KEY", "--cloud", "--project"], "x");
+    assert!(code != Some(0) && told.contains("admin"), "{told}");
+    assert_eq!(run(&["secrets", "unset", "ECHO_API_KEY", "--cloud"], "").0, Some(0));
+    let (code, told) = run(&["secrets", "unset", "ECHO_API_KEY", "--cloud"], "");
+    assert!(code != Some(0) && told.contains("there is no secret"), "{told}");
+    for (arguments, input) in [
+        (&["secrets", "set", "ECHO_API_KEY"][..], ""),
+        (&["secrets", "set", "ECHO_API_KEY"], "canary-9f\0second"),
+        (&["secrets", "set", "echo"], "x"),
+        (&["secrets", "set", "A", "--project"], "x"),
+        (&["secrets", "set", "A", "--host", "a.example"], "x"),
+        (&["secrets", "set", "A", "canary"], ""),
+    ] {
+        assert_eq!(run(arguments, input).0, Some(2), "{arguments:?}");
+    }
+}
+
+/// `pml keys` is the former name of `pml secrets`.
+#[test]
+fn pml_keys_is_an_alias() {
+    let project = Project::of(&Server::shared().tenant());
+    let run = |arguments: &[&str], input: &[u8]| project.run_with(arguments, input);
+    assert!(run(&["keys", "set", "ECHO_API_KEY"], b"x\n").status.success());
+    let [by_alias, by_name] =
+        ["keys", "secrets"].map(|command| run(&[command, "list", "--json"], b"").stdout);
+    assert_eq!(text(&by_alias), text(&by_name));
+    assert!(text(&by_name).contains("ECHO_API_KEY"));
+    assert!(run(&["keys", "unset", "ECHO_API_KEY"], b"").status.success());
+}
