@@ -1,58 +1,59 @@
-//! Checks programs, several at a time.
+//! Checks programs: analyses, explores and judges several of them concurrently.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
 
-use crate::explore::{Effort, Observed, explore, look_again};
-use crate::judge::{Miss, Verdict, judge, see};
+use crate::claims::{Analyser, Prepared};
+use crate::compare::observed_flows;
+use crate::explore::{Effort, Exploration, explore, explore_again};
+use crate::inputs::Source;
+use crate::judge::{Verdict, judge};
 use crate::program::Program;
 use crate::random::Random;
 use crate::runner::{Run, Runner};
-use crate::told::{Prepared, Teller};
-use crate::world::Source;
 
-/// Programs that are checked at the same time.
-const AT_ONCE: usize = 4;
-/// Programs that are kept in memory until all of them are checked.
+/// The number of programs that are checked concurrently.
+const CONCURRENCY: usize = 4;
+/// The number of checked programs that are kept in memory.
 const CHUNK: usize = 64;
-/// How often the runs that show a miss are repeated; a miss has to occur each time.
+/// How often the runs that show a miss are repeated. A miss must occur each time.
 const REPEATS: usize = 4;
 
-/// A program with what was told of it and what it did.
+/// A program with its plan, its runs and the verdict.
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) program: Program,
-    /// What was told, or why it cannot run.
+    /// The analysed program, or why the analysis refuses it.
     pub(crate) prepared: Result<Prepared, String>,
-    pub(crate) observed: Observed,
+    pub(crate) exploration: Exploration,
     pub(crate) verdict: Verdict,
 }
 
-/// Runs programs and asks one teller about them.
+/// Checks programs against the plans of one analysis.
 #[derive(Clone)]
 pub(crate) struct Checker {
     runtime: Arc<tokio::runtime::Runtime>,
     runner: Runner,
-    teller: Teller,
+    analyser: Analyser,
 }
 
 impl Checker {
-    pub(crate) fn start(teller: Teller) -> Result<Self, Box<dyn std::error::Error>> {
+    pub(crate) fn start(analyser: Analyser) -> Result<Self, Box<dyn std::error::Error>> {
         let runtime = tokio::runtime::Runtime::new()?;
         let runner = {
             let _inside = runtime.enter();
             Runner::start()?
         };
-        Ok(Self { runtime: Arc::new(runtime), runner, teller })
+        Ok(Self { runtime: Arc::new(runtime), runner, analyser })
     }
 
-    /// Checks programs and hands each to `seen`, in their order.
-    pub(crate) fn each(
+    /// Checks programs and passes each to `on_checked`, in the order of the programs.
+    pub(crate) fn check_all(
         &self,
         programs: impl Iterator<Item = (Program, Effort)>,
-        mut seen: impl FnMut(Checked),
+        mut on_checked: impl FnMut(Checked),
     ) {
         let mut programs = programs.fuse();
         loop {
@@ -61,64 +62,68 @@ impl Checker {
                 return;
             }
             let checks = chunk.into_iter().map(|(program, effort)| {
-                let check = check(self.runner.clone(), self.teller.clone(), program, effort);
+                let check = check(self.runner.clone(), self.analyser.clone(), program, effort);
                 let handle = self.runtime.handle().clone();
                 async move { handle.spawn(check).await.expect("no check panics") }
             });
-            let checks = futures::stream::iter(checks).buffered(AT_ONCE).collect::<Vec<Checked>>();
-            self.runtime.block_on(checks).into_iter().for_each(&mut seen);
+            let checks =
+                futures::stream::iter(checks).buffered(CONCURRENCY).collect::<Vec<Checked>>();
+            self.runtime.block_on(checks).into_iter().for_each(&mut on_checked);
         }
     }
 
-    /// Tells what a program does in some worlds, if it can run.
-    pub(crate) fn runs(&self, program: &Program, runs: &[Run]) -> Option<(Prepared, Vec<Run>)> {
-        let prepared = (self.teller)(&program.source()).ok()?;
-        let again = runs.iter().map(|run| self.runner.run(&prepared, run.world.clone()));
+    /// Runs a program again with the inputs of earlier runs; none if the analysis refuses it.
+    pub(crate) fn rerun(&self, program: &Program, runs: &[Run]) -> Option<(Prepared, Vec<Run>)> {
+        let prepared = (self.analyser)(&program.source()).ok()?;
+        let again = runs.iter().map(|run| self.runner.run(&prepared, run.inputs.clone()));
         let again = self.runtime.block_on(futures::future::join_all(again));
         Some((prepared, again))
     }
 }
 
-async fn check(runner: Runner, teller: Teller, program: Program, effort: Effort) -> Checked {
-    let prepared = teller(&program.source());
-    let (mut observed, mut verdict) = (Observed::default(), Verdict::default());
+async fn check(runner: Runner, analyser: Analyser, program: Program, effort: Effort) -> Checked {
+    let prepared = analyser(&program.source());
+    let (mut exploration, mut verdict) = (Exploration::default(), Verdict::default());
     if let Ok(prepared) = &prepared {
-        observed = explore(&runner, prepared, &program.fields_of_args(), effort).await;
-        verdict = judge(&prepared.told, &observed, &see(&observed));
-        let told = prepared.told.pairs();
+        exploration = explore(&runner, prepared, &program.fields_of_args(), effort).await;
+        verdict = judge(&prepared.claims, &exploration, &observed_flows(&exploration));
+        let claimed = prepared.claims.egress_tools();
+        // `explore` uses the seed itself; these inputs must differ from those.
         let mut random = Random::new(effort.seed ^ 1);
-        for _ in 0..effort.doubts {
-            let doubted = told.difference(&verdict.reached);
+        for _ in 0..effort.confirmation_rounds {
+            let unconfirmed = claimed.difference(&verdict.reached);
             let sources: BTreeSet<Source> =
-                doubted.map(|(from, _)| Source::Tool(from.clone())).collect();
+                unconfirmed.map(|(from, _)| Source::Tool(from.clone())).collect();
             if sources.is_empty() {
                 break;
             }
-            look_again(&runner, prepared, &mut observed, &sources, &mut random).await;
-            verdict = judge(&prepared.told, &observed, &see(&observed));
+            explore_again(&runner, prepared, &mut exploration, &sources, &mut random).await;
+            verdict = judge(&prepared.claims, &exploration, &observed_flows(&exploration));
         }
-        confirm(&runner, prepared, &observed, &mut verdict).await;
+        drop_unrepeatable(&runner, prepared, &exploration, &mut verdict).await;
     }
-    Checked { program, prepared, observed, verdict }
+    Checked { program, prepared, exploration, verdict }
 }
 
 /// Drops misses that do not occur again when the same runs are repeated.
 ///
-/// Timers and calls race in real time. On a busy machine a timer can fire before a call returns, in one of two runs that
-/// are compared. Time is not a source, and such a difference is not the effect of the one that was changed.
-async fn confirm(runner: &Runner, prepared: &Prepared, observed: &Observed, verdict: &mut Verdict) {
+/// Timers and calls race in real time. On a busy machine, a timer can fire before a call returns in only one of two
+/// compared runs. Time is not a source, so such a difference is not a flow from the source that was changed.
+async fn drop_unrepeatable(
+    runner: &Runner,
+    prepared: &Prepared,
+    exploration: &Exploration,
+    verdict: &mut Verdict,
+) {
     for _ in 0..REPEATS {
         if verdict.misses.is_empty() {
             return;
         }
-        let mut again = Observed { runs: Vec::new(), groups: observed.groups.clone() };
-        for run in &observed.runs {
-            again.runs.push(runner.run(prepared, run.world.clone()).await);
+        let mut again = Exploration { runs: Vec::new(), groups: exploration.groups.clone() };
+        for run in &exploration.runs {
+            again.runs.push(runner.run(prepared, run.inputs.clone()).await);
         }
-        let repeated = judge(&prepared.told, &again, &see(&again)).misses;
-        let is_same = |one: &Miss, other: &Miss| {
-            (one.kind, &one.from, &one.to) == (other.kind, &other.from, &other.to)
-        };
-        verdict.misses.retain(|miss| repeated.iter().any(|other| is_same(miss, other)));
+        let repeated = judge(&prepared.claims, &again, &observed_flows(&again)).misses;
+        verdict.misses.retain(|miss| repeated.iter().any(|other| other.is_same(miss)));
     }
 }

@@ -1,24 +1,24 @@
-//! Puts a row into a program: fills its holes, and numbers its names and tools.
+//! Composes programs of rows: fills their holes, and numbers their names and tools.
 
 use crate::program::{Part, Piece};
-use crate::table::{Kind, Row};
+use crate::table::{Row, RowKind};
 
-/// What is put into the holes for values.
+/// What fills the value holes of a row.
 #[derive(Debug, Clone)]
-pub(crate) enum Given {
-    /// What a tool returned, or `args`: it has a field for each hole.
+pub(crate) enum Operand {
+    /// The name of a tool's result, or `args`: it has a field for each type of hole.
     Record(String),
-    /// A value of the kind that is asked for.
+    /// The name of a value of the hole's type.
     Value(String),
-    /// Any value that was made from a text.
+    /// The name of a value of any type that depends on a text.
     Any(String),
-    /// 1 or 0.
+    /// The name of a variable that is 1 or 0.
     Bit(String),
 }
 
-impl Given {
-    /// Returns the expression for a hole.
-    pub(crate) fn of(&self, hole: char) -> String {
+impl Operand {
+    /// Returns an expression of the hole's type that depends on the operand.
+    pub(crate) fn fill(&self, hole: char) -> String {
         const OBJECTS: &str = "[null, { k: \"one\", d: { e: 1 } }]";
         const TEXTS: &str = "[\"{\", \"{}\"]";
         match self {
@@ -51,28 +51,29 @@ impl Given {
     }
 }
 
-/// What is put into the holes for statements.
+/// What fills the holes for statements and expressions of a row.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Body {
     pub(crate) statements: Vec<Part>,
-    /// For a function that is not `async`.
-    pub(crate) plain: Vec<Part>,
+    /// The statements in a function that is not `async`.
+    pub(crate) sync: Vec<Part>,
     pub(crate) expression: String,
 }
 
-/// Numbers tools and names.
+/// Writes rows with tools and names that are numbered uniquely.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     last: usize,
 }
 
 impl Writer {
+    /// Returns a number that is not yet used.
     pub(crate) fn number(&mut self) -> usize {
         self.last += 1;
         self.last
     }
 
-    /// Returns a tool of a server that nothing else calls.
+    /// Returns a tool on the server that nothing else calls.
     pub(crate) fn sink(&mut self) -> String {
         format!("mcp.slack.post_{}", self.number())
     }
@@ -82,31 +83,32 @@ impl Writer {
         format!("mcp.filesystem.read_{}({{ path: \"a\" }})", self.number())
     }
 
-    /// Returns a body that calls a server tool.
-    pub(crate) fn calling(&mut self) -> Body {
+    /// Returns a body that calls a tool on the server.
+    pub(crate) fn call_body(&mut self) -> Body {
         let sink = self.sink();
         Body {
             statements: vec![Part::text(format!("await {sink}({{}});"))],
-            plain: vec![Part::text(format!("{sink}({{}});"))],
+            sync: vec![Part::text(format!("{sink}({{}});"))],
             expression: format!("(await {sink}({{}}))"),
         }
     }
 
-    /// Returns a body that sets a variable.
-    pub(crate) fn setting(name: &str) -> Body {
+    /// Returns a body that sets a variable to 1.
+    pub(crate) fn assignment_body(name: &str) -> Body {
         let statement = vec![Part::text(format!("{name} = 1;"))];
-        Body {
-            statements: statement.clone(),
-            plain: statement,
-            expression: format!("({name} = 1)"),
-        }
+        Body { statements: statement.clone(), sync: statement, expression: format!("({name} = 1)") }
     }
 
-    /// Returns a row's statements and its value.
-    pub(crate) fn place(&mut self, row: &Row, given: &Given, body: &Body) -> (Part, String) {
+    /// Returns a row's statements and its value, with the holes filled.
+    pub(crate) fn instantiate(
+        &mut self,
+        row: &Row,
+        operand: &Operand,
+        body: &Body,
+    ) -> (Part, String) {
         let number = self.number();
-        let pieces = self.fill(row, row.statements, number, given, body);
-        let value = self.fill(row, row.value, number, given, body);
+        let pieces = self.fill_holes(row, row.statements, number, operand, body);
+        let value = self.fill_holes(row, row.value, number, operand, body);
         let value = value.into_iter().map(|piece| match piece {
             Piece::Text(text) => text,
             Piece::Parts(_) => String::new(),
@@ -114,19 +116,20 @@ impl Writer {
         (Part { pieces }, value.collect())
     }
 
-    fn fill(
+    /// Fills the holes of a row's text, and appends the row's number to its local names.
+    fn fill_holes(
         &mut self,
         row: &Row,
         text: &str,
         number: usize,
-        given: &Given,
+        operand: &Operand,
         body: &Body,
     ) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut out = String::new();
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
-            let word: usize = rest.chars().take_while(|c| is_part(*c)).map(char::len_utf8).sum();
+            let word: usize = rest.chars().take_while(|c| is_word(*c)).map(char::len_utf8).sum();
             if word > 0 {
                 let (name, after) = rest.split_at(word);
                 rest = after;
@@ -143,7 +146,7 @@ impl Writer {
             let hole = rest[first.len_utf8()..].chars().next();
             match (first, hole) {
                 ('@', Some(hole)) => {
-                    out += &given.of(hole);
+                    out += &operand.fill(hole);
                     rest = &rest[2..];
                 }
                 ('#', hole) if row.has_body() => {
@@ -156,7 +159,7 @@ impl Writer {
                         }
                         Some('s') => {
                             rest = &rest[1..];
-                            &body.plain
+                            &body.sync
                         }
                         _ => &body.statements,
                     };
@@ -176,12 +179,12 @@ impl Writer {
     }
 }
 
-fn is_part(c: char) -> bool {
+fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
 }
 
-/// Returns statements after which `name` tells whether others threw.
-pub(crate) fn caught(name: &str, tried: Vec<Part>) -> Vec<Part> {
+/// Returns a `try` statement that sets the variable `name` to 0 if the tried statements throw, and to 1 otherwise.
+pub(crate) fn try_catch(name: &str, tried: Vec<Part>) -> Vec<Part> {
     let pieces = vec![
         Piece::Text("try {".into()),
         Piece::Parts(tried),
@@ -190,39 +193,41 @@ pub(crate) fn caught(name: &str, tried: Vec<Part>) -> Vec<Part> {
     vec![Part::text(format!("let {name} = 1;")), Part { pieces }]
 }
 
-/// Returns a part with others within it.
+/// Returns a part with nested parts.
 pub(crate) fn block(before: &str, inner: Vec<Part>, after: &str) -> Part {
     let pieces =
         vec![Piece::Text(before.to_owned()), Piece::Parts(inner), Piece::Text(after.to_owned())];
     Part { pieces }
 }
 
-/// Returns a body that throws.
-pub(crate) fn thrower(given: &Given) -> Body {
-    let text = format!("if ({}) throw new Error({});", given.of('b'), given.of('s'));
+/// Returns a body that throws, depending on the operand.
+pub(crate) fn throwing_body(operand: &Operand) -> Body {
+    let text = format!("if ({}) throw new Error({});", operand.fill('b'), operand.fill('s'));
     Body { statements: vec![Part::text(text)], ..Body::default() }
 }
 
-/// The value of a row, bound to a name.
-pub(crate) fn bound(
+/// Returns statements that bind the value of a row to a name, and that name as an operand for the next row.
+///
+/// `hole` is the type that the next row takes, if it takes only one.
+pub(crate) fn bind(
     writer: &mut Writer,
     row: &Row,
-    given: &Given,
+    operand: &Operand,
     hole: Option<char>,
-) -> (Vec<Part>, Given) {
-    // What only carries can carry any kind of value.
-    let asked = hole.filter(|_| row.kind == Kind::Carry && row.holes() == ['v']);
-    let input = match (asked, given) {
-        (Some(hole), given) => Given::Value(given.of(hole)),
-        (None, given) => given.clone(),
+) -> (Vec<Part>, Operand) {
+    // A row that carries any value can carry one of the type that the next row takes.
+    let carried = hole.filter(|_| row.kind == RowKind::Carry && row.holes() == ['v']);
+    let input = match carried {
+        Some(hole) => Operand::Value(operand.fill(hole)),
+        None => operand.clone(),
     };
-    let (statements, value) = writer.place(row, &input, &Body::default());
+    let (statements, value) = writer.instantiate(row, &input, &Body::default());
     let name = format!("v{}", writer.number());
     let parts = vec![statements, Part::text(format!("const {name} = {value};"))];
-    let given = match (asked, row.kind) {
-        (Some(_), _) => Given::Value(name),
-        (None, Kind::Choose) => Given::Bit(name),
-        (None, _) => Given::Any(name),
+    let operand = match (carried, row.kind) {
+        (Some(_), _) => Operand::Value(name),
+        (None, RowKind::Choose) => Operand::Bit(name),
+        (None, _) => Operand::Any(name),
     };
-    (parts, given)
+    (parts, operand)
 }

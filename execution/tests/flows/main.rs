@@ -1,42 +1,46 @@
-//! What flows where: a program is run, and run again with the results of one tool changed. Whatever a
-//! later call is then given, and whether, how often and in which order calls are made, was told by the plan.
+//! Tests the flow analysis by perturbation: a program runs repeatedly, each time with one tool's results or one part
+//! of `args` changed. The plan must account for every change in the arguments, the number and the order of calls.
 //!
-//! `table.rs` has the rows, `alone.rs` and `crossed.rs` make small programs of them, `plain.rs` and `odd.rs` longer
-//! programs, `explore.rs` runs a program in many worlds, and `judge.rs` holds the runs against what
-//! was told. Programs are the same in each run of the tests. What is missed today is listed in `known.txt`,
-//! and bounded in `bounds.txt`; both can only become shorter.
+//! `table.rs` reads the rows, small constructs with holes. `single.rs` and `crossed.rs` make short programs of them,
+//! `odd.rs` and `plain.rs` longer ones. `explore.rs` runs a program with many inputs, `compare.rs` finds the flows
+//! that differences between runs reveal, and `judge.rs` compares these with what the plan claims. `mutants.rs` and
+//! `trials/rules.rs` test the checker itself with wrong plans.
 //!
-//! - `PML_TEST_SCALE` says how many programs there are, `PML_TEST_SEED` where they begin.
-//! - `PML_TEST_PROGRAM` is a part of the name of those to look at: `odd 88`, `throw/`.
-//! - `PML_TEST_MISS` is a kind of miss of which examples are shown, `all`, or `unconfirmed`.
-//! - `PML_TEST_KNOWN=write` writes `known.txt`.
-//! - `PML_TEST_ROWS` is a folder with rows of one's own, `choose.txt` and so on, in place of the table.
+//! Programs are the same in every run of the tests. Known misses are listed in `known.txt` and bounded in
+//! `bounds.txt`; a change may only shorten these lists.
+//!
+//! - `PML_TEST_SCALE` sets how many programs are generated, `PML_TEST_SEED` the first seed.
+//! - `PML_TEST_PROGRAM` selects programs by a part of their name: `odd 88`, `throw/`.
+//! - `PML_TEST_MISS` prints examples of a kind of miss, of `all` kinds, or of `unconfirmed` claims.
+//! - `PML_TEST_KNOWN=write` rewrites `known.txt`.
+//! - `PML_TEST_ROWS` is a folder with other rows (`choose.txt` and so on), which replace those in `rows`.
 
-#![expect(clippy::print_stdout, reason = "what was tested is told")]
+#![expect(clippy::print_stdout, reason = "the tests print what they covered")]
 
-mod alone;
+mod arguments;
 mod check;
+mod claims;
+mod compare;
 mod compose;
 mod crossed;
-mod difference;
 mod explore;
+mod inputs;
 mod judge;
 mod known;
+mod miss;
 mod mutants;
 mod odd;
 mod options;
-mod order;
 mod plain;
 mod program;
 mod random;
 mod report;
 mod runner;
-mod shown;
 mod shrink;
+mod single;
+mod steps;
 mod table;
-mod told;
 mod trials;
-mod world;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -44,13 +48,13 @@ fn main() {
     sandbox::child_main_if_requested(&[]);
     let arguments = Arguments::from_args();
     let trials = vec![
-        Trial::test("what_is_told_wrongly_is_found", trials::what_is_told_wrongly_is_found),
-        Trial::test("methods_of_the_engine_are_known", trials::methods_of_the_engine_are_known),
-        Trial::test("each_row_alone", trials::each_row_alone),
+        Trial::test("detects_wrong_plans", trials::detects_wrong_plans),
+        Trial::test("knows_every_engine_function", trials::knows_every_engine_function),
+        Trial::test("plans_cover_single_rows", trials::plans_cover_single_rows),
         Trial::test("each_rule_is_needed", trials::each_rule_is_needed),
-        Trial::test("rows_within_rows", trials::rows_within_rows),
-        Trial::test("plain_programs", trials::plain_programs),
-        Trial::test("odd_programs", trials::odd_programs),
+        Trial::test("plans_cover_crossed_rows", trials::plans_cover_crossed_rows),
+        Trial::test("plans_cover_plain_programs", trials::plans_cover_plain_programs),
+        Trial::test("plans_cover_odd_programs", trials::plans_cover_odd_programs),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -1,311 +1,223 @@
-//! Plans that tell less than they should: the oracle finds each of them.
+//! Mutants: changes that make a right plan wrong. The oracle must detect them.
 //!
-//! These change what was told. An analysis that forgets a rule is a [`Teller`](crate::told::Teller) of its
-//! own, and is found by the rows that show the rule.
+//! A mutant changes the claims of a plan. An analysis without one of its rules is another
+//! [`Analyser`](crate::claims::Analyser), and is detected by the rows that need the rule.
 
 use std::collections::BTreeMap;
 
 use analysis::Argument;
 
-use crate::explore::Observed;
-use crate::judge::{Kind, judge, see};
-use crate::told::Told;
+use crate::claims::{Claims, Task};
+use crate::compare::observed_flows;
+use crate::explore::Exploration;
+use crate::judge::judge;
+use crate::miss::MissKind;
 
-/// A way to tell something wrong.
-pub(crate) struct Mutant {
-    pub(crate) name: &'static str,
-    /// The kinds of misses of which one is found.
-    pub(crate) found_as: &'static [Kind],
-    /// Of a hundred rows whose plans it makes wrong, it is found on so many at least.
-    pub(crate) least: usize,
-    pub(crate) change: fn(&mut Told),
+struct Mutant {
+    name: &'static str,
+    /// A detected mutant has a miss of one of these kinds.
+    detected_as: &'static [MissKind],
+    /// The least share of the plans it makes wrong on which it is detected, and the least number of such plans.
+    min_percent: usize,
+    change: Change,
 }
 
-/// How many plans each mutant made wrong, and how many of these were found.
-#[derive(Debug, Default)]
-pub(crate) struct Tried(BTreeMap<&'static str, (usize, usize)>);
+/// What a mutant changes.
+enum Change {
+    Plan(fn(&mut Claims)),
+    /// Each task.
+    Task(fn(&mut Task)),
+    /// Each field of the arguments of each task.
+    Argument(fn(&mut Argument)),
+}
 
-impl Tried {
-    /// Makes the plan of a program wrong in every way. All that it tells was right, and shown by the runs.
-    pub(crate) fn on(&mut self, told: &Told, observed: &Observed) {
-        let seen = see(observed);
+impl Change {
+    fn apply(&self, claims: &mut Claims) {
+        match self {
+            Self::Plan(change) => change(claims),
+            Self::Task(change) => claims.tasks.iter_mut().for_each(change),
+            Self::Argument(change) => {
+                for task in &mut claims.tasks {
+                    if let Argument::Object { fields } = &mut task.arguments {
+                        fields.values_mut().for_each(change);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How many plans each mutant made wrong, and on how many of these it was detected.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(BTreeMap<&'static str, (usize, usize)>);
+
+impl Tally {
+    /// Applies each mutant to the plan of a program. The plan must be right, and the runs must confirm its egress.
+    pub(crate) fn add(&mut self, claims: &Claims, exploration: &Exploration) {
+        let flows = observed_flows(exploration);
         for mutant in MUTANTS {
-            let mut wrong = told.clone();
-            (mutant.change)(&mut wrong);
-            if wrong == *told {
+            let mut wrong = claims.clone();
+            mutant.change.apply(&mut wrong);
+            if wrong == *claims {
                 continue;
             }
-            let kinds = judge(&wrong, observed, &seen).kinds();
-            let (made, found) = self.0.entry(mutant.name).or_default();
+            let kinds = judge(&wrong, exploration, &flows).kinds();
+            let (made, detected) = self.0.entry(mutant.name).or_default();
             *made += 1;
-            *found += usize::from(mutant.found_as.iter().any(|kind| kinds.contains(kind)));
+            *detected += usize::from(mutant.detected_as.iter().any(|kind| kinds.contains(kind)));
         }
     }
 
-    /// Returns the mutants that were never found.
-    pub(crate) fn unfound(&self) -> Vec<String> {
-        self.below(|_, (_, found)| found == 0)
+    /// Describes the mutants that were never detected.
+    pub(crate) fn undetected(&self) -> Vec<String> {
+        self.describe(|_, (_, detected)| detected == 0)
     }
 
-    /// Returns the mutants that were found on too few rows.
-    pub(crate) fn found_too_seldom(&self) -> Vec<String> {
-        self.below(|mutant, (made, found)| found * 100 < made * mutant.least || made < mutant.least)
+    /// Describes the mutants that were detected on too few rows, or that made too few plans wrong.
+    pub(crate) fn rarely_detected(&self) -> Vec<String> {
+        self.describe(|mutant, (made, detected)| {
+            detected * 100 < made * mutant.min_percent || made < mutant.min_percent
+        })
     }
 
-    fn below(&self, is_below: impl Fn(&Mutant, (usize, usize)) -> bool) -> Vec<String> {
+    fn describe(&self, is_reported: impl Fn(&Mutant, (usize, usize)) -> bool) -> Vec<String> {
         let counts = |mutant: &Mutant| self.0.get(mutant.name).copied().unwrap_or_default();
-        let below = MUTANTS.iter().filter(|mutant| is_below(mutant, counts(mutant)));
+        let reported = MUTANTS.iter().filter(|mutant| is_reported(mutant, counts(mutant)));
         let line = |mutant: &Mutant| {
-            let (made, found) = counts(mutant);
-            format!("`{}` is found {found} times of {made}", mutant.name)
+            let (made, detected) = counts(mutant);
+            format!("`{}` is detected {detected} times of {made}", mutant.name)
         };
-        below.map(line).collect()
+        reported.map(line).collect()
     }
 }
 
-/// All of them.
-pub(crate) const MUTANTS: &[Mutant] = &[
-    Mutant {
-        name: "no data",
-        found_as: &[Kind::Given],
-        least: 50,
-        change: |told| told.tasks.iter_mut().for_each(|task| task.data_from.clear()),
-    },
-    Mutant {
-        name: "one source of data less",
-        found_as: &[Kind::Given],
-        least: 50,
-        change: |told| {
-            for task in &mut told.tasks {
-                task.data_from.pop_first();
-            }
-        },
-    },
-    Mutant {
-        name: "the last source of data less",
-        found_as: &[Kind::Given],
-        least: 50,
-        change: |told| {
-            for task in &mut told.tasks {
-                task.data_from.pop_last();
-            }
-        },
-    },
-    Mutant {
-        name: "no decisions",
-        found_as: &[Kind::Made, Kind::Decision],
-        least: 50,
-        change: |told| told.tasks.iter_mut().for_each(|task| task.decided_by.clear()),
-    },
-    Mutant {
-        name: "no decisions by `args`",
-        found_as: &[Kind::ArgsDecision],
-        least: 50,
-        change: |told| told.tasks.iter_mut().for_each(|task| task.decided_by_args.clear()),
-    },
-    Mutant {
-        name: "another part of `args` decides",
-        found_as: &[Kind::ArgsDecision],
-        least: 50,
-        change: |told| {
-            for task in &mut told.tasks {
-                task.decided_by_args.iter_mut().for_each(|part| *part = "args.unheard".to_owned());
-            }
-        },
-    },
-    Mutant {
-        name: "one decision less",
-        found_as: &[Kind::Made, Kind::Decision],
-        least: 50,
-        change: |told| {
-            for task in &mut told.tasks {
-                task.decided_by.pop_first();
-            }
-        },
-    },
-    Mutant {
-        name: "decisions told as data",
-        found_as: &[Kind::Decision],
-        least: 50,
-        change: |told| {
-            for task in &mut told.tasks {
-                let decided = std::mem::take(&mut task.decided_by);
-                task.data_from.extend(decided);
-            }
-        },
-    },
-    Mutant {
-        name: "may is will",
-        found_as: &[Kind::Will],
-        least: 50,
-        change: |told| told.tasks.iter_mut().for_each(|task| task.will = true),
-    },
-    Mutant {
-        name: "many is once",
-        found_as: &[Kind::Once],
-        least: 30,
-        change: |told| told.tasks.iter_mut().for_each(|task| task.once = true),
-    },
-    Mutant {
-        name: "nothing leaves",
-        found_as: &[Kind::Egress, Kind::Leaves],
-        least: 50,
-        change: |told| told.egress.clear(),
-    },
-    Mutant {
-        name: "one pair leaves less",
-        found_as: &[Kind::Egress, Kind::Leaves],
-        least: 50,
-        change: |told| {
-            told.egress.pop_first();
-        },
-    },
-    Mutant {
-        name: "only what is next leaves",
-        found_as: &[Kind::Egress, Kind::Leaves],
-        least: 0,
-        change: |told| {
-            let tasks = &told.tasks;
-            told.egress.retain(|(from, to)| {
-                tasks[*to].data_from.contains(from) || tasks[*to].decided_by.contains(from)
-            });
-        },
-    },
-    Mutant {
-        name: "what decides does not leave",
-        found_as: &[Kind::Leaves],
-        least: 50,
-        change: |told| {
-            let only_decide = std::mem::take(&mut told.only_decide);
-            told.egress.retain(|pair| !only_decide.contains(pair));
-        },
-    },
-    Mutant {
-        name: "what leaves only decides",
-        found_as: &[Kind::Egress],
-        least: 50,
-        change: |told| told.only_decide = told.egress.clone(),
-    },
-    Mutant {
-        name: "no `args`",
-        found_as: &[Kind::Args],
-        least: 50,
-        change: |told| told.tasks.iter_mut().for_each(|task| task.from_args.clear()),
-    },
-    Mutant {
-        name: "no `args` leave",
-        found_as: &[Kind::ArgsEgress],
-        least: 50,
-        change: |told| told.args_egress.clear(),
-    },
-    Mutant {
-        name: "`args` that decide do not leave",
-        found_as: &[Kind::ArgsLeave],
-        least: 50,
-        change: |told| told.args_only_decide.clear(),
-    },
-    Mutant {
-        name: "`args` that leave only decide",
-        found_as: &[Kind::ArgsEgress],
-        least: 50,
-        change: |told| {
-            for (to, parts) in std::mem::take(&mut told.args_egress) {
-                told.args_only_decide.entry(to).or_default().extend(parts);
-            }
-        },
-    },
-    Mutant {
-        name: "another part of `args`",
-        found_as: &[Kind::Args],
-        least: 50,
-        change: |told| {
-            for task in &mut told.tasks {
-                task.from_args.iter_mut().for_each(|part| *part = "args.unheard".to_owned());
-            }
-        },
-    },
-    Mutant {
-        name: "a task less",
-        found_as: &[Kind::Undeclared],
-        least: 50,
-        change: |told| {
-            told.tasks.pop();
-            let left = told.tasks.len();
-            told.egress.retain(|(from, to)| *from < left && *to < left);
-            told.only_decide.retain(|(from, to)| *from < left && *to < left);
-            for task in &mut told.tasks {
-                task.data_from.retain(|place| *place < left);
-                task.decided_by.retain(|place| *place < left);
-            }
-        },
-    },
-    Mutant {
-        name: "what is computed is shown as known",
-        found_as: &[Kind::Shown],
-        least: 50,
-        change: |told| told.tasks.iter_mut().for_each(|task| fix(&mut task.shown)),
-    },
-    Mutant {
-        name: "another literal",
-        found_as: &[Kind::Shown],
-        least: 50,
-        change: |told| {
-            for task in &mut told.tasks {
-                let Argument::Object { fields } = &mut task.shown else { continue };
-                for argument in fields.values_mut() {
-                    if let Argument::Literal { value } = argument {
-                        *value = "another".into();
-                    }
-                }
-            }
-        },
-    },
-    Mutant {
-        name: "a field less is shown",
-        found_as: &[Kind::Shown],
-        least: 50,
-        change: |told| {
-            for task in &mut told.tasks {
-                if let Argument::Object { fields } = &mut task.shown {
-                    fields.pop();
-                }
-            }
-        },
-    },
-    Mutant {
-        name: "the whole result for a part of it",
-        found_as: &[Kind::Shown],
-        least: 50,
-        change: |told| {
-            for task in &mut told.tasks {
-                let Argument::Object { fields } = &mut task.shown else { continue };
-                for argument in fields.values_mut() {
-                    if let Argument::Reference { path, .. } = argument {
-                        path.clear();
-                    }
-                }
-            }
-        },
-    },
-    Mutant {
-        name: "steps the other way round",
-        found_as: &[Kind::Step],
-        least: 50,
-        change: |told| told.order.reverse(),
-    },
-    Mutant {
-        name: "no loop goes back",
-        found_as: &[Kind::Step],
-        least: 0,
-        change: |told| told.order.iter_mut().for_each(|step| step.repeats_from.clear()),
-    },
+const fn plan(
+    name: &'static str,
+    detected_as: &'static [MissKind],
+    min_percent: usize,
+    change: fn(&mut Claims),
+) -> Mutant {
+    Mutant { name, detected_as, min_percent, change: Change::Plan(change) }
+}
+
+const fn task(
+    name: &'static str,
+    detected_as: &'static [MissKind],
+    min_percent: usize,
+    change: fn(&mut Task),
+) -> Mutant {
+    Mutant { name, detected_as, min_percent, change: Change::Task(change) }
+}
+
+const fn argument(
+    name: &'static str,
+    detected_as: &'static [MissKind],
+    min_percent: usize,
+    change: fn(&mut Argument),
+) -> Mutant {
+    Mutant { name, detected_as, min_percent, change: Change::Argument(change) }
+}
+
+const DECISION: &[MissKind] = &[MissKind::Decision, MissKind::DecisionAsData];
+const EGRESS: &[MissKind] = &[MissKind::DataEgress, MissKind::DecisionEgress];
+
+const MUTANTS: &[Mutant] = &[
+    task("no data", &[MissKind::Data], 50, |task| task.data_from.clear()),
+    task("first data source missing", &[MissKind::Data], 50, |task| {
+        task.data_from.pop_first();
+    }),
+    task("last data source missing", &[MissKind::Data], 50, |task| {
+        task.data_from.pop_last();
+    }),
+    task("no decisions", DECISION, 50, |task| task.decided_by.clear()),
+    task("first decision missing", DECISION, 50, |task| {
+        task.decided_by.pop_first();
+    }),
+    task("decisions as data", &[MissKind::DecisionAsData], 50, |task| {
+        task.data_from.append(&mut task.decided_by);
+    }),
+    task("no decisions by `args`", &[MissKind::ArgsDecision], 50, |task| {
+        task.decided_by_args.clear();
+    }),
+    task("decisions by another part of `args`", &[MissKind::ArgsDecision], 50, |task| {
+        rename_parts(&mut task.decided_by_args);
+    }),
+    task("no `args`", &[MissKind::ArgsData], 50, |task| task.from_args.clear()),
+    task("another part of `args`", &[MissKind::ArgsData], 50, |task| {
+        rename_parts(&mut task.from_args);
+    }),
+    task("will instead of may", &[MissKind::Will], 50, |task| task.will = true),
+    task("once instead of many", &[MissKind::Once], 30, |task| task.once = true),
+    plan("no egress", EGRESS, 50, |claims| claims.egress.clear()),
+    plan("first egress missing", EGRESS, 50, |claims| {
+        claims.egress.pop_first();
+    }),
+    plan("direct egress only", EGRESS, 0, |claims| {
+        let tasks = &claims.tasks;
+        claims.egress.retain(|(from, to)| {
+            tasks[*to].data_from.contains(from) || tasks[*to].decided_by.contains(from)
+        });
+    }),
+    plan("no egress by decisions", &[MissKind::DecisionEgress], 50, |claims| {
+        let only_decide = std::mem::take(&mut claims.only_decide);
+        claims.egress.retain(|pair| !only_decide.contains(pair));
+    }),
+    plan("all egress by decisions", &[MissKind::DataEgress], 50, |claims| {
+        claims.only_decide = claims.egress.clone();
+    }),
+    plan("no egress of `args`", &[MissKind::ArgsDataEgress], 50, |claims| {
+        claims.args_egress.clear();
+    }),
+    plan("no egress by decisions of `args`", &[MissKind::ArgsDecisionEgress], 50, |claims| {
+        claims.args_only_decide.clear();
+    }),
+    plan("all egress of `args` by decisions", &[MissKind::ArgsDataEgress], 50, |claims| {
+        for (to, parts) in std::mem::take(&mut claims.args_egress) {
+            claims.args_only_decide.entry(to).or_default().extend(parts);
+        }
+    }),
+    plan("last task missing", &[MissKind::Undeclared], 50, |claims| {
+        claims.tasks.pop();
+        let left = claims.tasks.len();
+        claims.egress.retain(|(from, to)| *from < left && *to < left);
+        claims.only_decide.retain(|(from, to)| *from < left && *to < left);
+        for task in &mut claims.tasks {
+            task.data_from.retain(|index| *index < left);
+            task.decided_by.retain(|index| *index < left);
+        }
+    }),
+    argument("expressions displayed as literals", &[MissKind::Argument], 50, fix_expressions),
+    argument("another literal", &[MissKind::Argument], 50, |argument| {
+        if let Argument::Literal { value } = argument {
+            *value = "another".into();
+        }
+    }),
+    argument("the whole result instead of a part", &[MissKind::Argument], 50, |argument| {
+        if let Argument::Reference { path, .. } = argument {
+            path.clear();
+        }
+    }),
+    task("last field missing", &[MissKind::Argument], 50, |task| {
+        if let Argument::Object { fields } = &mut task.arguments {
+            fields.pop();
+        }
+    }),
+    plan("steps reversed", &[MissKind::Step], 50, |claims| claims.order.reverse()),
+    plan("no repeated steps", &[MissKind::Step], 0, |claims| {
+        claims.order.iter_mut().for_each(|step| step.repeats_from.clear());
+    }),
 ];
 
-/// Shows what is computed as a text.
-fn fix(argument: &mut Argument) {
+/// Replaces parts of `args` by one that no program reads.
+fn rename_parts(parts: &mut [String]) {
+    parts.iter_mut().for_each(|part| *part = "args.unused".to_owned());
+}
+
+/// Displays expressions as a literal.
+fn fix_expressions(argument: &mut Argument) {
     match argument {
-        Argument::Object { fields } => fields.values_mut().for_each(fix),
-        Argument::Array { items } => items.iter_mut().for_each(fix),
+        Argument::Object { fields } => fields.values_mut().for_each(fix_expressions),
+        Argument::Array { items } => items.iter_mut().for_each(fix_expressions),
         Argument::Expression { .. } => *argument = Argument::Literal { value: "computed".into() },
         Argument::Literal { .. } | Argument::Reference { .. } | Argument::Parameter { .. } => {}
     }

@@ -1,43 +1,47 @@
-//! Odd programs: a handful of rows, one after the other and one within another.
+//! Longer programs of several rows, in sequence and nested, unlike what people or agents write.
 
-use crate::compose::{Body, Given, Writer, block, bound, caught, thrower};
+use crate::compose::{Body, Operand, Writer, bind, block, throwing_body, try_catch};
 use crate::program::{Part, Program};
 use crate::random::Random;
-use crate::table::{Kind, Row};
+use crate::table::{Row, RowKind};
 
-/// Writes one program.
+/// Generates a program.
 pub(crate) fn program(rows: &[Row], seed: u64) -> Program {
-    let mut odd =
-        Odd { random: Random::new(seed), writer: Writer::default(), rows, known: Vec::new() };
+    let mut generator = Generator {
+        random: Random::new(seed),
+        writer: Writer::default(),
+        rows,
+        in_scope: Vec::new(),
+    };
     let mut parts = Vec::new();
     for _ in 0..2 {
-        parts.push(odd.record());
+        parts.push(generator.record());
     }
-    if odd.random.percent(30) {
-        odd.known.push(Given::Record("args".into()));
+    if generator.random.chance(30) {
+        generator.in_scope.push(Operand::Record("args".into()));
     }
-    for _ in 0..2 + odd.random.below(4) {
-        let more = odd.step(0, false);
+    for _ in 0..2 + generator.random.below(4) {
+        let more = generator.step(0, false);
         parts.extend(more);
     }
-    let more = odd.send(false);
+    let more = generator.send(false);
     parts.extend(more);
     Program { name: format!("odd {seed}"), parts }
 }
 
-struct Odd<'a> {
+struct Generator<'a> {
     random: Random,
     writer: Writer,
     rows: &'a [Row],
-    /// What can be put into holes here.
-    known: Vec<Given>,
+    /// The operands in scope.
+    in_scope: Vec<Operand>,
 }
 
-/// How deep rows stand within rows.
-const DEPTH: usize = 2;
+/// The deepest nesting of rows.
+const MAX_DEPTH: usize = 2;
 
-/// What runs the statements between it once; `_` stands for a number.
-const AROUND: &[(&str, &str)] = &[
+/// Code that runs the statements between its two halves exactly once; `_` stands for a number.
+const WRAPPERS: &[(&str, &str)] = &[
     ("await (async () => {", "})();"),
     ("const f_ = async () => {", "}; await f_();"),
     ("async function f_() {", "} await f_.call(null);"),
@@ -65,70 +69,74 @@ const AROUND: &[(&str, &str)] = &[
     ("if (args) {", "}"),
 ];
 
-impl Odd<'_> {
-    /// Writes a call of a tool whose result is known from then on.
+impl Generator<'_> {
+    /// Writes a call of a source, and adds its result to the scope.
     fn record(&mut self) -> Part {
         let name = format!("r{}", self.writer.number());
         let text = format!("const {name} = await {};", self.writer.source());
-        self.known.push(Given::Record(name));
+        self.in_scope.push(Operand::Record(name));
         Part::text(text)
     }
 
-    fn given(&mut self) -> Given {
-        // What was made last is used more often.
-        let newest = self.known.len() - 1;
-        let place = if self.random.percent(50) { newest } else { self.random.below(newest + 1) };
-        self.known[place].clone()
+    /// Returns a random operand in scope.
+    fn operand(&mut self) -> Operand {
+        // Prefers the newest, so that programs have long chains.
+        let newest = self.in_scope.len() - 1;
+        let index = if self.random.chance(50) { newest } else { self.random.below(newest + 1) };
+        self.in_scope[index].clone()
     }
 
+    /// Returns a random row among those that fit.
     fn row(&mut self, fits: impl Fn(&Row) -> bool) -> Row {
         loop {
-            let row = *self.random.one(self.rows);
+            let row = *self.random.pick(self.rows);
             if fits(&row) {
                 return row;
             }
         }
     }
 
-    /// Writes one step; a `plain` one has no `await`.
-    fn step(&mut self, depth: usize, plain: bool) -> Vec<Part> {
-        match self.random.below(if depth < DEPTH { 11 } else { 5 }) {
-            0..4 => self.value(plain),
-            10 if !plain => self.around(depth),
-            4 if !plain && self.random.percent(40) => vec![self.record()],
-            4 | 5 => self.send(plain),
-            6 | 7 => self.decide(depth, plain),
-            _ => self.attempt(depth, plain),
+    /// Writes one step; a `sync` one has no `await`.
+    fn step(&mut self, depth: usize, sync: bool) -> Vec<Part> {
+        match self.random.below(if depth < MAX_DEPTH { 11 } else { 5 }) {
+            0..4 => self.value(sync),
+            10 if !sync => self.wrap(depth),
+            4 if !sync && self.random.chance(40) => vec![self.record()],
+            4 | 5 => self.send(sync),
+            6 | 7 => self.decide(depth, sync),
+            _ => self.attempt(depth, sync),
         }
     }
 
-    fn value(&mut self, plain: bool) -> Vec<Part> {
-        let row = self.row(|row| row.kind.is_value() && (!plain || row.is_sync()));
-        let given = self.given();
+    /// Writes a value row, and adds its value to the scope.
+    fn value(&mut self, sync: bool) -> Vec<Part> {
+        let row = self.row(|row| row.kind.is_value() && (!sync || row.is_sync()));
+        let operand = self.operand();
         let holes = row.holes();
-        let only = if let [hole] = holes[..] { Some(hole) } else { None };
-        // What carries any value carries a text here, so that the next row knows what it gets.
-        let only = only.map(|hole| if hole == 'v' { 's' } else { hole });
-        let (parts, value) = bound(&mut self.writer, &row, &given, only);
-        let value = if let Given::Value(name) = value { Given::Any(name) } else { value };
-        self.known.push(value);
+        let only_hole = if let [hole] = holes[..] { Some(hole) } else { None };
+        // A row that carries any value gets a text here, so that the type of its value is known.
+        let only_hole = only_hole.map(|hole| if hole == 'v' { 's' } else { hole });
+        let (parts, value) = bind(&mut self.writer, &row, &operand, only_hole);
+        let value = if let Operand::Value(name) = value { Operand::Any(name) } else { value };
+        self.in_scope.push(value);
         parts
     }
 
-    fn send(&mut self, plain: bool) -> Vec<Part> {
-        if !plain && self.random.percent(50) {
-            let row = self.row(|row| row.kind == Kind::Observe && !row.has_body());
-            let given = self.given();
-            return vec![self.writer.place(&row, &given, &Body::default()).0];
+    /// Writes a call of a sink.
+    fn send(&mut self, sync: bool) -> Vec<Part> {
+        if !sync && self.random.chance(50) {
+            let row = self.row(|row| row.kind == RowKind::Observe && !row.has_body());
+            let operand = self.operand();
+            return vec![self.writer.instantiate(&row, &operand, &Body::default()).0];
         }
         let sink = self.writer.sink();
-        let value = self.random.percent(70).then(|| self.given());
+        let value = self.random.chance(70).then(|| self.operand());
         let text = match value {
-            Some(Given::Record(name)) => format!("{name}.s"),
-            Some(Given::Value(name) | Given::Any(name) | Given::Bit(name)) => name,
+            Some(Operand::Record(name)) => format!("{name}.s"),
+            Some(Operand::Value(name) | Operand::Any(name) | Operand::Bit(name)) => name,
             None => "1".to_owned(),
         };
-        let call = if plain {
+        let call = if sync {
             format!("{sink}({{ v: {text} }});")
         } else {
             format!("await {sink}({{ v: {text} }});")
@@ -136,60 +144,65 @@ impl Odd<'_> {
         vec![Part::text(call)]
     }
 
-    fn decide(&mut self, depth: usize, plain: bool) -> Vec<Part> {
+    /// Writes a row that runs nested steps conditionally, and adds the flag that they set to the scope.
+    fn decide(&mut self, depth: usize, sync: bool) -> Vec<Part> {
         let row = self.row(|row| {
-            row.kind == Kind::Decide && (!plain || row.is_sync()) && !row.statements.contains("#e")
+            row.kind == RowKind::Decide
+                && (!sync || row.is_sync())
+                && !row.statements.contains("#e")
         });
-        let given = self.given();
-        let is_plain = plain || row.statements.contains("#s");
-        let (flag, body) = self.body(depth, is_plain);
+        let operand = self.operand();
+        let is_sync = sync || row.statements.contains("#s");
+        let (flag, body) = self.body(depth, is_sync);
         let mut parts = vec![Part::text(format!("let {flag} = 0;"))];
-        parts.push(self.writer.place(&row, &given, &body).0);
-        self.known.push(Given::Bit(flag));
+        parts.push(self.writer.instantiate(&row, &operand, &body).0);
+        self.in_scope.push(Operand::Bit(flag));
         parts
     }
 
-    /// Writes statements that run once, within others.
-    fn around(&mut self, depth: usize) -> Vec<Part> {
-        let (before, after) = *self.random.one(AROUND);
+    /// Writes a wrapper with nested steps.
+    fn wrap(&mut self, depth: usize) -> Vec<Part> {
+        let (before, after) = *self.random.pick(WRAPPERS);
         let number = self.writer.number().to_string();
         let (flag, body) = self.body(depth, false);
         let numbered = |text: &str| text.replace('_', &number);
-        let declared = Part::text(format!("let {flag} = 0;"));
-        self.known.push(Given::Bit(flag));
-        vec![declared, block(&numbered(before), body.statements, &numbered(after))]
+        let declaration = Part::text(format!("let {flag} = 0;"));
+        self.in_scope.push(Operand::Bit(flag));
+        vec![declaration, block(&numbered(before), body.statements, &numbered(after))]
     }
 
-    /// Writes what stands in a row, and the flag that it sets.
-    fn body(&mut self, depth: usize, plain: bool) -> (String, Body) {
-        let outside = self.known.len();
-        let mut inner = self.step(depth + 1, plain);
+    /// Writes a nested step that sets a flag when it has ended, and returns the flag's name with it.
+    fn body(&mut self, depth: usize, sync: bool) -> (String, Body) {
+        let outside = self.in_scope.len();
+        let mut inner = self.step(depth + 1, sync);
         let flag = format!("w{}", self.writer.number());
         inner.push(Part::text(format!("{flag} = 1;")));
-        self.known.truncate(outside);
-        (flag, Body { statements: inner.clone(), plain: inner, expression: String::new() })
+        // Names that the body declares are not in scope after it.
+        self.in_scope.truncate(outside);
+        (flag, Body { statements: inner.clone(), sync: inner, expression: String::new() })
     }
 
-    fn attempt(&mut self, depth: usize, plain: bool) -> Vec<Part> {
-        let given = self.given();
-        let thrown = if self.random.percent(80) {
-            let row = self.row(|row| row.kind == Kind::Throw && (!plain || row.is_sync()));
-            vec![self.writer.place(&row, &given, &Body::default()).0]
+    /// Writes statements that may throw, with something that observes it.
+    fn attempt(&mut self, depth: usize, sync: bool) -> Vec<Part> {
+        let operand = self.operand();
+        let thrown = if self.random.chance(80) {
+            let row = self.row(|row| row.kind == RowKind::Throw && (!sync || row.is_sync()));
+            vec![self.writer.instantiate(&row, &operand, &Body::default()).0]
         } else {
-            thrower(&given).statements
+            throwing_body(&operand).statements
         };
-        if !plain && self.random.percent(60) {
-            let row = self.row(|row| row.kind == Kind::Observe && row.has_body());
+        if !sync && self.random.chance(60) {
+            let row = self.row(|row| row.kind == RowKind::Observe && row.has_body());
             let body = Body { statements: thrown, ..Body::default() };
-            return vec![self.writer.place(&row, &given, &body).0];
+            return vec![self.writer.instantiate(&row, &operand, &body).0];
         }
-        let (flag, body) = self.body(depth, plain);
+        let (flag, body) = self.body(depth, sync);
         let ok = format!("ok{}", self.writer.number());
         let mut tried = thrown;
         tried.extend(body.statements);
         let mut parts = vec![Part::text(format!("let {flag} = 0;"))];
-        parts.extend(caught(&ok, tried));
-        self.known.extend([Given::Bit(flag), Given::Bit(ok)]);
+        parts.extend(try_catch(&ok, tried));
+        self.in_scope.extend([Operand::Bit(flag), Operand::Bit(ok)]);
         parts
     }
 }

@@ -1,17 +1,17 @@
-//! What a run of the tests is asked to do, by the environment.
+//! The `PML_TEST_*` variables.
 
-/// What is asked.
+/// The options of this run of the tests.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The part of all programs that is tried; 1 in `make soak`.
+    /// The share of all programs that is tested; 1 in `make soak`.
     pub(crate) scale: f64,
-    /// The first of the seeds of programs by chance.
+    /// The first seed of generated programs.
     pub(crate) seed: u64,
-    /// A part of the name of the programs to look at.
+    /// A part of the names of the programs to test.
     pub(crate) program: Option<String>,
-    /// The kind of miss of which examples are shown, `all`, or `unconfirmed`.
+    /// The kind of miss to print examples of, `all`, or `unconfirmed`.
     pub(crate) miss: Option<String>,
-    /// Whether the list of what rows are known to miss is written.
+    /// Whether to rewrite the list of known misses.
     pub(crate) writes_known: bool,
 }
 
@@ -24,22 +24,22 @@ impl Options {
             seed: variable("PML_TEST_SEED").and_then(|text| text.parse().ok()).unwrap_or(1),
             program: variable("PML_TEST_PROGRAM"),
             miss: variable("PML_TEST_MISS"),
-            writes_known: variable("PML_TEST_KNOWN").is_some_and(|what| what == "write"),
+            writes_known: variable("PML_TEST_KNOWN").is_some_and(|value| value == "write"),
         }
     }
 
-    /// Whether a program is looked at.
-    pub(crate) fn wants(&self, name: &str) -> bool {
+    /// Whether the program with this name is tested.
+    pub(crate) fn selects(&self, name: &str) -> bool {
         self.program.as_ref().is_none_or(|part| name.contains(part))
     }
 
-    /// Whether all programs are looked at, so that counts can be held against bounds.
-    pub(crate) fn is_whole(&self) -> bool {
+    /// Whether all programs are tested, so that counts can be compared with bounds.
+    pub(crate) fn selects_all(&self) -> bool {
         self.program.is_none()
     }
 
-    /// Whether examples of a kind of miss are shown.
-    pub(crate) fn shows(&self, kind: &str) -> bool {
+    /// Whether to print examples of a kind of miss.
+    pub(crate) fn prints(&self, kind: &str) -> bool {
         self.miss.as_ref().is_some_and(|miss| miss == "all" || miss == kind)
     }
 }

@@ -1,14 +1,14 @@
-//! Programs as agents write them: blocks of `rows/plain.txt`, one after the other and one within another.
+//! Longer programs like those that agents write: blocks of `rows/plain.txt`, in sequence and nested.
 //!
-//! A block is a line with its name, after `->` the variables that it declares with their types, and
-//! its indented text. `{{type}}` in it stands for an expression of that type, `{{body}}` for other blocks,
-//! and a name that ends in `_` is the block's own.
+//! A block is a line with its name and, after `->`, the types and names of the variables that it declares, followed
+//! by its indented text. In the text, `{{type}}` stands for an expression of that type, `{{body}}` for nested blocks,
+//! and a name that ends in `_` is local to the block.
 
 use crate::program::{Part, Piece, Program};
 use crate::random::Random;
 
 struct Block {
-    /// The types and names that it declares.
+    /// The types and names of the variables that it declares.
     declares: Vec<(&'static str, &'static str)>,
     text: String,
 }
@@ -22,8 +22,8 @@ fn blocks() -> Vec<Block> {
                 block.text.push('\n');
             }
             _ => {
-                let declared = line.split_once(" -> ").map_or("", |(_, declared)| declared);
-                let pairs = declared.split(", ").filter_map(|pair| pair.split_once(' '));
+                let declarations = line.split_once(" -> ").map_or("", |(_, after)| after);
+                let pairs = declarations.split(", ").filter_map(|pair| pair.split_once(' '));
                 blocks.push(Block { declares: pairs.collect(), text: String::new() });
             }
         }
@@ -31,69 +31,71 @@ fn blocks() -> Vec<Block> {
     blocks
 }
 
-/// Writes one program.
+/// Generates a program.
 pub(crate) fn program(seed: u64) -> Program {
-    let mut writer = Writer {
+    let mut generator = Generator {
         random: Random::new(seed),
         blocks: blocks(),
-        known: vec![("record", "args".to_owned())],
+        in_scope: vec![("record", "args".to_owned())],
         last: 0,
     };
     let mut parts = Vec::new();
     for _ in 0..2 {
-        let sources = writer.places(|block| {
+        let sources = generator.blocks_where(|block| {
             block.text.contains("await mcp.filesystem.") && !block.text.contains("{{")
         });
-        parts.push(writer.block(sources, 0));
+        parts.push(generator.block(&sources, 0));
     }
-    for _ in 0..3 + writer.random.below(5) {
-        let any = writer.places(|_| true);
-        parts.push(writer.block(any, 0));
+    for _ in 0..3 + generator.random.below(5) {
+        let any = generator.blocks_where(|_| true);
+        parts.push(generator.block(&any, 0));
     }
-    let ends = writer.places(|block| {
+    let sinks = generator.blocks_where(|block| {
         block.text.starts_with("await mcp.slack") || block.text.starts_with("await mcp.http")
     });
-    parts.push(writer.block(ends, 0));
+    parts.push(generator.block(&sinks, 0));
     Program { name: format!("plain {seed}"), parts }
 }
 
-struct Writer {
+struct Generator {
     random: Random,
     blocks: Vec<Block>,
-    /// The types and names of what can be used here.
-    known: Vec<(&'static str, String)>,
+    /// The types and names of the variables in scope.
+    in_scope: Vec<(&'static str, String)>,
+    /// The last number in a name.
     last: usize,
 }
 
-/// How deep blocks stand within blocks.
-const DEPTH: usize = 3;
+/// The deepest nesting of blocks.
+const MAX_DEPTH: usize = 3;
 
-impl Writer {
-    fn places(&self, fits: impl Fn(&Block) -> bool) -> Vec<usize> {
-        (0..self.blocks.len()).filter(|place| fits(&self.blocks[*place])).collect()
+impl Generator {
+    /// Returns the indices of the blocks that fit.
+    fn blocks_where(&self, fits: impl Fn(&Block) -> bool) -> Vec<usize> {
+        (0..self.blocks.len()).filter(|index| fits(&self.blocks[*index])).collect()
     }
 
-    fn block(&mut self, among: Vec<usize>, depth: usize) -> Part {
-        let among: Vec<usize> = among
-            .into_iter()
-            .filter(|place| depth < DEPTH || !self.blocks[*place].text.contains("{{body}}"))
-            .collect();
-        let place = *self.random.one(&among);
-        let text = self.blocks[place].text.clone();
-        let declares = self.blocks[place].declares.clone();
+    /// Writes a random block among these, and adds its variables to the scope.
+    fn block(&mut self, among: &[usize], depth: usize) -> Part {
+        let fits =
+            |index: &usize| depth < MAX_DEPTH || !self.blocks[*index].text.contains("{{body}}");
+        let among: Vec<usize> = among.iter().copied().filter(fits).collect();
+        let index = *self.random.pick(&among);
+        let text = self.blocks[index].text.clone();
+        let declares = self.blocks[index].declares.clone();
         let mut pieces = Vec::new();
         let mut out = String::new();
         self.last += 1;
         let number = self.last;
         let mut rest = text.as_str();
         while let Some((before, after)) = rest.split_once("{{") {
-            // `${{{text}}}` is a hole within a template.
+            // `${{{text}}}` is a hole in a template: the first brace belongs to the template.
             let (before, after) = match after.strip_prefix('{') {
                 Some(after) => (format!("{before}{{"), after),
                 None => (before.to_owned(), after),
             };
             let Some((hole, after)) = after.split_once("}}") else { break };
-            self.own(&before, number, &mut out);
+            self.write_numbered(&before, number, &mut out);
             rest = after;
             if hole == "body" {
                 pieces.push(Piece::Text(std::mem::take(&mut out)));
@@ -102,21 +104,21 @@ impl Writer {
                 out += &self.expression(hole);
             }
         }
-        self.own(rest, number, &mut out);
+        self.write_numbered(rest, number, &mut out);
         pieces.push(Piece::Text(out));
         for (kind, name) in declares {
-            self.known.push((kind, format!("{name}{number}")));
+            self.in_scope.push((kind, format!("{name}{number}")));
         }
         Part { pieces }
     }
 
-    /// Writes text, in which a name that ends in `_` gets a number: a tool one of its own.
-    fn own(&mut self, text: &str, number: usize, out: &mut String) {
-        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    /// Writes text with a number after each name that ends in `_`: the block's number, or a new one for each tool.
+    fn write_numbered(&mut self, text: &str, number: usize, out: &mut String) {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
         let mut rest = text;
-        while let Some(start) = rest.find(is_part) {
+        while let Some(start) = rest.find(is_word) {
             let (gap, word) = rest.split_at(start);
-            let end = word.find(|c| !is_part(c)).unwrap_or(word.len());
+            let end = word.find(|c| !is_word(c)).unwrap_or(word.len());
             let (word, after) = word.split_at(end);
             *out += gap;
             *out += word;
@@ -132,33 +134,37 @@ impl Writer {
         *out += rest;
     }
 
-    fn body(&mut self, around: &str, depth: usize) -> Vec<Part> {
-        let outside = self.known.len();
-        if around.contains("const item of") {
-            self.known.push(("item", "item".to_owned()));
-            self.known.push(("item", "item".to_owned()));
+    /// Writes one to three nested blocks for a hole in the text of `outer`.
+    fn body(&mut self, outer: &str, depth: usize) -> Vec<Part> {
+        let outside = self.in_scope.len();
+        if outer.contains("const item of") {
+            // Twice, so that expressions use it more often.
+            self.in_scope.push(("item", "item".to_owned()));
+            self.in_scope.push(("item", "item".to_owned()));
         }
         let count = 1 + self.random.below(3);
         let parts = (0..count).map(|_| {
-            let any = self.places(|_| true);
-            self.block(any, depth + 1)
+            let any = self.blocks_where(|_| true);
+            self.block(&any, depth + 1)
         });
         let parts = parts.collect();
-        self.known.truncate(outside);
+        self.in_scope.truncate(outside);
         parts
     }
 
+    /// Writes an expression of a type, made of a variable in scope.
     fn expression(&mut self, kind: &str) -> String {
         let known = |kind: &str| -> Vec<String> {
-            let of_kind = self.known.iter().filter(|(known, _)| *known == kind);
+            let of_kind = self.in_scope.iter().filter(|(known, _)| *known == kind);
             of_kind.map(|(_, name)| name.clone()).collect()
         };
         let (texts, numbers, flags) = (known("text"), known("number"), known("flag"));
         let (rows, names, records, items) =
             (known("rows"), known("names"), known("record"), known("item"));
-        let mut ways: Vec<String> = Vec::new();
+        // Doubled lines double the share of a variable that needs no conversion.
+        let mut candidates: Vec<String> = Vec::new();
         let mut all = |of: &[String], write: &dyn Fn(&String) -> String| {
-            ways.extend(of.iter().map(write));
+            candidates.extend(of.iter().map(write));
         };
         match kind {
             "text" => {
@@ -204,7 +210,7 @@ impl Writer {
             }
             _ => all(&records, &Clone::clone),
         }
-        self.random.one(&ways).clone()
+        self.random.pick(&candidates).clone()
     }
 }
 

@@ -1,9 +1,9 @@
-//! A program as a tree of parts, so that it can be made smaller.
+//! A program as a tree of parts, so that it can be reduced.
 
-/// A program and where it comes from.
+/// A program with its origin.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
-    /// The rows, or the seed, that it was made of.
+    /// The rows, or the seed, that it was generated from.
     pub(crate) name: String,
     pub(crate) parts: Vec<Part>,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Part {
 #[derive(Debug, Clone)]
 pub(crate) enum Piece {
     Text(String),
-    /// Statements within the part.
+    /// Nested statements.
     Parts(Vec<Part>),
 }
 
@@ -43,19 +43,15 @@ impl Part {
     }
 }
 
-/// Returns the parts as text, each on a line of its own.
-pub(crate) fn text(parts: &[Part]) -> String {
-    let mut out = String::new();
-    for part in parts {
-        part.write(&mut out);
-        out.push('\n');
-    }
-    out
-}
-
 impl Program {
+    /// Returns the text, with each top-level part on a separate line.
     pub(crate) fn source(&self) -> String {
-        text(&self.parts)
+        let mut out = String::new();
+        for part in &self.parts {
+            part.write(&mut out);
+            out.push('\n');
+        }
+        out
     }
 
     /// Returns the fields of `args` that the text names.
@@ -72,51 +68,54 @@ impl Program {
         fields
     }
 
-    /// Returns programs that are a little smaller: without a part, or with what is within it instead.
-    pub(crate) fn smaller(&self) -> Vec<Self> {
+    /// Returns all programs that are one step smaller: a part is removed or replaced by the parts nested in it.
+    pub(crate) fn reductions(&self) -> Vec<Self> {
         let with = |parts| Self { name: self.name.clone(), parts };
-        smaller(&self.parts).into_iter().map(with).collect()
+        reductions(&self.parts).into_iter().map(with).collect()
     }
 }
 
-fn smaller(parts: &[Part]) -> Vec<Vec<Part>> {
+fn reductions(parts: &[Part]) -> Vec<Vec<Part>> {
     let mut found = Vec::new();
-    for (place, part) in parts.iter().enumerate() {
-        let put = |instead: Vec<Part>| {
+    for (index, part) in parts.iter().enumerate() {
+        let replaced_by = |replacement: Vec<Part>| {
             let mut parts = parts.to_vec();
-            parts.splice(place..=place, instead);
+            parts.splice(index..=index, replacement);
             parts
         };
-        found.push(put(Vec::new()));
+        found.push(replaced_by(Vec::new()));
         for (at, piece) in part.pieces.iter().enumerate() {
             let Piece::Parts(inner) = piece else { continue };
-            found.push(put(inner.clone()));
-            for less in smaller(inner) {
+            found.push(replaced_by(inner.clone()));
+            for reduced in reductions(inner) {
                 let mut part = part.clone();
-                part.pieces[at] = Piece::Parts(less);
-                found.push(put(vec![part]));
+                part.pieces[at] = Piece::Parts(reduced);
+                found.push(replaced_by(vec![part]));
             }
         }
     }
     found
 }
 
-/// Whether each numbered name of a smaller program is first named where it was before: it is still declared.
-pub(crate) fn declares_the_same(whole: &str, smaller: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    let names = smaller.split(|c| !is_part(c)).filter(|word| {
+/// Whether a reduced program still declares every name that it uses.
+///
+/// A generated name ends in a digit. It is still declared if the two characters before its first occurrence are
+/// the same as in the whole program.
+pub(crate) fn keeps_declarations(whole: &str, reduced: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let names = reduced.split(|c| !is_word(c)).filter(|word| {
         word.ends_with(|c: char| c.is_ascii_digit())
             && word.starts_with(|c: char| c.is_ascii_alphabetic())
     });
-    let before = |text: &str, name: &str| -> Option<String> {
-        let named = text.match_indices(name).find(|(at, _)| {
+    let before_first = |text: &str, name: &str| -> Option<String> {
+        let first = text.match_indices(name).find(|(at, _)| {
             let (front, back) = (&text[..*at], &text[at + name.len()..]);
-            !front.ends_with(is_part) && !back.starts_with(is_part)
+            !front.ends_with(is_word) && !back.starts_with(is_word)
         });
-        named.map(|(at, _)| {
+        first.map(|(at, _)| {
             text[..at].chars().rev().filter(|c| !c.is_whitespace()).take(2).collect()
         })
     };
     let names: std::collections::BTreeSet<&str> = names.collect();
-    names.into_iter().all(|name| before(whole, name) == before(smaller, name))
+    names.into_iter().all(|name| before_first(whole, name) == before_first(reduced, name))
 }

@@ -1,6 +1,6 @@
-//! Numbers that a seed repeats.
+//! Pseudo-random numbers that a seed repeats.
 
-/// A row of odd numbers (SplitMix64).
+/// A generator of pseudo-random numbers (SplitMix64).
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -16,17 +16,19 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below `end`, which is not 0.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
 
-    pub(crate) fn percent(&mut self, share: usize) -> bool {
-        self.below(100) < share
+    /// Returns true with a probability of `percent` in a hundred.
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
     }
 
-    pub(crate) fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        let place = self.below(of.len());
-        &of[place]
+    /// Returns one of the items, which must not be empty.
+    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        let index = self.below(items.len());
+        &items[index]
     }
 }

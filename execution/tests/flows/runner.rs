@@ -1,4 +1,4 @@
-//! Runs a program in the real engine and keeps what its tools are given.
+//! Runs a program in the sandbox and records the calls that its tools receive.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,16 +11,16 @@ use sandbox::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::told::Prepared;
-use crate::world::World;
+use crate::claims::Prepared;
+use crate::inputs::Inputs;
 
-/// The most calls of one run; more of them tell nothing new.
-const CALLS: u64 = 120;
+/// The most calls of one run. More of them reveal no further flows.
+const MAX_CALLS: u64 = 120;
 
-/// The CPU time of one run; they need a hundredth of it, if they end at all.
-const CPU: Duration = Duration::from_millis(300);
+/// The most CPU time of one run. A run that ends at all needs about a hundredth of it.
+const MAX_CPU: Duration = Duration::from_millis(300);
 
-/// A call as the tool saw it.
+/// A call as the tool receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Call {
     /// The id of the tool.
@@ -31,28 +31,28 @@ pub(crate) struct Call {
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Without an error, and all calls were answered.
-    Well,
-    /// Without an error, while a call was not answered or code was still to run.
-    Early,
-    /// With an error that nothing caught.
-    Error(String),
-    /// At a limit; such a run tells nothing.
-    Cut(String),
+    /// Without an error, after all calls were answered.
+    Completed,
+    /// Without an error, while a call was unanswered or other code had not finished.
+    ReturnedEarly,
+    /// With an uncaught error.
+    Failed(String),
+    /// At a limit. Such a run is not compared with others.
+    LimitReached(String),
 }
 
-/// What a run did.
+/// One run of a program.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
-    pub(crate) world: World,
+    pub(crate) inputs: Inputs,
     pub(crate) calls: Vec<Call>,
     pub(crate) end: End,
     /// Whether two calls were in flight at the same time.
-    pub(crate) together: bool,
+    pub(crate) concurrent: bool,
 }
 
 struct Tools {
-    world: World,
+    inputs: Inputs,
     calls: Mutex<Vec<Call>>,
     in_flight: Arc<AtomicUsize>,
     most_in_flight: AtomicUsize,
@@ -65,20 +65,21 @@ impl ToolCaller for Tools {
         _: CancellationToken,
     ) -> BoxFuture<'static, Result<Value, CallError>> {
         let tool = format!("{}:{}", call.namespace, call.action);
-        let answer = self.world.answer(&tool).map_err(CallError::new);
+        let result = self.inputs.result_of(&tool).map_err(CallError::new);
         self.calls.lock().expect("no holder panics").push(Call { tool, args: call.args });
-        let now = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
-        self.most_in_flight.fetch_max(now, Ordering::Relaxed);
+        let in_flight_now = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_in_flight.fetch_max(in_flight_now, Ordering::Relaxed);
         let in_flight = Arc::clone(&self.in_flight);
-        // The host starts all calls that it has read before it asks for the first answer.
+        // The host starts all calls that it has read before it polls the first of them. So a count above 1 means that
+        // the program did not wait for one call before it made the next.
         Box::pin(async move {
             in_flight.fetch_sub(1, Ordering::Relaxed);
-            answer
+            result
         })
     }
 }
 
-/// Runs programs, each in a sealed child of its own.
+/// Runs each program in a separate sealed child.
 #[derive(Clone)]
 pub(crate) struct Runner(Arc<Pool>);
 
@@ -88,40 +89,40 @@ impl Runner {
         Ok(Self(Arc::new(Pool::new(config)?)))
     }
 
-    pub(crate) async fn run(&self, prepared: &Prepared, world: World) -> Run {
+    pub(crate) async fn run(&self, prepared: &Prepared, inputs: Inputs) -> Run {
         let program = sandbox::Program {
             source: prepared.program.clone(),
-            args: world.args(),
+            args: inputs.args(),
             epoch_ms: Some(1_700_000_000_000),
             seed: Some(1),
             implicit_returns: prepared.implicit_returns.clone(),
         };
         let tools = Arc::new(Tools {
-            world,
+            inputs,
             calls: Mutex::default(),
             in_flight: Arc::default(),
             most_in_flight: AtomicUsize::new(0),
         });
-        let limits = Limits { calls: CALLS, cpu: CPU, ..Limits::server() };
+        let limits = Limits { calls: MAX_CALLS, cpu: MAX_CPU, ..Limits::server() };
         let caller: Arc<dyn ToolCaller> = tools.clone();
         let outcome = self.0.run(program, &limits, caller, CancellationToken::new()).await;
         let end = match outcome.result {
-            Ok(_) if outcome.unanswered.is_empty() => End::Well,
-            Ok(_) => End::Early,
+            Ok(_) if outcome.unanswered.is_empty() => End::Completed,
+            Ok(_) => End::ReturnedEarly,
             Err(failure) => {
                 let text = format!("{}: {}", failure.name, failure.message);
                 match failure.kind {
                     FailureKind::Exception | FailureKind::Deadlock | FailureKind::StackOverflow => {
-                        End::Error(text)
+                        End::Failed(text)
                     }
-                    // The calls were made; only the value cannot be told.
-                    FailureKind::ResultNotSerializable => End::Well,
-                    _ => End::Cut(text),
+                    // All calls were made; only the returned value cannot be sent.
+                    FailureKind::ResultNotSerializable => End::Completed,
+                    _ => End::LimitReached(text),
                 }
             }
         };
         let calls = tools.calls.lock().expect("no holder panics").clone();
-        let together = tools.most_in_flight.load(Ordering::Relaxed) > 1;
-        Run { world: tools.world.clone(), calls, end, together }
+        let concurrent = tools.most_in_flight.load(Ordering::Relaxed) > 1;
+        Run { inputs: tools.inputs.clone(), calls, end, concurrent }
     }
 }

@@ -1,51 +1,50 @@
-//! Makes a program smaller as long as it shows the same miss.
+//! Reduces a program while it shows the same miss.
 
 use crate::check::Checker;
-use crate::explore::Observed;
-use crate::judge::{Miss, judge, see};
-use crate::program::{Program, declares_the_same};
+use crate::claims::Prepared;
+use crate::compare::observed_flows;
+use crate::explore::Exploration;
+use crate::judge::judge;
+use crate::miss::Miss;
+use crate::program::{Program, keeps_declarations};
 use crate::runner::Run;
-use crate::told::Prepared;
 
-/// The smallest program found that shows a miss.
-pub(crate) struct Small {
+/// A reduced program that shows a miss.
+pub(crate) struct Reduced {
     pub(crate) program: Program,
     pub(crate) prepared: Prepared,
     pub(crate) runs: Vec<Run>,
 }
 
-/// Returns a smaller program with the same miss, or none if the miss does not show in its runs alone.
+/// Returns the smallest program found with the same miss, or none if these runs alone do not show the miss.
 pub(crate) fn shrink(
     checker: &Checker,
     program: &Program,
     miss: &Miss,
     runs: &[Run],
-) -> Option<Small> {
-    let mut small = shows(checker, program, miss, runs)?;
+) -> Option<Reduced> {
+    let mut reduced = reproduce(checker, program, miss, runs)?;
     let whole = program.source();
-    let is_sound = |smaller: &&Program| declares_the_same(&whole, &smaller.source());
-    while let Some(smaller) = small
+    let is_valid = |program: &&Program| keeps_declarations(&whole, &program.source());
+    while let Some(smaller) = reduced
         .program
-        .smaller()
+        .reductions()
         .iter()
-        .filter(is_sound)
-        .find_map(|smaller| shows(checker, smaller, miss, runs))
+        .filter(is_valid)
+        .find_map(|program| reproduce(checker, program, miss, runs))
     {
-        small = smaller;
+        reduced = smaller;
     }
-    Some(small)
+    Some(reduced)
 }
 
-fn shows(checker: &Checker, program: &Program, miss: &Miss, runs: &[Run]) -> Option<Small> {
-    let (prepared, runs) = checker.runs(program, runs)?;
+/// Runs a program with the inputs of `runs`, and returns it if it shows the miss.
+fn reproduce(checker: &Checker, program: &Program, miss: &Miss, runs: &[Run]) -> Option<Reduced> {
+    let (prepared, runs) = checker.rerun(program, runs)?;
     let all: Vec<usize> = (0..runs.len()).collect();
     let groups = miss.from.iter().map(|source| (source.clone(), all.clone())).collect();
-    let observed = Observed { runs, groups };
-    let is_same =
-        |found: &Miss| found.kind == miss.kind && found.from == miss.from && found.to == miss.to;
-    judge(&prepared.told, &observed, &see(&observed)).misses.iter().any(is_same).then(|| Small {
-        program: program.clone(),
-        prepared,
-        runs: observed.runs,
-    })
+    let exploration = Exploration { runs, groups };
+    let verdict = judge(&prepared.claims, &exploration, &observed_flows(&exploration));
+    let is_shown = verdict.misses.iter().any(|found| found.is_same(miss));
+    is_shown.then(|| Reduced { program: program.clone(), prepared, runs: exploration.runs })
 }

@@ -1,35 +1,36 @@
-//! The rows: small constructs, each by its name, with holes for what is put into it.
+//! The table of rows: small named constructs with holes.
 //!
-//! A row is a line with its name and an indented line with TypeScript. A value row ends in
-//! `==> expression`, or is nothing but an expression. In the text,
+//! A row is a line with its name and an indented line with TypeScript. A value row ends in `==> expression`, or is
+//! only an expression. In the text,
 //!
-//! - `@s @n @b @l @o @j` stand for a text, number, boolean, list of texts, object and JSON text that
-//!   were made from a secret, and `@v` for any value;
-//! - `#`, `#s` and `#e` stand for statements, for statements in a function that is not `async`, and
-//!   for an expression;
-//! - `SINK` stands for a tool of a server;
-//! - an identifier that ends in `_` is the row's own.
+//! - `@s @n @b @l @o @j` stand for a text, number, boolean, list of texts, object and JSON text that depend on a
+//!   source, and `@v` for any such value;
+//! - `#`, `#s` and `#e` stand for statements, for statements in a function that is not `async`, and for an
+//!   expression;
+//! - `SINK` stands for a tool on the server, `SOURCE` for a call of a tool on the user's machine; each occurrence is
+//!   another tool;
+//! - an identifier that ends in `_` is local to the row.
 
 use std::collections::BTreeSet;
 
-/// What a row does.
+/// What a row does with its holes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
-    /// Brings a value from one place to another.
+pub(crate) enum RowKind {
+    /// Carries a value from one place to another.
     Carry,
-    /// Changes an object or a variable, which is then seen by another way.
+    /// Changes an object or a variable that is then read in another way.
     Write,
-    /// Makes 1 or 0, depending on a secret.
+    /// Computes 1 or 0, depending on a source.
     Choose,
-    /// Runs statements or not, or again and again.
+    /// Runs statements conditionally or repeatedly.
     Decide,
-    /// Throws or does not.
+    /// Throws conditionally.
     Throw,
-    /// Calls a server tool with a value, or after statements that may throw.
+    /// Calls a tool on the server with a value, or after statements that may throw.
     Observe,
 }
 
-impl Kind {
+impl RowKind {
     pub(crate) const ALL: [Self; 6] =
         [Self::Carry, Self::Write, Self::Choose, Self::Decide, Self::Throw, Self::Observe];
 
@@ -45,7 +46,7 @@ impl Kind {
     }
 
     fn text(self) -> &'static str {
-        // A reviewer's own rows stand in for the table.
+        // Lets a reviewer test other rows without a change of the table.
         if let Some(folder) = std::env::var_os("PML_TEST_ROWS") {
             let path = std::path::Path::new(&folder).join(format!("{}.txt", self.name()));
             return std::fs::read_to_string(path).unwrap_or_default().leak();
@@ -66,39 +67,39 @@ impl Kind {
     }
 }
 
-/// The kinds of values that a hole can ask for.
-pub(crate) const HOLES: &str = "snblojv";
+/// The types of value holes. The order is the one that `Row::holes` returns.
+const HOLES: &str = "snblojv";
 
 /// One construct.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
-    pub(crate) kind: Kind,
+    pub(crate) kind: RowKind,
     pub(crate) name: &'static str,
-    /// The statements, or none.
+    /// The statements; empty if the row is only an expression.
     pub(crate) statements: &'static str,
-    /// The expression of a value row.
+    /// The expression of a value row; otherwise empty.
     pub(crate) value: &'static str,
 }
 
 impl Row {
-    /// Returns the row's name with its kind.
+    /// Returns the name with its kind.
     pub(crate) fn full_name(&self) -> String {
         format!("{}/{}", self.kind.name(), self.name)
     }
 
-    /// Returns the kinds of values that it asks for.
+    /// Returns the types of its value holes.
     pub(crate) fn holes(&self) -> Vec<char> {
-        let is_there = |text: &str, hole: char| text.contains(&format!("@{hole}"));
-        let asked = |hole: &char| is_there(self.statements, *hole) || is_there(self.value, *hole);
-        HOLES.chars().filter(asked).collect()
+        let is_in = |text: &str, hole: char| text.contains(&format!("@{hole}"));
+        let has = |hole: &char| is_in(self.statements, *hole) || is_in(self.value, *hole);
+        HOLES.chars().filter(has).collect()
     }
 
-    /// Whether it has a hole for statements.
+    /// Whether it has a hole for statements or an expression.
     pub(crate) fn has_body(&self) -> bool {
-        matches!(self.kind, Kind::Decide | Kind::Observe) && self.statements.contains('#')
+        matches!(self.kind, RowKind::Decide | RowKind::Observe) && self.statements.contains('#')
     }
 
-    /// Whether it can stand in a function that is not `async`.
+    /// Whether it is valid in a function that is not `async`.
     pub(crate) fn is_sync(&self) -> bool {
         !self.statements.contains("await") && !self.value.contains("await")
     }
@@ -106,11 +107,11 @@ impl Row {
 
 /// Returns the rows of all kinds.
 pub(crate) fn rows() -> Vec<Row> {
-    Kind::ALL.into_iter().flat_map(of_kind).collect()
+    RowKind::ALL.into_iter().flat_map(of_kind).collect()
 }
 
 /// Returns the rows of one kind.
-pub(crate) fn of_kind(kind: Kind) -> Vec<Row> {
+fn of_kind(kind: RowKind) -> Vec<Row> {
     let lines: Vec<&'static str> = kind.text().lines().collect();
     let read = |pair: &[&'static str]| {
         let [name, code] = pair else { panic!("a name without a row: {pair:?}") };
@@ -124,6 +125,6 @@ pub(crate) fn of_kind(kind: Kind) -> Vec<Row> {
     };
     let rows: Vec<Row> = lines.chunks(2).map(read).collect();
     let names: BTreeSet<&str> = rows.iter().map(|row| row.name).collect();
-    assert_eq!(names.len(), rows.len(), "the names of the rows of {} differ", kind.name());
+    assert_eq!(names.len(), rows.len(), "two rows of {} have the same name", kind.name());
     rows
 }

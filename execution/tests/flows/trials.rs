@@ -9,131 +9,132 @@ use std::collections::BTreeMap;
 use libtest_mimic::Failed;
 
 use crate::check::{Checked, Checker};
+use crate::claims::real_analysis;
 use crate::explore::Effort;
-use crate::judge::Kind;
 use crate::known::Counts;
-use crate::mutants::Tried;
+use crate::miss::MissKind;
+use crate::mutants::Tally;
 use crate::options::Options;
 use crate::program::{Part, Program};
-use crate::told::analysis;
 use crate::{crossed, odd, plain, report, table};
 
-pub(crate) use engine::methods_of_the_engine_are_known;
-pub(crate) use rows::each_row_alone;
+pub(crate) use engine::knows_every_engine_function;
+pub(crate) use rows::plans_cover_single_rows;
 pub(crate) use rules::each_rule_is_needed;
 
-/// How many programs of each sort are written at full scale.
+/// The number of programs of each suite at scale 1.
 const CROSSED: f64 = 50_000.0;
 const PLAIN: f64 = 20_000.0;
 const ODD: f64 = 30_000.0;
-/// The part of a smaller scale that is tried: with it `make test` takes half a minute for all sorts.
+/// A further reduction of scales below 1, with which `make test` takes half a minute for all suites.
 const SAMPLE: f64 = 0.05;
-/// Examples of a miss that are shown, at most.
-const SHOWN: usize = 3;
+/// The most examples of a kind of miss that are printed.
+const MAX_EXAMPLES: usize = 3;
 
-/// How programs by chance are looked at.
-const BY_CHANCE: Effort = Effort { changes: 3, other_worlds: 1, doubts: 2, tools: true, seed: 0 };
+/// The effort for generated programs.
+const GENERATED: Effort =
+    Effort { variants: 3, random_inputs: 1, confirmation_rounds: 2, changes_tools: true, seed: 0 };
 
-pub(crate) fn rows_within_rows() -> Result<(), Failed> {
+pub(crate) fn plans_cover_crossed_rows() -> Result<(), Failed> {
     let rows = table::rows();
     let program = |seed| {
-        let mut program = crossed::crossed(&rows, seed);
+        let mut program = crossed::program(&rows, seed);
         program.name = format!("crossed {seed}: {}", program.name);
         program
     };
-    many("crossed", CROSSED, program, BY_CHANCE)
+    check_suite("crossed", CROSSED, program, GENERATED)
 }
 
-pub(crate) fn plain_programs() -> Result<(), Failed> {
-    // They call so many tools that fewer changes of each still make many runs.
-    many("plain", PLAIN, plain::program, Effort { changes: 2, ..BY_CHANCE })
+pub(crate) fn plans_cover_plain_programs() -> Result<(), Failed> {
+    // They call so many tools that fewer variants of each still make many runs.
+    check_suite("plain", PLAIN, plain::program, Effort { variants: 2, ..GENERATED })
 }
 
-pub(crate) fn odd_programs() -> Result<(), Failed> {
+pub(crate) fn plans_cover_odd_programs() -> Result<(), Failed> {
     let rows = table::rows();
-    many("odd", ODD, |seed| odd::program(&rows, seed), BY_CHANCE)
+    check_suite("odd", ODD, |seed| odd::program(&rows, seed), GENERATED)
 }
 
-/// Checks programs of one sort: all of them at scale 1, and a sample below.
-fn many(
-    sort: &str,
+/// Checks the programs of one suite: all of them at scale 1, a sample below.
+fn check_suite(
+    suite: &str,
     all: f64,
     program: impl Fn(u64) -> Program,
     effort: Effort,
 ) -> Result<(), Failed> {
     let options = Options::read();
-    let part = if options.scale < 1.0 { options.scale * SAMPLE } else { options.scale };
-    let count = ((all * part) as u64).max(1);
-    let checker = Checker::start(analysis())?;
+    let share = if options.scale < 1.0 { options.scale * SAMPLE } else { options.scale };
+    let count = ((all * share) as u64).max(1);
+    let checker = Checker::start(real_analysis())?;
     let mut counts = Counts::default();
-    let mut said = Vec::new();
+    let mut failures = Vec::new();
     let mut examples = BTreeMap::new();
     let programs = (options.seed..options.seed + count)
         .map(|seed| (program(seed), Effort { seed, ..effort }))
-        .filter(|(program, _)| options.wants(&program.name));
-    checker.each(programs, |checked| {
+        .filter(|(program, _)| options.selects(&program.name));
+    checker.check_all(programs, |checked| {
         counts.add(&checked);
         match &checked.prepared {
-            Err(why) if counts.refused <= SHOWN => {
-                said.push(format!("{}: {why}\n{}", checked.program.name, checked.program.source()));
+            Err(why) if counts.refused <= MAX_EXAMPLES => {
+                let (name, source) = (&checked.program.name, checked.program.source());
+                failures.push(format!("{name}: {why}\n{source}"));
             }
             _ => {}
         }
-        print(&options, &checked);
-        show(&checker, &options, &checked, &mut examples);
+        print_program(&options, &checked);
+        print_examples(&checker, &options, &checked, &mut examples);
     });
-    println!("{}", counts.summary(sort));
-    if options.is_whole() {
-        let beyond = counts.beyond(sort);
-        if !beyond.is_empty() {
-            said.push(format!("bounds.txt differs from what is missed:\n{}", beyond.join("\n")));
-            said.push("PML_TEST_MISS=all shows examples".to_owned());
+    println!("{}", counts.summary(suite));
+    if options.selects_all() {
+        let violations = counts.violations(suite);
+        if !violations.is_empty() {
+            let lines = violations.join("\n");
+            failures.push(format!("bounds.txt differs from the misses found:\n{lines}"));
+            failures.push("PML_TEST_MISS=all prints examples".to_owned());
         }
     }
-    verdict(said)
+    verdict(failures)
 }
 
-/// Prints a program that is asked for, and what is told of it.
-fn print(options: &Options, checked: &Checked) {
+/// Prints a program that `PML_TEST_PROGRAM` selects, with its plan or why the analysis refuses it.
+fn print_program(options: &Options, checked: &Checked) {
     if options.program.is_some() {
         println!("{}\n{}", checked.program.name, checked.program.source());
-        println!(
-            "{}",
-            checked.prepared.as_ref().map_or_else(Clone::clone, |one| report::plan(&one.told))
-        );
+        let plan = checked.prepared.as_ref().map(|prepared| report::plan(&prepared.claims));
+        println!("{}", plan.unwrap_or_else(Clone::clone));
     }
 }
 
-/// Prints examples of the misses that are asked for, each as small as it can be made.
-fn show(
+/// Prints examples of the misses that `PML_TEST_MISS` selects, each with a program as small as possible.
+fn print_examples(
     checker: &Checker,
     options: &Options,
     checked: &Checked,
-    shown: &mut BTreeMap<Kind, usize>,
+    printed: &mut BTreeMap<MissKind, usize>,
 ) {
     if let (true, Ok(prepared)) =
         (options.miss.as_deref() == Some("unconfirmed"), &checked.prepared)
     {
-        for (from, to) in prepared.told.pairs().difference(&checked.verdict.reached) {
-            println!("{}: {from} → {to} is told, and no run shows it", checked.program.name);
-            println!("{}{}", checked.program.source(), report::plan(&prepared.told));
+        for (from, to) in prepared.claims.egress_tools().difference(&checked.verdict.reached) {
+            println!("{}: no run confirms {from} → {to}", checked.program.name);
+            println!("{}{}", checked.program.source(), report::plan(&prepared.claims));
         }
     }
     for miss in &checked.verdict.misses {
-        let count = shown.entry(miss.kind).or_insert(0);
-        if options.shows(miss.kind.name()) && *count < SHOWN {
+        let count = printed.entry(miss.kind).or_insert(0);
+        if options.prints(miss.kind.name()) && *count < MAX_EXAMPLES {
             *count += 1;
-            println!("{}", report::of(checker, checked, miss));
+            println!("{}", report::report(checker, checked, miss));
         }
     }
 }
 
-fn verdict(said: Vec<String>) -> Result<(), Failed> {
-    if said.is_empty() { Ok(()) } else { Err(said.join("\n").into()) }
+fn verdict(failures: Vec<String>) -> Result<(), Failed> {
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
-/// The programs on which all wrong plans are tried: each is told rightly.
-const TOLD: &[&str] = &[
+/// The programs whose plans the mutants change. Their plans are right.
+const RIGHTLY_PLANNED: &[&str] = &[
     "const a = await mcp.filesystem.read_1({}); const b = await mcp.filesystem.read_2({});
      await mcp.slack.post_3({ channel: \"x\", text: a.s, n: b.n + 1 });",
     "const a = await mcp.filesystem.read_1({}); if (a.b) await mcp.filesystem.write_2({ path: \"p\" });",
@@ -147,24 +148,26 @@ const TOLD: &[&str] = &[
      for (const x of [1, 2]) { await mcp.filesystem.write_2({ x }); await mcp.slack.post_3({ s: a.s }); }",
 ];
 
-pub(crate) fn what_is_told_wrongly_is_found() -> Result<(), Failed> {
-    let checker = Checker::start(analysis())?;
+pub(crate) fn detects_wrong_plans() -> Result<(), Failed> {
+    let checker = Checker::start(real_analysis())?;
     let program = |source: &&str| Program {
         name: (*source).to_owned(),
         parts: source.lines().map(|line| Part::text(line.trim())).collect(),
     };
-    let programs = TOLD.iter().map(|source| (program(source), Effort::ROW));
-    let mut tried = Tried::default();
-    let mut said = Vec::new();
-    checker.each(programs, |checked| {
-        let lines: Vec<String> = checked.verdict.misses.iter().map(report::line).collect();
+    let programs = RIGHTLY_PLANNED.iter().map(|source| (program(source), Effort::ROW));
+    let mut mutants = Tally::default();
+    let mut failures = Vec::new();
+    checker.check_all(programs, |checked| {
+        let misses: Vec<String> = checked.verdict.misses.iter().map(report::line).collect();
         match checked.prepared {
-            Ok(prepared) if lines.is_empty() => tried.on(&prepared.told, &checked.observed),
-            Ok(_) => said.push(format!("{}: {}", checked.program.name, lines.join(", "))),
-            Err(why) => said.push(format!("{}: {why}", checked.program.name)),
+            Ok(prepared) if misses.is_empty() => {
+                mutants.add(&prepared.claims, &checked.exploration);
+            }
+            Ok(_) => failures.push(format!("{}: {}", checked.program.name, misses.join(", "))),
+            Err(why) => failures.push(format!("{}: {why}", checked.program.name)),
         }
     });
-    println!("wrong plans: {tried:?}");
-    said.extend(tried.unfound());
-    verdict(said)
+    println!("mutants: {mutants:?}");
+    failures.extend(mutants.undetected());
+    verdict(failures)
 }

@@ -1,4 +1,4 @@
-//! What the analysis knows of the engine, held against the engine.
+//! Compares the analysis' list of engine functions with the engine.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use sandbox::{CallError, Limits, Pool, PoolConfig, ToolCall, ToolCaller};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// Lists the names under which an object of the engine that a program can reach has a function.
+/// A program that lists the names of all functions on objects of the engine that a program can reach.
 const NAMES: &str = r#"
 const names = new Set(), seen = new Set(), open = [
   globalThis, function* () {}, async function () {}, async function* () {}, (function* () {})(),
@@ -24,7 +24,7 @@ for (const one of open) {
     open.push(Object.getPrototypeOf(one));
     keys = Reflect.ownKeys(Object(one));
   } catch {
-    continue; // It stands for something that is not there.
+    continue; // A proxy may throw.
   }
   for (const key of keys) {
     if (one === globalThis && (key === "mcp" || key === "args")) continue;
@@ -44,12 +44,12 @@ impl ToolCaller for NoTools {
         _: ToolCall,
         _: CancellationToken,
     ) -> futures::future::BoxFuture<'static, Result<Value, CallError>> {
-        Box::pin(async { Err(CallError::new("there is no tool")) })
+        Box::pin(async { Err(CallError::new("the program has no tools")) })
     }
 }
 
-/// A call of data by another name fails, so a method that is not in the list would be taken for a failure.
-pub(crate) fn methods_of_the_engine_are_known() -> Result<(), Failed> {
+/// The analysis takes a call of a method that is not in its list for a call that throws, so the list must be complete.
+pub(crate) fn knows_every_engine_function() -> Result<(), Failed> {
     let runtime = tokio::runtime::Runtime::new()?;
     let program = sandbox::Program {
         source: NAMES.to_owned(),
@@ -66,9 +66,13 @@ pub(crate) fn methods_of_the_engine_are_known() -> Result<(), Failed> {
     let names = outcome.result.map_err(|failure| failure.message)?;
     let names: BTreeSet<String> = serde_json::from_value(names)?;
     if names.len() < 300 {
-        return Err(format!("only {} names were found", names.len()).into());
+        return Err(format!("found only {} names", names.len()).into());
     }
     let unknown: Vec<&String> =
         names.iter().filter(|name| !analysis::is_engine_function(name)).collect();
-    if unknown.is_empty() { Ok(()) } else { Err(format!("not known: {unknown:?}").into()) }
+    if unknown.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("unknown to the analysis: {unknown:?}").into())
+    }
 }

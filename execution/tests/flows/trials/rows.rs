@@ -1,131 +1,141 @@
-//! Each row alone: what it misses is listed by its name.
+//! Checks the plans of programs of a single row. Their misses are listed by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use libtest_mimic::Failed;
 
-use super::{print, show, verdict};
+use super::{print_examples, print_program, verdict};
 use crate::check::{Checked, Checker};
+use crate::claims::real_analysis;
 use crate::explore::Effort;
 use crate::known::{self, Counts, DYNAMIC};
-use crate::mutants::Tried;
+use crate::mutants::Tally;
 use crate::options::Options;
 use crate::program::Program;
 use crate::runner::End;
-use crate::told::analysis;
-use crate::{alone, table};
+use crate::{single, table};
 
-/// Of the programs whose secret is in `args`, a sample tries one of so many.
+/// A sample tests one of this many programs whose source is `args`.
 const ARGS: usize = 5;
 
-/// What the rows showed.
+/// The results for all rows.
 #[derive(Default)]
-struct Alone {
+struct Results {
     counts: Counts,
     /// The kinds of misses by the name of the program.
     missed: BTreeMap<String, BTreeSet<String>>,
-    tried: BTreeSet<String>,
-    wrong_plans: Tried,
-    /// Rows of which a run showed a flow, and those of which one showed none.
-    shows: BTreeSet<String>,
-    shows_nothing: BTreeSet<String>,
-    said: Vec<String>,
+    /// The names of the tested programs.
+    tested: BTreeSet<String>,
+    mutants: Tally,
+    /// The rows of which some program has an observed flow.
+    with_flow: BTreeSet<String>,
+    /// The rows of which some program has none.
+    without_flow: BTreeSet<String>,
+    failures: Vec<String>,
 }
 
-pub(crate) fn each_row_alone() -> Result<(), Failed> {
+pub(crate) fn plans_cover_single_rows() -> Result<(), Failed> {
     let options = Options::read();
-    let checker = Checker::start(analysis())?;
+    let checker = Checker::start(real_analysis())?;
     let of_args = |program: &Program| program.name.ends_with("args)");
-    let is_all = options.scale >= 1.0 || !options.is_whole() || options.writes_known;
+    let is_full = options.scale >= 1.0 || !options.selects_all() || options.writes_known;
     let all: Vec<(String, Program)> = table::rows()
         .iter()
-        .flat_map(|row| alone::alone(row).into_iter().map(|program| (row.full_name(), program)))
+        .flat_map(|row| single::programs(row).into_iter().map(|program| (row.full_name(), program)))
         .collect();
     let all_names: BTreeSet<String> = all.iter().map(|(_, one)| one.name.clone()).collect();
     let chosen: Vec<(String, Program)> = all
         .into_iter()
         .enumerate()
-        .filter(|(place, (_, program))| is_all || !of_args(program) || place % ARGS == 0)
+        .filter(|(index, (_, program))| is_full || !of_args(program) || index % ARGS == 0)
         .map(|(_, chosen)| chosen)
-        .filter(|(_, program)| options.wants(&program.name))
+        .filter(|(_, program)| options.selects(&program.name))
         .collect();
-    let (names, programs): (Vec<String>, Vec<Program>) = chosen.into_iter().unzip();
-    let mut names = names.into_iter();
+    let (rows, programs): (Vec<String>, Vec<Program>) = chosen.into_iter().unzip();
+    let mut rows = rows.into_iter();
     let programs = programs.into_iter().map(|program| {
         let effort = if of_args(&program) { Effort::ARGS } else { Effort::ROW };
         (program, effort)
     });
-    let mut alone = Alone::default();
-    checker.each(programs, |checked| {
-        let row = names.next().unwrap_or_default();
+    let mut results = Results::default();
+    checker.check_all(programs, |checked| {
+        // Programs are checked in their order, so this is the row of the program.
+        let row = rows.next().unwrap_or_default();
         if !of_args(&checked.program) {
-            let shown = !checked.verdict.reached.is_empty();
-            let rows = if shown { &mut alone.shows } else { &mut alone.shows_nothing };
+            let has_flow = !checked.verdict.reached.is_empty();
+            let rows = if has_flow { &mut results.with_flow } else { &mut results.without_flow };
             rows.insert(row);
         }
-        print(&options, &checked);
-        show(&checker, &options, &checked, &mut BTreeMap::new());
-        alone.add(&checked);
+        print_program(&options, &checked);
+        print_examples(&checker, &options, &checked, &mut BTreeMap::new());
+        results.add(&checked);
     });
-    println!("{}\nwrong plans: {:?}", alone.counts.summary("rows"), alone.wrong_plans);
+    println!("{}\nmutants: {:?}", results.counts.summary("rows"), results.mutants);
     if options.writes_known {
-        known::write(&alone.missed)?;
+        known::write(&results.missed)?;
+    } else {
+        let unknown = known::listed().into_keys().filter(|name| !all_names.contains(name));
+        let failures = unknown.map(|name| format!("known.txt lists `{name}`, which is not a row"));
+        results.failures.extend(failures);
     }
-    if !options.writes_known {
-        let gone = known::rows().into_keys().filter(|name| !all_names.contains(name));
-        alone.said.extend(gone.map(|name| format!("known.txt names `{name}`, which is no row")));
-    }
-    verdict(alone.faults(&options))
+    verdict(results.into_failures(&options))
 }
 
-impl Alone {
+impl Results {
     fn add(&mut self, checked: &Checked) {
         let name = checked.program.name.clone();
         self.counts.add(checked);
-        let fault = match (&checked.prepared, checked.observed.runs.first().map(|run| &run.end)) {
+        let first_end = checked.exploration.runs.first().map(|run| &run.end);
+        let failure = match (&checked.prepared, first_end) {
             (Err(why), _) => Some(why.clone()),
-            (_, Some(End::Well | End::Early)) => checked.observed.cut().map(str::to_owned),
+            (_, Some(End::Completed | End::ReturnedEarly)) => {
+                checked.exploration.limit_reached().map(str::to_owned)
+            }
             (_, end) => Some(format!("{end:?}")),
         };
-        if let Some(why) = fault {
-            self.said.push(format!("{name} does not run: {why}\n{}", checked.program.source()));
+        if let Some(why) = failure {
+            self.failures.push(format!("{name} does not run: {why}\n{}", checked.program.source()));
         }
         let kinds = checked.verdict.kinds();
         let mut words: BTreeSet<String> = kinds.iter().map(|kind| kind.name().to_owned()).collect();
         if let Ok(prepared) = &checked.prepared {
-            if !prepared.told.complete {
+            let claims = &prepared.claims;
+            if !claims.complete {
                 words.insert(DYNAMIC.to_owned());
             }
+            // Only a right plan whose egress the runs confirm can show whether a mutant is detected.
             if kinds.is_empty()
-                && prepared.told.complete
-                && prepared.told.pairs().is_subset(&checked.verdict.reached)
+                && claims.complete
+                && claims.egress_tools().is_subset(&checked.verdict.reached)
             {
-                self.wrong_plans.on(&prepared.told, &checked.observed);
+                self.mutants.add(claims, &checked.exploration);
             }
         }
         if !words.is_empty() {
             self.missed.insert(name.clone(), words);
         }
-        self.tried.insert(name);
+        self.tested.insert(name);
     }
 
-    fn faults(mut self, options: &Options) -> Vec<String> {
-        let nothing = self.shows_nothing.difference(&self.shows);
-        self.said.extend(nothing.map(|row| format!("{row} shows nothing")));
-        if !options.is_whole() {
-            return self.said;
+    fn into_failures(mut self, options: &Options) -> Vec<String> {
+        let ineffective = self.without_flow.difference(&self.with_flow);
+        self.failures.extend(ineffective.map(|row| format!("no run of {row} shows a flow")));
+        if !options.selects_all() {
+            return self.failures;
         }
-        let difference = known::difference(&self.missed, |name| self.tried.contains(name));
+        let difference = known::difference(&self.missed, |name| self.tested.contains(name));
         if !options.writes_known && !difference.is_empty() {
             let lines = difference.join("\n");
-            self.said.push(format!("known.txt differs from what is missed:\n{lines}"));
+            self.failures.push(format!("known.txt differs from the misses found:\n{lines}"));
         }
-        self.said.extend(self.wrong_plans.found_too_seldom());
-        let (found, least) = (self.counts.confirmed_percent(), known::bounds("rows").confirmed);
+        self.failures.extend(self.mutants.rarely_detected());
+        let found = self.counts.confirmed_percent();
+        let least = known::bounds("rows").min_confirmed_percent;
         if found < least {
-            let fault = format!("rows: {found:.1} % of told pairs confirmed, less than {least} %");
-            self.said.push(fault);
+            self.failures.push(format!(
+                "rows: {found:.1} % of claimed pairs confirmed, less than {least} %"
+            ));
         }
-        self.said
+        self.failures
     }
 }

@@ -1,33 +1,39 @@
-//! What the tools answer: a world says it for each tool and for `args`.
+//! The inputs of a run: what each tool returns, and `args`.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// How an answer is.
+/// How the value of a source differs from the first run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Variant {
-    /// As in the first run.
+    /// Unchanged.
     Base,
     /// Other values of the same types.
     Other,
-    /// What counts as nothing: an empty text, 0, `false`, no items.
-    Nothing,
-    /// What code trips over: `null` for a list and an object, a fraction, half of a JSON text.
-    Broken,
+    /// Empty values: an empty text, 0, `false`, no items.
+    Empty,
+    /// Values that make code throw: `null` instead of a list or an object, a fraction, truncated JSON.
+    Malformed,
     /// The call fails.
     Fails,
     /// The call fails with another error.
-    FailsOtherwise,
+    FailsDifferently,
 }
 
 impl Variant {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Base, Self::Other, Self::Nothing, Self::Broken, Self::Fails, Self::FailsOtherwise];
-    /// What `args` can be.
-    pub(crate) const VALUES: [Self; 4] = [Self::Base, Self::Other, Self::Nothing, Self::Broken];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Base,
+        Self::Other,
+        Self::Empty,
+        Self::Malformed,
+        Self::Fails,
+        Self::FailsDifferently,
+    ];
+    /// The variants of a field of `args`, which cannot fail.
+    pub(crate) const VALUES: [Self; 4] = [Self::Base, Self::Other, Self::Empty, Self::Malformed];
 
-    /// What a world is made of by chance: most programs go on with the first two.
+    /// The distribution of random inputs: with the first two variants, most programs do not stop early.
     pub(crate) const LIKELY: [Self; 8] = [
         Self::Base,
         Self::Base,
@@ -35,15 +41,15 @@ impl Variant {
         Self::Other,
         Self::Other,
         Self::Other,
-        Self::Nothing,
-        Self::Broken,
+        Self::Empty,
+        Self::Malformed,
     ];
 
     /// Returns the message of the error with which a call fails.
     pub(crate) fn failure(self) -> Option<&'static str> {
         match self {
             Self::Fails => Some("no such file"),
-            Self::FailsOtherwise => Some("permission denied"),
+            Self::FailsDifferently => Some("permission denied"),
             _ => None,
         }
     }
@@ -61,15 +67,15 @@ impl Variant {
                 "text": "beta\nerror: p\nmore", "count": 41, "ok": false, "name": "other", "path": "src/b.ts",
                 "kind": "code", "id": 12, "json": "{\"version\":\"2.0\",\"items\":[1,2,3]}",
             }),
-            Self::Nothing => json!({
+            Self::Empty => json!({
                 "s": "", "n": 0, "b": false, "l": [], "o": {}, "j": "0", "rows": [],
                 "text": "", "count": 0, "ok": false, "name": "", "path": "", "kind": "", "id": 0, "json": "{}",
             }),
-            Self::Broken => json!({
+            Self::Malformed => json!({
                 "s": "gamma", "n": 1.5, "b": true, "l": null, "o": null, "j": "{", "rows": null,
                 "text": "gamma", "count": 1.5, "ok": true, "name": "third", "kind": "image", "id": 5, "json": "{",
             }),
-            Self::Base | Self::Fails | Self::FailsOtherwise => json!({
+            Self::Base | Self::Fails | Self::FailsDifferently => json!({
                 "s": "alpha", "n": 3, "b": true, "l": ["p", "q"], "o": { "k": "one", "d": { "e": 1 } },
                 "j": "{\"a\":1}",
                 "rows": [
@@ -83,12 +89,12 @@ impl Variant {
     }
 }
 
-/// What is changed from one run to the next.
+/// What is changed between runs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Source {
-    /// The results of a tool, by its id.
+    /// The results of the tool with this id.
     Tool(String),
-    /// A field of the input of the program.
+    /// A field of `args`.
     Args(String),
 }
 
@@ -101,25 +107,25 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// What each source gives; `Base` for those that are not named.
+/// The variant of each source; `Base` for those that are not listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct World {
+pub(crate) struct Inputs {
     variants: BTreeMap<Source, Variant>,
 }
 
-impl World {
-    /// Returns the world in which one more source is changed.
+impl Inputs {
+    /// Returns these inputs with one source set to a variant.
     pub(crate) fn with(&self, source: &Source, variant: Variant) -> Self {
-        let mut world = self.clone();
-        world.variants.insert(source.clone(), variant);
-        world
+        let mut inputs = self.clone();
+        inputs.variants.insert(source.clone(), variant);
+        inputs
     }
 
     pub(crate) fn variant(&self, source: &Source) -> Variant {
         self.variants.get(source).copied().unwrap_or(Variant::Base)
     }
 
-    /// Returns what `args` is.
+    /// Returns `args`.
     pub(crate) fn args(&self) -> Value {
         let mut args = Variant::Base.record();
         for (source, variant) in &self.variants {
@@ -130,18 +136,18 @@ impl World {
         args
     }
 
-    /// Returns what a tool answers, or with which message it fails.
-    pub(crate) fn answer(&self, tool: &str) -> Result<Value, &'static str> {
+    /// Returns the result of a tool, or the message with which it fails.
+    pub(crate) fn result_of(&self, tool: &str) -> Result<Value, &'static str> {
         let variant = self.variant(&Source::Tool(tool.to_owned()));
         match variant.failure() {
             Some(message) => Err(message),
-            None => Ok(shaped(tool, variant.record())),
+            None => Ok(shape_for(tool, variant.record())),
         }
     }
 }
 
-/// Returns the answer in the form that the tool's name promises.
-fn shaped(tool: &str, mut record: Value) -> Value {
+/// Returns the part of the record that fits the tool's name: a text, a JSON text, a list, or the whole record.
+fn shape_for(tool: &str, mut record: Value) -> Value {
     let (_, action) = tool.split_once(':').unwrap_or(("", tool));
     let field = match action {
         _ if action.starts_with("read_text") => "text",
@@ -152,11 +158,11 @@ fn shaped(tool: &str, mut record: Value) -> Value {
     record[field].take()
 }
 
-impl std::fmt::Display for World {
+impl std::fmt::Display for Inputs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (place, (source, variant)) in self.variants.iter().enumerate() {
-            let gap = if place == 0 { "" } else { ", " };
-            write!(f, "{gap}{source} {variant:?}")?;
+        for (index, (source, variant)) in self.variants.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{source} {variant:?}")?;
         }
         Ok(())
     }
