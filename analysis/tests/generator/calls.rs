@@ -1,6 +1,6 @@
 //! Expressions that call tools. The value of each is truthy.
 
-use super::{Construct, plain, wild};
+use super::{Construct, dynamic, plain};
 
 pub(super) const CALLS: &[Construct] = &[
     plain("call", "@t(@o)"),
@@ -191,47 +191,56 @@ pub(super) const CALLS: &[Construct] = &[
         "(() => { return f(); function f() { return @[s@x@]; } })()",
     ),
     plain("queued", "[~await new Promise((done) => setTimeout(() => {@[s@G@] done(1); }, 0))]"),
-    wild("unknown namespace", "mcp[args.space].@e1(@o)"),
-    wild("unknown action", "@n[args.action](@o)"),
-    wild("Reflect.apply", "Reflect.apply(@t, null, [@o])"),
-    wild("Reflect.construct", "[Reflect.construct(class { constructor() {@[s@G@]} }, [])]"),
-    wild(".call of .call", "@~u1@^1.call.call(@^1, null, @o)@!1"),
-    wild("eval", "[(() => { try { return eval(\"mcp.a.b({})\"); } catch { return @[s@x@]; } })()]"),
-    wild(
+    dynamic("unknown namespace", "mcp[args.space].@e1(@o)"),
+    dynamic("unknown action", "@n[args.action](@o)"),
+    dynamic("Reflect.apply", "Reflect.apply(@t, null, [@o])"),
+    dynamic("Reflect.construct", "[Reflect.construct(class { constructor() {@[s@G@]} }, [])]"),
+    dynamic(".call of .call", "@~u1@^1.call.call(@^1, null, @o)@!1"),
+    dynamic(
+        "eval",
+        "[(() => { try { return eval(\"mcp.a.b({})\"); } catch { return @[s@x@]; } })()]",
+    ),
+    dynamic(
         "Function",
         "[(() => { try { return new Function(\"return mcp\")(); } catch { return @[s@x@]; } })()]",
     ),
-    wild("toString", "[`${{ toString() { @[s@x@]; return \"k\"; } }}`]"),
-    wild("valueOf", "[+{ valueOf() { @[s@x@]; return 1; } }]"),
-    wild("thenable", "(~await { then(done) { @[s@x@]; done(1); } })"),
-    wild("Symbol.toPrimitive", "[`${{ [Symbol.toPrimitive]() { @[s@x@]; return \"k\"; } }}`]"),
-    wild("hasInstance", "[1 instanceof { [Symbol.hasInstance]() { @[s@x@]; return true; } }]"),
-    wild("Proxy", "[new Proxy({}, { get() { return @[s@x@]; } }).a]"),
-    wild("Proxy apply", "new Proxy(() => 1, { apply: () => @[s@x@] })()"),
-    wild(
+    dynamic("toString", "[`${{ toString() { @[s@x@]; return \"k\"; } }}`]"),
+    dynamic("valueOf", "[+{ valueOf() { @[s@x@]; return 1; } }]"),
+    dynamic("thenable", "(~await { then(done) { @[s@x@]; done(1); } })"),
+    dynamic("Symbol.toPrimitive", "[`${{ [Symbol.toPrimitive]() { @[s@x@]; return \"k\"; } }}`]"),
+    dynamic("hasInstance", "[1 instanceof { [Symbol.hasInstance]() { @[s@x@]; return true; } }]"),
+    dynamic("Proxy", "[new Proxy({}, { get() { return @[s@x@]; } }).a]"),
+    dynamic("Proxy apply", "new Proxy(() => 1, { apply: () => @[s@x@] })()"),
+    dynamic(
         "defineProperty getter",
         "[Object.defineProperty({}, \"g\", { get() { return @[s@x@]; } }).g]",
     ),
-    wild("Map callback", "[new Map([[1, 2]]).forEach(() => {@[s@B@]})]"),
-    wild("callback is a tool", "[[{ a: 1 }].some((a) => @[s@t@](a))]"),
-    wild("replaced map", "(() => { const l = [1]; l.join = () => \"2\"; return [l, @[s@x@]]; })()"),
-    wild(
+    dynamic("Map callback", "[new Map([[1, 2]]).forEach(() => {@[s@B@]})]"),
+    dynamic("callback is a tool", "[[{ a: 1 }].some((a) => @[s@t@](a))]"),
+    dynamic(
+        "replaced map",
+        "(() => { const l = [1]; l.join = () => \"2\"; return [l, @[s@x@]]; })()",
+    ),
+    dynamic(
         "replaced field",
         "((o) => { const p = o; p.f = (k) => @[s@x@]; return [o.f(1)]; })({ f: () => 0 })",
     ),
-    wild("replaced tool", "((o, p = o) => { p.t = @[s@t1@]; return o.t({}); })({ t: @u })"),
-    wild("replaced name", "@~n1((o, p) => { p = o; p.k = @k1; return @^1[o.k](@o); })({ k: @i })"),
-    wild(
+    dynamic("replaced tool", "((o, p = o) => { p.t = @[s@t1@]; return o.t({}); })({ t: @u })"),
+    dynamic(
+        "replaced name",
+        "@~n1((o, p) => { p = o; p.k = @k1; return @^1[o.k](@o); })({ k: @i })",
+    ),
+    dynamic(
         "value passed to a generator",
         "((g) => { g.next(); return [g.next(@[s@t@])]; })((function* () { (yield)({}); })())",
     ),
-    wild("decorated class", "new (((C) => class extends C { f = @[s@x@]; })(Object))()"),
-    wild("arguments", "[(function () { return arguments[0]({}); })(@t)]"),
-    wild(
+    dynamic("decorated class", "new (((C) => class extends C { f = @[s@x@]; })(Object))()"),
+    dynamic("arguments", "[(function () { return arguments[0]({}); })(@t)]"),
+    dynamic(
         "arguments changed",
         "(function (t) { const l = arguments; l[0] = @[s@t1@]; return l[0]({}); })(@u)",
     ),
-    wild("mcp to unknown code", "[structuredClone({ a: 1 }), Object.is(mcp, 1), @x]"),
-    wild("keys of mcp", "[Reflect.ownKeys(mcp), @x]"),
-    wild("spread of mcp", "[{ ...mcp }, @x]"),
+    dynamic("mcp to unknown code", "[structuredClone({ a: 1 }), Object.is(mcp, 1), @x]"),
+    dynamic("keys of mcp", "[Reflect.ownKeys(mcp), @x]"),
+    dynamic("spread of mcp", "[{ ...mcp }, @x]"),
 ];

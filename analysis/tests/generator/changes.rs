@@ -1,13 +1,12 @@
-//! Variables that are reassigned in every place where a program can assign.
+//! Variables that are reassigned constantly, in every place where a program can assign a variable.
 
-use super::{Construct, later, plain};
+use super::{Construct, known_gap, plain};
 
-/// The declarations at the start of such a program.
+/// The beginning of a program with such variables.
 pub(super) const STATE: &str =
     "let s1: any = @u1, s2: any = @u2, s3: any = @u3, k1 = \"aa\", k2 = \"bb\", k3 = \"cc\";";
 
-/// Reads and writes of these variables. The generator does not track their values, so it
-/// expects no particular call of them.
+/// Reads and writes of these variables. The generator does not track their values, so it expects no call of them.
 pub(super) const CHANGES: &[Construct] = &[
     plain("state: call", "s1({});"),
     plain("state: call", "s2({}); s3({});"),
@@ -18,7 +17,7 @@ pub(super) const CHANGES: &[Construct] = &[
     plain("state: assign name", "k1 = k2; k2 = \"dd\";"),
     plain("state: assign name", "k2 = k3; k3 = \"aa\";"),
     plain("state: swap", "[s1, s2, s3] = [s2, s3, s1]; [k1, k2] = [k2, k1];"),
-    later("state: pattern", "({ a: s1, b: s2 = s3, c: { d: s3 } = { d: s1 } } = { a: s2 });"),
+    known_gap("state: pattern", "({ a: s1, b: s2 = s3, c: { d: s3 } = { d: s1 } } = { a: s2 });"),
     plain("state: pattern of names", "({ k: k1, j: k2 = k3 } = { k: k2 });"),
     plain("state: rest", "[, ...[s1, s2]] = [s1, s2, s3];"),
     plain("state: if", "if (@y) { s1 = s2; k1 = k3;@S } else { s1 = s3; k1 = \"no\";@D}"),
@@ -158,8 +157,8 @@ pub(super) const CHANGES: &[Construct] = &[
         "state: shadowed",
         "{ let s1 = s2, k1 = k2; s1({}); mcp.fs[k1]({}); s1 = s3; k1 = k3; s1({}); } s1({});",
     ),
-    // A variable that was never assigned names a tool, too: `undefined`.
-    later(
+    // A variable that is never assigned names a tool, too: `undefined`.
+    known_gap(
         "state: var",
         "(() => { if (@y) { var $1 = s1, $2 = k1; } s1 = $1; mcp.fs[$2]({}); })();",
     ),

@@ -1,20 +1,19 @@
-//! Generates unusual but valid programs, and the set of tools that each of them calls when it runs.
+//! Generates unusual but valid programs, with the tools that each of them calls when it runs.
 //!
-//! A program is composed of the templates in `calls`, `values` and `statements`,
-//! whose holes are filled from the same tables at random. The writer tracks which
-//! places a run reaches, so the tools that the program must call are known without
-//! running it.
+//! A program consists of templates from `calls`, `values` and `statements`. The holes of a template are filled with
+//! random templates. The generator tracks which places every run reaches, so it knows the tools that a program must
+//! call without running it.
 
 // Each of the tests that share this module uses a part of it.
 #![allow(dead_code, reason = "each test uses a part of the generator")]
 
-mod alone;
 mod calls;
 mod changes;
-mod kept;
 mod program;
 mod random;
+mod single;
 mod statements;
+mod stored;
 mod values;
 mod writer;
 
@@ -25,18 +24,18 @@ pub(crate) use random::Random;
 pub(crate) const ARGS: &str =
     r#"{"on":true,"off":false,"n":3,"list":[1,2],"text":"x","space":"given","action":"by_name"}"#;
 
-/// Whether the analysis is expected to follow a construct.
+/// Whether the analysis must resolve the tools that a construct calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Grade {
-    /// A program that consists of such constructs is not dynamic.
+    /// It must: a program of such constructs is not dynamic.
     Plain,
-    /// It should be followed, but is not yet.
-    Later,
-    /// It may be dynamic.
-    Wild,
+    /// It should, and does not yet.
+    KnownGap,
+    /// It need not: the program may be dynamic.
+    Dynamic,
 }
 
-/// A program template with holes; `writer` documents the marks.
+/// A template: a piece of a program with holes. `writer` defines the marks.
 struct Construct {
     name: &'static str,
     grade: Grade,
@@ -47,21 +46,20 @@ const fn plain(name: &'static str, text: &'static str) -> Construct {
     Construct { name, grade: Grade::Plain, text }
 }
 
-const fn later(name: &'static str, text: &'static str) -> Construct {
-    Construct { name, grade: Grade::Later, text }
+const fn known_gap(name: &'static str, text: &'static str) -> Construct {
+    Construct { name, grade: Grade::KnownGap, text }
 }
 
-const fn wild(name: &'static str, text: &'static str) -> Construct {
-    Construct { name, grade: Grade::Wild, text }
+const fn dynamic(name: &'static str, text: &'static str) -> Construct {
+    Construct { name, grade: Grade::Dynamic, text }
 }
 
-/// Writes the program of a seed.
+/// Generates the program of a seed.
 pub(crate) fn generate(seed: u64) -> Program {
     writer::write(seed)
 }
 
-/// Writes a program for each construct, with nothing else in it, and returns whether the
-/// analysis does not follow it yet.
+/// Generates a program for each construct alone, and returns with it whether the construct is a known gap.
 pub(crate) fn each_alone() -> Vec<(Program, bool)> {
-    alone::write()
+    single::programs()
 }

@@ -1,15 +1,15 @@
-//! A program as a tree of parts that can be left out.
+//! A program as a tree of parts that can be removed.
 
 use std::collections::BTreeSet;
 
 /// A tool's namespace and action.
 pub(crate) type Tool = (String, String);
 
-/// A program and what is known about it.
+/// A program with its expected behaviour.
 #[derive(Clone)]
 pub(crate) struct Program {
     pub(crate) seed: u64,
-    /// Whether the analysis is expected to follow everything in it.
+    /// Whether the analysis must resolve all of its tools.
     pub(crate) resolvable: bool,
     pub(super) body: Vec<Part>,
 }
@@ -18,12 +18,12 @@ pub(crate) struct Program {
 #[derive(Clone, Default)]
 pub(super) struct Part {
     pub(super) pieces: Vec<Piece>,
-    /// The tools that are called here in every run.
+    /// The tools that every run calls here.
     pub(super) tools: Vec<Tool>,
     pub(super) constructs: Vec<&'static str>,
-    /// The text in place of the part if it is left out.
-    pub(super) instead: &'static str,
-    pub(super) left_out: bool,
+    /// The text that replaces the part when it is removed.
+    pub(super) replacement: &'static str,
+    pub(super) removed: bool,
 }
 
 #[derive(Clone)]
@@ -34,8 +34,8 @@ pub(super) enum Piece {
 
 impl Part {
     fn write(&self, out: &mut String) {
-        if self.left_out {
-            out.push_str(self.instead);
+        if self.removed {
+            out.push_str(self.replacement);
             return;
         }
         for piece in &self.pieces {
@@ -46,21 +46,21 @@ impl Part {
         }
     }
 
-    fn visit(&self, look: &mut impl FnMut(&Part)) {
-        if self.left_out {
+    fn visit(&self, visitor: &mut impl FnMut(&Part)) {
+        if self.removed {
             return;
         }
-        look(self);
+        visitor(self);
         for piece in &self.pieces {
             if let Piece::Parts(parts) = piece {
-                parts.iter().for_each(|part| part.visit(look));
+                parts.iter().for_each(|part| part.visit(visitor));
             }
         }
     }
 
-    /// Returns the part with a number, counting from zero in source order.
-    fn numbered(&mut self, left: &mut usize) -> Option<&mut Part> {
-        if self.left_out {
+    /// Returns the part at an index in the order of the text. `left` counts down to it.
+    fn at_index(&mut self, left: &mut usize) -> Option<&mut Part> {
+        if self.removed {
             return None;
         }
         if *left == 0 {
@@ -70,7 +70,7 @@ impl Part {
         for piece in &mut self.pieces {
             if let Piece::Parts(parts) = piece {
                 for part in parts {
-                    if let Some(found) = part.numbered(left) {
+                    if let Some(found) = part.at_index(left) {
                         return Some(found);
                     }
                 }
@@ -84,13 +84,13 @@ impl Program {
     pub(crate) fn source(&self) -> String {
         let mut out = String::new();
         self.body.iter().for_each(|part| part.write(&mut out));
-        // Without `return`, the last value would be the result, and a tool or a cycle cannot be serialized.
+        // Otherwise the last value would be the result, and a tool or a cycle cannot be serialized.
         out.push_str("\nreturn;");
         out
     }
 
-    fn visit(&self, mut look: impl FnMut(&Part)) {
-        self.body.iter().for_each(|part| part.visit(&mut look));
+    fn visit(&self, mut visitor: impl FnMut(&Part)) {
+        self.body.iter().for_each(|part| part.visit(&mut visitor));
     }
 
     /// Returns the tools that every run calls, as `namespace:action`.
@@ -114,34 +114,34 @@ impl Program {
         self.body.first().and_then(|part| part.constructs.first()).copied().unwrap_or_default()
     }
 
-    /// Removes parts that are not needed for the program to fail.
+    /// Removes the parts without which the program still fails.
     pub(crate) fn shrunk(&self, mut fails: impl FnMut(&Program) -> bool) -> Program {
         let mut best = self.clone();
         let mut tries = 0;
         loop {
             let before = tries;
-            let mut number = 0;
+            let mut index = 0;
             let mut smaller = false;
-            while tries < TRIES {
+            while tries < MAX_TRIES {
                 let mut next = best.clone();
-                let mut left = number;
-                let found = next.body.iter_mut().find_map(|part| part.numbered(&mut left));
+                let mut left = index;
+                let found = next.body.iter_mut().find_map(|part| part.at_index(&mut left));
                 let Some(part) = found else { break };
-                part.left_out = true;
+                part.removed = true;
                 tries += 1;
                 if fails(&next) {
                     best = next;
                     smaller = true;
                 } else {
-                    number += 1;
+                    index += 1;
                 }
             }
-            if !smaller || before == tries || tries >= TRIES {
+            if !smaller || before == tries || tries >= MAX_TRIES {
                 return best;
             }
         }
     }
 }
 
-/// The maximum number of smaller programs that are tried.
-const TRIES: usize = 600;
+/// The most removals that are tried.
+const MAX_TRIES: usize = 600;

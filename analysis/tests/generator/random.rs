@@ -1,6 +1,6 @@
-//! A seeded pseudo-random generator.
+//! Pseudo-random numbers that a seed repeats.
 
-/// SplitMix64.
+/// A generator of pseudo-random numbers (SplitMix64).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -16,18 +16,18 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below `end`.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
 
-    /// Returns true in `percent` of a hundred cases.
-    pub(crate) fn percent(&mut self, percent: usize) -> bool {
+    /// Returns true with a probability of `percent` in a hundred.
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// Returns one of the items.
-    pub(crate) fn one<'t, T>(&mut self, items: &'t [T]) -> &'t T {
+    /// Returns one of the items, which must not be empty.
+    pub(crate) fn pick<'t, T>(&mut self, items: &'t [T]) -> &'t T {
         &items[self.below(items.len())]
     }
 }

@@ -1,6 +1,6 @@
-//! Statements. Later statements may use the variables to which a template assigns tools.
+//! Statements. Later statements may use a variable that a template declares for a tool.
 
-use super::{Construct, plain, wild};
+use super::{Construct, dynamic, plain};
 
 pub(super) const STATEMENTS: &[Construct] = &[
     plain("expression", "@x;"),
@@ -294,57 +294,60 @@ pub(super) const STATEMENTS: &[Construct] = &[
     ),
     plain("comma in for", "for (let $1 = 0, $2 = @x; $1 < 1; $1++, @x) {@C}"),
     plain("type annotations", "type $1 = { a: number }; const $2 = (@x as unknown) as $1;"),
-    wild("kept in a Map", "const $1 = new Map(); $1.set(\"t\", @t1); $1.get(\"t\")(@o);"),
-    wild("kept in a list", "const $1 = []; $1.push(@t1); $1[0](@o);"),
-    wild("kept in a field", "const $1 = {}; $1.t = @t1; $1.t(@o);"),
-    wild("kept in a field by name", "const $1 = {}; $1[args.text] = @t1; $1[args.text](@o);"),
-    wild("kept through an alias", "const $1 = { t: @u2 }; const $2 = $1; $2.t = @t1; $1.t(@o);"),
-    wild(
+    dynamic("kept in a Map", "const $1 = new Map(); $1.set(\"t\", @t1); $1.get(\"t\")(@o);"),
+    dynamic("kept in a list", "const $1 = []; $1.push(@t1); $1[0](@o);"),
+    dynamic("kept in a field", "const $1 = {}; $1.t = @t1; $1.t(@o);"),
+    dynamic("kept in a field by name", "const $1 = {}; $1[args.text] = @t1; $1[args.text](@o);"),
+    dynamic("kept through an alias", "const $1 = { t: @u2 }; const $2 = $1; $2.t = @t1; $1.t(@o);"),
+    dynamic(
         "name changed through an alias",
         "@~n1const $1 = { k: @i }; const $2 = $1; $2.k = @k1; @^1[$1.k](@o);",
     ),
-    wild("name pushed", "@~n1const $1 = [@i]; $1.push(@k1); @^1[$1[1]](@o);"),
-    wild("name popped", "@~n1const $1 = [@i, @k1]; @^1[$1.pop()](@o);"),
-    wild(
+    dynamic("name pushed", "@~n1const $1 = [@i]; $1.push(@k1); @^1[$1[1]](@o);"),
+    dynamic("name popped", "@~n1const $1 = [@i, @k1]; @^1[$1.pop()](@o);"),
+    dynamic(
         "name by Object.assign",
         "@~n1const $1 = { k: @i }; Object.assign($1, { k: @k1 }); @^1[$1.k](@o);",
     ),
-    wild(
+    dynamic(
         "name by a method",
         "@~n1const $1 = { k: @i, set(v) { this.k = v; } }; $1.set(@k1); @^1[$1.k](@o);",
     ),
-    wild("for in names", "@~n1for (const $1 in { @e1: 1 }) @^1[$1](@o);@!1"),
-    wild("for in tools", "const $1 = { a: @t1 }; for (const $2 in $1) $1[$2](@o);"),
-    wild("tool thrown", "try { throw @t1; } catch ($1) { $1(@o); }"),
-    wild(
+    dynamic("for in names", "@~n1for (const $1 in { @e1: 1 }) @^1[$1](@o);@!1"),
+    dynamic("for in tools", "const $1 = { a: @t1 }; for (const $2 in $1) $1[$2](@o);"),
+    dynamic("tool thrown", "try { throw @t1; } catch ($1) { $1(@o); }"),
+    dynamic(
         "prototype changed",
         "class $1 { m() { return 0; } } $1.prototype.m = () => @[s@x@]; new $1().m();",
     ),
-    wild(
+    dynamic(
         "method replaced by a field",
         "class $1 { constructor() { this.m = () => @[s@x@]; } m() { return 0; } } new $1().m();",
     ),
-    wild(
+    dynamic(
         "method replaced in a subclass",
         "class $1 { m(t) {} r(t) { this.m(t); } } class $2 extends $1 { m(t) { t({}); } } new $2().r(@t1);",
     ),
-    wild("namespace taken apart", "@~n1const { ...$1 } = @^1; @x;"),
-    wild(
+    dynamic("namespace taken apart", "@~n1const { ...$1 } = @^1; @x;"),
+    dynamic(
         "defined later",
         "const $1 = {}; Object.defineProperty($1, \"t\", { value: @t1 }); $1.t(@o);",
     ),
-    wild("array reversed", "const $1 = [@u2, @t1]; $1.reverse(); $1[0](@o);"),
-    wild("array filled", "const $1 = new Array(2).fill(@t1); $1[1](@o);"),
-    wild("set of tools", "for (const $1 of new Set([@t1, @t2])) $1(@o);"),
-    wild(
+    dynamic("array reversed", "const $1 = [@u2, @t1]; $1.reverse(); $1[0](@o);"),
+    dynamic("array filled", "const $1 = new Array(2).fill(@t1); $1[1](@o);"),
+    dynamic("set of tools", "for (const $1 of new Set([@t1, @t2])) $1(@o);"),
+    dynamic(
         "iterator by hand",
         "const $1 = [@t1][Symbol.iterator](); let $2; while (!($2 = $1.next()).done) $2.value(@o);",
     ),
-    wild("name from a result", "@~n1const $1 = ~await mcp.fs.@e2(@o); @^1[[$1.name, @k1][1]](@o);"),
-    wild(
+    dynamic(
+        "name from a result",
+        "@~n1const $1 = ~await mcp.fs.@e2(@o); @^1[[$1.name, @k1][1]](@o);",
+    ),
+    dynamic(
         "unknown name, guarded",
         "const $1 = args.action; if ([\"by_name\"].includes($1)) @n1[$1](@o);",
     ),
-    wild("global replaced", "globalThis.$1 = @t1; globalThis.$1(@o);"),
-    wild("closure through a Proxy", "const $1 = new Proxy({ t: @t1 }, {}); $1.t(@o);"),
+    dynamic("global replaced", "globalThis.$1 = @t1; globalThis.$1(@o);"),
+    dynamic("closure through a Proxy", "const $1 = new Proxy({ t: @t1 }, {}); $1.t(@o);"),
 ];

@@ -1,7 +1,7 @@
-//! Expressions that evaluate to `mcp`, a namespace, a tool or a name. Each can be
-//! followed by a dot; its value is in the slot without a number.
+//! Expressions whose value is `mcp`, a namespace, a tool or a name. A dot can follow each of them. The slot without a
+//! number holds the value.
 
-use super::{Construct, plain, wild};
+use super::{Construct, dynamic, plain};
 
 pub(super) const MCP: &[Construct] = &[
     plain("mcp", "mcp"),
@@ -21,11 +21,11 @@ pub(super) const MCP: &[Construct] = &[
     plain("mcp by nested pattern", "(({ a: { m } }) => m)({ a: { m: mcp } })"),
     plain("mcp by pattern of the global object", "(({ mcp: m }) => m)(globalThis)"),
     plain("mcp by closure write", "(() => { let m: any; (() => { m = mcp; })(); return m; })()"),
-    wild("mcp in an array", "[mcp][0]"),
-    wild("mcp in a Map", "new Map([[\"m\", mcp]]).get(\"m\")"),
-    wild("mcp behind a Proxy", "new Proxy({}, { get: () => mcp }).m"),
-    wild("mcp by Reflect.get", "Reflect.get(globalThis, \"mcp\")"),
-    wild("mcp frozen", "Object.freeze({ m: mcp }).m"),
+    dynamic("mcp in an array", "[mcp][0]"),
+    dynamic("mcp in a Map", "new Map([[\"m\", mcp]]).get(\"m\")"),
+    dynamic("mcp behind a Proxy", "new Proxy({}, { get: () => mcp }).m"),
+    dynamic("mcp by Reflect.get", "Reflect.get(globalThis, \"mcp\")"),
+    dynamic("mcp frozen", "Object.freeze({ m: mcp }).m"),
 ];
 
 pub(super) const NAMESPACES: &[Construct] = &[
@@ -88,12 +88,15 @@ pub(super) const NAMESPACES: &[Construct] = &[
     plain("namespace of a static field", "(class { static n = @[s@n@]; }).n"),
     plain("namespace by Object.assign", "Object.assign({}, { n: @n }).n"),
     plain("namespace by Object.values", "Object.values({ n: @n })[0]"),
-    wild("namespace in an array", "[@n1, @n][1]"),
-    wild("namespace by Reflect.get", "Reflect.get(mcp, \"@s\")"),
-    wild("namespace from a Set", "[...new Set([@n])][0]"),
-    wild("namespace by class field", "new (class { f = @[s@n@]; })().f"),
-    wild("namespace by prototype", "Object.create({ n: @n }).n"),
-    wild("namespace of a thrown", "(() => { try { throw @[s@n@]; } catch (e) { return e; } })()"),
+    dynamic("namespace in an array", "[@n1, @n][1]"),
+    dynamic("namespace by Reflect.get", "Reflect.get(mcp, \"@s\")"),
+    dynamic("namespace from a Set", "[...new Set([@n])][0]"),
+    dynamic("namespace by class field", "new (class { f = @[s@n@]; })().f"),
+    dynamic("namespace by prototype", "Object.create({ n: @n }).n"),
+    dynamic(
+        "namespace of a thrown",
+        "(() => { try { throw @[s@n@]; } catch (e) { return e; } })()",
+    ),
 ];
 
 pub(super) const TOOLS: &[Construct] = &[
@@ -156,33 +159,33 @@ pub(super) const TOOLS: &[Construct] = &[
     plain("tool by a generator", "[...(function* () { yield @[s@u@]; })()][0]"),
     plain("tool by Promise.resolve", "(~await Promise.resolve(@u))"),
     plain("tool by Promise.all", "(~await Promise.all([@u]))[0]"),
-    wild("tool in a Map", "new Map([[\"t\", @u]]).get(\"t\")"),
-    wild("tool in a Set", "[...new Set([@u])][0]"),
-    wild("tool by at", "[@u1, @u].at(-1)"),
-    wild("tool by pop", "[@u].concat([]).pop()"),
-    wild("tool by find", "[1, @u].find((t) => typeof t === \"function\")"),
-    wild("tool by reduce", "[@u].reduce((t, u) => u)"),
-    wild("tool by map", "[1].map(() => @[s@u@])[0]"),
-    wild("tool by next", "[@u][Symbol.iterator]().next().value"),
-    wild("tool behind a Proxy", "new Proxy({}, { get: () => @[s@u@] }).t"),
-    wild("tool by a prototype", "Object.create({ t: @u }).t"),
-    wild("tool by __proto__", "({ __proto__: { t: @u } }).t"),
-    wild("tool by a symbol", "({ [Symbol.iterator]: @u })[Symbol.iterator]"),
-    wild("tool by a descriptor", "Object.getOwnPropertyDescriptor({ t: @u }, \"t\").value"),
-    wild("tool by defineProperty", "Object.defineProperty({}, \"t\", { get: () => @[s@u@] }).t"),
-    wild("tool by arguments", "(function () { return arguments[0]; })(@u)"),
-    wild(
+    dynamic("tool in a Map", "new Map([[\"t\", @u]]).get(\"t\")"),
+    dynamic("tool in a Set", "[...new Set([@u])][0]"),
+    dynamic("tool by at", "[@u1, @u].at(-1)"),
+    dynamic("tool by pop", "[@u].concat([]).pop()"),
+    dynamic("tool by find", "[1, @u].find((t) => typeof t === \"function\")"),
+    dynamic("tool by reduce", "[@u].reduce((t, u) => u)"),
+    dynamic("tool by map", "[1].map(() => @[s@u@])[0]"),
+    dynamic("tool by next", "[@u][Symbol.iterator]().next().value"),
+    dynamic("tool behind a Proxy", "new Proxy({}, { get: () => @[s@u@] }).t"),
+    dynamic("tool by a prototype", "Object.create({ t: @u }).t"),
+    dynamic("tool by __proto__", "({ __proto__: { t: @u } }).t"),
+    dynamic("tool by a symbol", "({ [Symbol.iterator]: @u })[Symbol.iterator]"),
+    dynamic("tool by a descriptor", "Object.getOwnPropertyDescriptor({ t: @u }, \"t\").value"),
+    dynamic("tool by defineProperty", "Object.defineProperty({}, \"t\", { get: () => @[s@u@] }).t"),
+    dynamic("tool by arguments", "(function () { return arguments[0]; })(@u)"),
+    dynamic(
         "tool by super",
         "new (class extends (class { t() { return @[s@u@]; } }) { t() { return super.t(); } })().t()",
     ),
-    wild("tool by an unknown name", "({ x: @u })[args.text]"),
-    wild("tool by throw", "(() => { try { throw @[s@u@]; } catch (e) { return e; } })()"),
-    wild("tool by Array.from", "Array.from([@u])[0]"),
-    wild("tool by reviver", "JSON.parse(\"{}\", () => @[s@u@])"),
-    wild("tool by Reflect.get", "Reflect.get(@n, @v)"),
-    wild("tool by constructor function", "new (function () { this.t = @[s@u@]; })().t"),
-    wild("tool by sort", "[@u].sort(() => 0)[0]"),
-    wild(
+    dynamic("tool by an unknown name", "({ x: @u })[args.text]"),
+    dynamic("tool by throw", "(() => { try { throw @[s@u@]; } catch (e) { return e; } })()"),
+    dynamic("tool by Array.from", "Array.from([@u])[0]"),
+    dynamic("tool by reviver", "JSON.parse(\"{}\", () => @[s@u@])"),
+    dynamic("tool by Reflect.get", "Reflect.get(@n, @v)"),
+    dynamic("tool by constructor function", "new (function () { this.t = @[s@u@]; })().t"),
+    dynamic("tool by sort", "[@u].sort(() => 0)[0]"),
+    dynamic(
         "tool by yield in",
         "(() => { const g = (function* () { return yield; })(); g.next(); return g.next(@[s@u@]).value; })()",
     ),
@@ -204,15 +207,15 @@ pub(super) const NAMES: &[Construct] = &[
     plain("name as const", "(@w as const)"),
     plain("name, twice folded", "((a, b) => a + b)(@p, @r)"),
     plain("name in a sequence", "(1, @w)"),
-    wild("name by concat", "@p.concat(@r)"),
-    wild("name by replace", "@w.replace(\"#\", \"\")"),
-    wild("name by String", "String(@w)"),
-    wild("name by toString", "({ toString: () => @w })"),
-    wild("name by JSON", "JSON.parse(JSON.stringify(@w))"),
-    wild("name by split", "@w.split(\"\").join(\"\")"),
+    dynamic("name by concat", "@p.concat(@r)"),
+    dynamic("name by replace", "@w.replace(\"#\", \"\")"),
+    dynamic("name by String", "String(@w)"),
+    dynamic("name by toString", "({ toString: () => @w })"),
+    dynamic("name by JSON", "JSON.parse(JSON.stringify(@w))"),
+    dynamic("name by split", "@w.split(\"\").join(\"\")"),
 ];
 
-/// Returns whether a table is one of those above.
+/// Whether a table is one of these.
 pub(super) fn are(table: &'static [Construct]) -> bool {
     [MCP, NAMESPACES, TOOLS, NAMES].iter().any(|values| std::ptr::eq(*values, table))
 }

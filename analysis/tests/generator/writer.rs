@@ -1,33 +1,33 @@
 //! Fills the holes of templates.
 //!
-//! A mark is `@` and a letter, often with the number of the slot that stores its
-//! value:
+//! A mark is `@` and a letter, often with the number of a slot that remembers what the hole was filled with:
 //!
-//! | mark | replaced by |
+//! | mark | filled with |
 //! |---|---|
 //! | `@x` `@d` | an expression that calls tools and is truthy; one that is never reached |
 //! | `@t1` `@u1` | a tool that is called, one that is not (yet) |
 //! | `@n1` `@m1` | a namespace; `mcp` |
 //! | `@s1` `@e1` | the name of a namespace; of an action in the namespace of the slot |
-//! | `@v1` `@k1` | an expression for the name of such an action; with `@k1` the tool is called |
-//! | `@q1` | an expression for the name of a namespace |
+//! | `@v1` `@k1` | an expression whose value is such an action's name; with `@k1`, the tool is called |
+//! | `@q1` | an expression whose value is a namespace's name |
 //! | `@w` `@p` `@r` `@i` | the requested name, its halves, and another name, quoted |
-//! | `@~u1` `@^1` | nothing, but stores the text of `@u1`; the stored text |
-//! | `@!1` | nothing: the slot's tool is called here |
-//! | `@T12$1` `@N1$1` `@M$1` | nothing: from here on the variable is the slots' tool, the namespace, or `mcp` |
+//! | `@~u1` `@^1` | fills `@u1` without writing it; writes it here |
+//! | `@!1` | nothing; the slot's tools are called here |
+//! | `@T12$1` `@N1$1` `@M$1` | nothing; from here on, the variable is the slots' tools, namespace, or `mcp` |
 //! | `@o` `@y` `@z` | an object; a truthy expression; a falsy one |
-//! | `@S` `@G` `@D` `@B` `@L` `@C` `@R` `@U` `@W` | statements: any; without an early exit; never reached; of a function; of a loop; of a loop without `break`; of a `try` that may throw; of one that does not; of a `case` |
-//! | `@[a` … `@]` | encloses an async function; `s` a plain one, `g` and `h` generators, `d` unreachable code, `f` a `finally`, `l` the statement of the label `$9`, `.` a scope |
-//! | `~await` `~yield` | the keyword, where it is allowed; elsewhere the template is not used |
-//! | `$1` | a new name |
+//! | `@S` `@G` `@D` `@B` `@L` `@C` `@R` `@U` `@W` | statements: any; without an early exit; never reached; of a function; of a loop; of a loop without `break`; of a `try` that may throw; of one that must not; of a `case` |
+//! | `@[a` … `@]` | nothing; encloses an async function; `s` a plain one, `g` a generator, `h` an async generator, `d` unreachable code, `f` a `finally`, `l` the statement with the label `$9`, `.` a scope |
+//! | `~await` `~yield` | the keyword; the template is used only where it is valid |
+//! | `$1` | a unique name |
 
+mod exits;
 mod holes;
 
 use super::program::{Part, Piece, Program, Tool};
 use super::random::Random;
-use super::{Construct, Grade, calls, changes, kept, statements, values};
+use super::{Construct, Grade, calls, changes, statements, stored, values};
 
-/// The kind of the current function.
+/// The kind of the function that is being written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
@@ -36,32 +36,34 @@ enum Kind {
     AsyncGenerator,
 }
 
-/// A construct around the current position.
+/// The code that encloses the current place.
 #[derive(Clone, PartialEq, Eq)]
 enum Frame {
     Function(Kind),
-    /// A function's statements, up to its end.
+    /// The statements of a function, which `return` leaves.
     Body,
-    /// Code without an early exit.
+    /// Code that nothing may leave early.
     Guard,
     Loop {
         breaks: bool,
     },
     Switch,
     Label(String),
-    /// A block with a `catch` that expects an error.
+    /// A `try` block whose `catch` expects an error.
     Try,
-    /// A block that must not throw, because its `catch` expects no error.
+    /// A `try` block that must not throw, because its `catch` expects no error.
     NoThrow,
     Finally,
     Scope,
 }
 
-struct Open {
+/// A frame, with the state to restore when it is closed.
+struct OpenFrame {
     frame: Frame,
     live: bool,
     exit: Option<usize>,
-    known: usize,
+    /// The number of variables in scope.
+    in_scope: usize,
 }
 
 /// The value of a variable.
@@ -72,56 +74,62 @@ enum Known {
     Mcp,
 }
 
-/// The value of a hole.
+/// What a hole was filled with.
 #[derive(Clone, Default)]
 pub(super) struct Slot {
     tools: Vec<Tool>,
     space: String,
-    aside: Vec<Piece>,
+    /// The text of a hole that was filled without writing it.
+    unwritten: Vec<Piece>,
 }
 
 pub(super) struct Writer {
     random: Random,
-    wild: bool,
-    /// The number of templates left until only the simplest are used.
+    /// Whether constructs that may be dynamic are used.
+    allows_dynamic: bool,
+    /// How many more templates are chosen at random; after that, only the simplest are used.
     budget: i32,
+    /// The depth of templates in templates.
     depth: u32,
+    /// The number of unique names.
     names: u32,
-    open: Vec<Open>,
-    /// Whether every run reaches the current position.
+    open: Vec<OpenFrame>,
+    /// Whether every run reaches the current place.
     live: bool,
-    /// The frame that an early exit leaves.
+    /// The index in `open` of the frame that the code before has left. What follows is unreachable up to its end.
     exit: Option<usize>,
-    known: Vec<(String, Known)>,
+    /// The variables in scope.
+    in_scope: Vec<(String, Known)>,
+    /// The parts that are being written, the innermost last.
     pub(super) parts: Vec<Part>,
-    /// The name that an expression must evaluate to.
-    wanted: String,
-    /// The construct to use at the next possible place.
+    /// The requested value of a name expression.
+    requested_name: String,
+    /// The construct to use the next time its table is chosen from.
     pub(super) forced: Option<&'static str>,
-    /// Whether the next namespace must be a single one: the analysis does not follow which of
-    /// several namespaces goes with which of several names.
-    exact: bool,
-    /// Whether the program begins with variables that are reassigned everywhere.
-    state: bool,
+    /// Whether the next namespace must be a single one. Of several namespaces and several names, the analysis does not
+    /// know which belong together.
+    single_namespace: bool,
+    /// Whether the program begins with variables that are reassigned constantly.
+    has_state: bool,
 }
 
 impl Writer {
-    pub(super) fn new(random: Random, wild: bool, budget: i32) -> Self {
+    pub(super) fn new(random: Random, allows_dynamic: bool, budget: i32) -> Self {
         let mut writer = Self {
             random,
-            wild,
+            allows_dynamic,
             budget,
             depth: 0,
             names: 0,
             open: Vec::new(),
             live: true,
             exit: None,
-            known: Vec::new(),
+            in_scope: Vec::new(),
             parts: Vec::new(),
-            wanted: String::new(),
+            requested_name: String::new(),
             forced: None,
-            state: false,
-            exact: false,
+            has_state: false,
+            single_namespace: false,
         };
         writer.push(Frame::Function(Kind::Async));
         writer.push(Frame::Body);
@@ -129,18 +137,18 @@ impl Writer {
     }
 }
 
-/// Writes the program of a seed.
+/// Generates the program of a seed.
 pub(super) fn write(seed: u64) -> Program {
     let mut random = Random::new(seed);
-    let resolvable = random.percent(90);
-    if random.percent(20) {
-        return kept::write(seed, random);
+    let resolvable = random.chance(90);
+    if random.chance(20) {
+        return stored::write(seed, random);
     }
     let budget = 10 + random.below(60) as i32;
     let mut writer = Writer::new(random, !resolvable, budget);
     let mut body = Vec::new();
-    if writer.random.percent(35) {
-        writer.state = true;
+    if writer.random.chance(35) {
+        writer.has_state = true;
         body.push(writer.state());
     }
     while body.is_empty() || writer.budget > 0 {
@@ -174,13 +182,14 @@ impl Writer {
     }
 
     fn push(&mut self, frame: Frame) {
-        let known = self.known.len();
-        self.open.push(Open { frame, live: self.live, exit: self.exit, known });
+        let in_scope = self.in_scope.len();
+        self.open.push(OpenFrame { frame, live: self.live, exit: self.exit, in_scope });
     }
 
     fn pop(&mut self) {
-        let closed = self.open.pop().expect("what is closed was opened");
-        self.known.truncate(closed.known);
+        let closed = self.open.pop().expect("each `]` closes a `[`");
+        self.in_scope.truncate(closed.in_scope);
+        // A `finally` block runs on every exit. After it, the code is as reachable as before it.
         if closed.frame == Frame::Finally {
             (self.live, self.exit) = (closed.live, closed.exit);
         } else if self.exit.is_none() || self.exit == Some(self.open.len()) {
@@ -201,29 +210,29 @@ impl Writer {
         let awaits = matches!(kind, Kind::Async | Kind::AsyncGenerator);
         let yields = matches!(kind, Kind::Generator | Kind::AsyncGenerator);
         let several = construct.text.contains("@n1") || construct.text.contains("@i");
-        (self.wild || construct.grade == Grade::Plain)
-            && !(self.exact && several)
+        (self.allows_dynamic || construct.grade == Grade::Plain)
+            && !(self.single_namespace && several)
             && (awaits || !construct.text.contains("~await"))
             && (yields || !construct.text.contains("~yield"))
     }
 
-    /// Chooses a template; the first of a table is the simplest.
+    /// Chooses a template. The first of a table is the simplest.
     fn choose(&mut self, table: &'static [Construct]) -> &'static Construct {
         if let Some(forced) =
             self.forced.take_if(|forced| table.iter().any(|one| one.name == *forced))
         {
             return table.iter().find(|one| one.name == forced).unwrap_or(&table[0]);
         }
-        // Every call has values, so most of them are simple, and they do not use the budget.
-        let value = values::are(table);
-        self.budget -= i32::from(!value);
-        if self.budget <= 0 || self.depth > 14 || (value && self.random.percent(65)) {
+        // Every call needs a value, so most values are the simplest, and they are not charged.
+        let is_value = values::are(table);
+        self.budget -= i32::from(!is_value);
+        if self.budget <= 0 || self.depth > 14 || (is_value && self.random.chance(65)) {
             return &table[0];
         }
         for _ in 0..20 {
-            let construct = self.random.one(table);
-            // Wild constructs are used less often than plain ones.
-            let skip = construct.grade != Grade::Plain && self.random.percent(50);
+            let construct = self.random.pick(table);
+            // Constructs that may be dynamic are less frequent.
+            let skip = construct.grade != Grade::Plain && self.random.chance(50);
             if self.may_use(construct) && !skip {
                 return construct;
             }
@@ -231,7 +240,8 @@ impl Writer {
         &table[0]
     }
 
-    fn use_up(&mut self, construct: &'static Construct) -> Slot {
+    /// Writes a construct, and returns its slot without a number.
+    fn write_construct(&mut self, construct: &'static Construct) -> Slot {
         self.parts.last_mut().expect("a part is open").constructs.push(construct.name);
         self.depth += 1;
         let slots = self.expand(construct.text);
@@ -239,6 +249,7 @@ impl Writer {
         slots.into_iter().next().unwrap_or_default()
     }
 
+    /// Writes the variables that are reassigned constantly.
     fn state(&mut self) -> Part {
         self.parts.push(Part::default());
         let _ = self.expand(changes::STATE);
@@ -248,70 +259,17 @@ impl Writer {
 
     fn statement(&mut self) -> Part {
         self.parts.push(Part::default());
-        if !(self.random.percent(8) && self.leave()) {
-            let changes = self.state && self.random.percent(35);
+        if !(self.random.chance(8) && self.exit_early()) {
+            let changes = self.has_state && self.random.chance(35);
             let table = if changes { changes::CHANGES } else { statements::STATEMENTS };
             let construct = self.choose(table);
-            let _ = self.use_up(construct);
+            let _ = self.write_construct(construct);
         }
         self.text("\n");
         self.parts.pop().expect("the part was pushed above")
     }
 
-    /// Writes an early exit, if one is possible here.
-    fn leave(&mut self) -> bool {
-        let mut exits: Vec<(String, usize)> = Vec::new();
-        let (mut throws, mut jumps) = (true, true);
-        for (index, open) in self.open.iter().enumerate().rev() {
-            match &open.frame {
-                Frame::Body => {
-                    exits.push(("return".into(), index));
-                    break;
-                }
-                Frame::Function(_) | Frame::Guard | Frame::Finally => break,
-                Frame::Loop { breaks } if jumps => {
-                    exits.push(("continue".into(), index));
-                    if *breaks {
-                        exits.push(("break".into(), index));
-                    }
-                    jumps = false;
-                }
-                Frame::Switch if jumps => {
-                    exits.push(("break".into(), index));
-                    // `continue` would continue the loop around the switch.
-                    jumps = false;
-                }
-                Frame::Label(name) => exits.push((format!("break {name}"), index)),
-                Frame::Try if throws => {
-                    exits.push(("throw new Error(\"left\")".into(), index));
-                    throws = false;
-                }
-                Frame::NoThrow => throws = false,
-                _ => {}
-            }
-        }
-        if exits.is_empty() || (self.open.len() == 2 && self.budget > 8) {
-            return false;
-        }
-        let (exit, target) = self.random.one(&exits).clone();
-        let sure = self.random.one(TRUE);
-        let text = match self.random.below(3) {
-            0 => format!("if ({sure}) {{ {exit}; }}"),
-            1 => format!("if ({sure}) {exit};"),
-            _ => format!("{exit};"),
-        };
-        self.text(&text);
-        let word = exit.split(' ').next().unwrap_or_default().to_owned();
-        let names = ["return", "continue", "break", "throw"];
-        let name = names.into_iter().find(|name| *name == word).unwrap_or("break");
-        self.parts.last_mut().expect("a part is open").constructs.push(name);
-        if self.live {
-            self.live = false;
-            self.exit = Some(target);
-        }
-        true
-    }
-
+    /// Writes statements within frames; `live` is false if no run reaches them.
     fn block(&mut self, frames: &[Frame], live: bool) {
         let before = self.live;
         let exit = self.exit;
@@ -332,6 +290,7 @@ impl Writer {
         }
     }
 
+    /// Notes that tools are called here.
     fn called(&mut self, tools: &[Tool]) {
         if self.live {
             let part = self.parts.last_mut().expect("a part is open");
@@ -339,69 +298,74 @@ impl Writer {
         }
     }
 
-    /// Writes a call of tools.
+    /// Writes an expression that calls tools.
     fn call(&mut self, live: bool) {
-        self.parts.push(Part { instead: "true", ..Part::default() });
+        self.parts.push(Part { replacement: "true", ..Part::default() });
         let before = self.live;
         self.live &= live;
         let construct = self.choose(calls::CALLS);
-        let _ = self.use_up(construct);
+        let _ = self.write_construct(construct);
         self.live = before;
         let part = self.parts.pop().expect("the part was pushed above");
         self.pieces(vec![Piece::Parts(vec![part])]);
     }
 
+    /// Writes an expression whose value is a tool, and returns the tools that it may be.
     fn tool(&mut self) -> Vec<Tool> {
-        let known = self.known.iter().filter_map(|(name, known)| match known {
+        let known = self.in_scope.iter().filter_map(|(name, known)| match known {
             Known::Tools(tools) => Some((name.clone(), tools.clone())),
             _ => None,
         });
         let known: Vec<_> = known.collect();
-        if !known.is_empty() && self.random.percent(35) {
-            let (name, tools) = self.random.one(&known).clone();
+        if !known.is_empty() && self.random.chance(35) {
+            let (name, tools) = self.random.pick(&known).clone();
             self.text(&name);
             return tools;
         }
         let construct = self.choose(values::TOOLS);
-        self.use_up(construct).tools
+        self.write_construct(construct).tools
     }
 
+    /// Writes an expression whose value is a namespace, and returns its name.
     fn space(&mut self) -> String {
-        let known = self.known.iter().filter_map(|(name, known)| match known {
+        let known = self.in_scope.iter().filter_map(|(name, known)| match known {
             Known::Space(space) => Some((name.clone(), space.clone())),
             _ => None,
         });
         let known: Vec<_> = known.collect();
-        if !known.is_empty() && !self.exact && self.random.percent(35) {
-            let (name, space) = self.random.one(&known).clone();
+        if !known.is_empty() && !self.single_namespace && self.random.chance(35) {
+            let (name, space) = self.random.pick(&known).clone();
             self.text(&name);
             return space;
         }
         let construct = self.choose(values::NAMESPACES);
-        self.use_up(construct).space
+        self.write_construct(construct).space
     }
 
+    /// Writes an expression whose value is `mcp`.
     fn mcp(&mut self) {
-        let known = self.known.iter().filter(|(_, known)| matches!(known, Known::Mcp));
+        let known = self.in_scope.iter().filter(|(_, known)| matches!(known, Known::Mcp));
         let known: Vec<String> = known.map(|(name, _)| name.clone()).collect();
-        if !known.is_empty() && self.random.percent(35) {
-            let name = self.random.one(&known).clone();
+        if !known.is_empty() && self.random.chance(35) {
+            let name = self.random.pick(&known).clone();
             self.text(&name);
             return;
         }
         let construct = self.choose(values::MCP);
-        let _ = self.use_up(construct);
+        let _ = self.write_construct(construct);
     }
 
+    /// Writes an expression whose value is a name.
     fn name(&mut self, name: &str) {
-        let before = std::mem::replace(&mut self.wanted, name.to_owned());
+        let before = std::mem::replace(&mut self.requested_name, name.to_owned());
         let construct = self.choose(values::NAMES);
-        let _ = self.use_up(construct);
-        self.wanted = before;
+        let _ = self.write_construct(construct);
+        self.requested_name = before;
     }
 
+    /// Returns a unique name of an action.
     fn action(&mut self) -> String {
-        format!("{}{}", self.random.one(ACTIONS), self.number())
+        format!("{}{}", self.random.pick(ACTIONS), self.number())
     }
 
     fn quoted(&mut self, text: &str) {

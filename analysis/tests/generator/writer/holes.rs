@@ -6,7 +6,7 @@ use super::{FALSE, Frame, Kind, Known, OBJECTS, SPACES, Slot, TRUE, Writer};
 impl Writer {
     pub(in super::super) fn expand(&mut self, template: &'static str) -> Vec<Slot> {
         let mut slots = vec![Slot::default(); 10];
-        let mut own: [Option<String>; 10] = Default::default();
+        let mut names: [Option<String>; 10] = Default::default();
         let start_live = self.live;
         let start = self.open.len();
         let by_name = ["[@v", "[@k", "@^1["].iter().any(|part| template.contains(part));
@@ -23,28 +23,28 @@ impl Writer {
                 '~' => {}
                 '$' if rest.peek().is_some_and(char::is_ascii_digit) => {
                     let index = digit(&mut rest);
-                    let name = self.own_name(&mut own, index);
+                    let name = self.unique_name(&mut names, index);
                     self.text(&name);
                 }
                 '@' => {
                     let mark = rest.next().expect("a mark has a letter");
                     match mark {
                         '[' => {
-                            let what = rest.next().expect("`@[` is followed by a letter");
-                            let label = self.own_name(&mut own, 9);
-                            self.enter(what, label, start_live);
+                            let frame = rest.next().expect("`@[` is followed by a letter");
+                            let label = self.unique_name(&mut names, 9);
+                            self.enter(frame, label, start_live);
                         }
                         ']' => self.pop(),
                         '~' => {
-                            let what = rest.next().expect("`@~` is followed by a letter");
+                            let hole = rest.next().expect("`@~` is followed by a letter");
                             let index = digit(&mut rest);
                             self.parts.push(Part::default());
-                            self.fill(what, index, &mut slots, by_name);
+                            self.fill(hole, index, &mut slots, by_name);
                             let part = self.parts.pop().expect("the part was pushed above");
                             let target = self.parts.last_mut().expect("a part is open");
                             target.tools.extend(part.tools);
                             target.constructs.extend(part.constructs);
-                            slots[index].aside = part.pieces;
+                            slots[index].unwritten = part.pieces;
                         }
                         'T' | 'N' | 'M' => {
                             let mut tools = Vec::new();
@@ -56,13 +56,13 @@ impl Writer {
                             }
                             rest.next();
                             let index = digit(&mut rest);
-                            let name = self.own_name(&mut own, index);
+                            let name = self.unique_name(&mut names, index);
                             let known = match mark {
                                 'T' => Known::Tools(tools),
                                 'N' => Known::Space(space),
                                 _ => Known::Mcp,
                             };
-                            self.known.push((name, known));
+                            self.in_scope.push((name, known));
                         }
                         _ => {
                             let index = digit(&mut rest);
@@ -77,15 +77,17 @@ impl Writer {
         slots
     }
 
-    fn own_name(&mut self, own: &mut [Option<String>; 10], index: usize) -> String {
-        if own[index].is_none() {
-            own[index] = Some(format!("v{}", self.number()));
+    /// Returns the unique name of `$index`.
+    fn unique_name(&mut self, names: &mut [Option<String>; 10], index: usize) -> String {
+        if names[index].is_none() {
+            names[index] = Some(format!("v{}", self.number()));
         }
-        own[index].clone().unwrap_or_default()
+        names[index].clone().unwrap_or_default()
     }
 
-    fn enter(&mut self, what: char, label: String, start_live: bool) {
-        let frame = match what {
+    /// Opens the frame of a letter after `@[`.
+    fn enter(&mut self, letter: char, label: String, start_live: bool) {
+        let frame = match letter {
             'a' => Frame::Function(Kind::Async),
             's' => Frame::Function(Kind::Plain),
             'g' => Frame::Function(Kind::Generator),
@@ -95,13 +97,14 @@ impl Writer {
             _ => Frame::Scope,
         };
         self.push(frame);
-        match what {
+        match letter {
             'd' => self.live = false,
             'f' => (self.live, self.exit) = (start_live, None),
             _ => {}
         }
     }
 
+    /// Fills the hole of a mark.
     fn fill(&mut self, mark: char, index: usize, slots: &mut [Slot], by_name: bool) {
         match mark {
             'x' => self.call(true),
@@ -114,19 +117,19 @@ impl Writer {
                 slots[index].tools = tools;
             }
             'n' => {
-                let before = self.exact;
-                self.exact |= by_name;
+                let before = self.single_namespace;
+                self.single_namespace |= by_name;
                 slots[index].space = self.space();
-                self.exact = before;
+                self.single_namespace = before;
             }
             'm' => self.mcp(),
             's' => {
-                let space = *self.random.one(SPACES);
+                let space = *self.random.pick(SPACES);
                 self.text(space);
                 slots[index].space = space.to_owned();
             }
             'q' => {
-                let space = *self.random.one(SPACES);
+                let space = *self.random.pick(SPACES);
                 self.name(space);
                 slots[index].space = space.to_owned();
             }
@@ -144,15 +147,15 @@ impl Writer {
                 }
             }
             'w' => {
-                let name = self.wanted.clone();
+                let name = self.requested_name.clone();
                 self.quoted(&name);
             }
             'p' => {
-                let name = self.wanted.clone();
+                let name = self.requested_name.clone();
                 self.quoted(&name[..2]);
             }
             'r' => {
-                let name = self.wanted.clone();
+                let name = self.requested_name.clone();
                 self.quoted(&name[2..]);
             }
             'i' => {
@@ -160,7 +163,7 @@ impl Writer {
                 self.quoted(&name);
             }
             '^' => {
-                let pieces = slots[index].aside.clone();
+                let pieces = slots[index].unwritten.clone();
                 self.pieces(pieces);
             }
             '!' => {
@@ -168,24 +171,24 @@ impl Writer {
                 self.called(&tools);
             }
             'o' => {
-                if self.random.percent(8) && self.budget > 0 {
-                    // The object may be in any kind of function of the template.
+                if self.random.chance(8) && self.budget > 0 {
+                    // The template may use the object in a function that is not `async`.
                     self.push(Frame::Function(Kind::Plain));
                     self.text("{ v: [");
                     self.call(true);
                     self.text("].length }");
                     self.pop();
                 } else {
-                    let object = *self.random.one(OBJECTS);
+                    let object = *self.random.pick(OBJECTS);
                     self.text(object);
                 }
             }
             'y' => {
-                let text = *self.random.one(TRUE);
+                let text = *self.random.pick(TRUE);
                 self.text(text);
             }
             'z' => {
-                let text = *self.random.one(FALSE);
+                let text = *self.random.pick(FALSE);
                 self.text(text);
             }
             'S' => self.block(&[Frame::Scope], true),
@@ -197,7 +200,7 @@ impl Writer {
             'R' => self.block(&[Frame::Try], true),
             'U' => self.block(&[Frame::NoThrow], true),
             'W' => self.block(&[Frame::Switch], true),
-            _ => unreachable!("no mark is called `{mark}`"),
+            _ => unreachable!("unknown mark `{mark}`"),
         }
     }
 }
