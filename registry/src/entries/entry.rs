@@ -12,7 +12,7 @@ use crate::{Registry, RegistryError};
 /// An entry, and what the gateway needs to serve it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// The entry as it is served; its content has just been verified.
+    /// The entry, whose content has been verified against its hash.
     pub entry: RegistryEntry,
     /// Its canonical name; a tool's is pinned.
     pub fqdn: Fqdn,
@@ -49,7 +49,7 @@ impl Registry {
     }
 
     /// Returns one version of an entry that the tenant may see; capabilities and published servers have versions. A
-    /// version that was yanked is returned as well: who names it relies on it.
+    /// yanked version is returned as well, because requests for exactly that version still resolve.
     ///
     /// # Errors
     /// As [`Registry::entry`].
@@ -101,7 +101,7 @@ impl Registry {
     }
 }
 
-/// What is looked up.
+/// The parameters of a look-up.
 struct Wanted {
     nearest: Scope,
     farthest: Scope,
@@ -112,10 +112,10 @@ struct Wanted {
     is_short: bool,
 }
 
-/// Reads the entries of one table that a name may mean, the nearest first. The columns of the table differ, and what
-/// else must hold; the arguments from `$10` on are for that.
+/// Reads the entries of one table to which a name may resolve, nearest first. The columns and the additional condition
+/// differ by table; the arguments from `$10` on belong to the condition.
 ///
-/// The policies hide the same entries as `visible_to`: neither depends on the other.
+/// The row-level policies hide the same entries as `visible_to`; each holds without the other.
 macro_rules! read_from {
     ($connection:expr, $asker:expr, $wanted:expr, $columns:literal, $condition:literal $(, $argument:expr)*) => {
         sqlx::query_as!(
@@ -195,7 +195,7 @@ async fn read(
     Ok(rows)
 }
 
-/// Returns whether there was such an entry that the caller could see.
+/// Returns whether such an entry existed and the caller could see it.
 async fn is_gone(
     connection: &mut PgConnection,
     asker: &Tenant,
@@ -223,7 +223,7 @@ async fn is_gone(
     Ok(is_gone)
 }
 
-/// Returns the entry that a name resolves to, from the candidates in the order of their distance.
+/// Returns the entry to which a name resolves, from the candidates sorted by distance.
 fn nearest_of(
     rows: Vec<Row>,
     nearest: &Scope,

@@ -13,11 +13,11 @@ use crate::{Registry, RegistryError};
 /// A change of a published version: deprecation or yanking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
-    /// It should not be used any more, and why.
+    /// Deprecate, with the reason.
     Deprecated(String),
-    /// It may be used again.
+    /// Withdraw the deprecation.
     NotDeprecated,
-    /// Only those who name the version get it from now on.
+    /// Yank: only requests for exactly this version still resolve.
     Yanked,
 }
 
@@ -60,7 +60,7 @@ impl Registry {
         remark: Remark,
     ) -> Result<(), RegistryError> {
         let scope = tenant.require_scope()?.clone();
-        // An invalid name belongs to nobody.
+        // No server has an invalid name.
         Fqdn::server(scope.clone(), namespace)
             .map_err(|_| RegistryError::NotFound(namespace.to_owned()))?;
         self.remark_on(tenant, Publication::server(scope, namespace.to_owned()), version, remark)
@@ -93,9 +93,9 @@ impl Registry {
                     }
                     match &publication.name {
                         Name::Capability(_) => {
-                            capability::show_latest(connection, &publication).await?;
+                            capability::update_latest(connection, &publication).await?;
                         }
-                        Name::Server(_) => server::show_latest(connection, &publication).await?,
+                        Name::Server(_) => server::update_latest(connection, &publication).await?,
                     }
                     let action = publication.action_of(verb);
                     let event = AuditEvent::new(action, name, AuditOutcome::Allowed);
@@ -103,13 +103,13 @@ impl Registry {
                 })
             })
             .await;
-        // This process need not wait for its own notification.
-        self.entries.forget();
+        // Do not wait for this process's own notification.
+        self.entries.clear();
         remarked
     }
 }
 
-/// Changes the rows of one version, or of all; returns how many there are.
+/// Updates the rows of one version, or of all; returns their number.
 async fn change(
     connection: &mut PgConnection,
     publication: &Publication,

@@ -202,7 +202,7 @@ async fn a_change_that_was_under_way_is_found_when_it_is_there() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
-    eventually("changes are heard of", async || registry.remembers_entries().then_some(())).await;
+    eventually("changes are heard of", async || registry.caches_entries().then_some(())).await;
     let mut writer = database.app().await;
     act_as(&mut writer, "acme.web", "someone").await;
     let tools = [("call_flamingo", "Calls")];

@@ -177,7 +177,7 @@ async fn a_revocation_reaches_the_other_gateway() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let here = database.registry().await;
-    let there = database.registry().await.believing_keys_for(HOUR);
+    let there = database.registry().await.with_key_cache_ttl(HOUR);
     listening(&database, 2).await;
     for _ in 0..8 {
         let (key, record) = here.create_key(&web, new_key()).await.unwrap();
@@ -197,8 +197,8 @@ async fn a_key_is_believed_as_long_as_it_is_told() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let (patient, hasty) = (database.registry().await, database.registry().await);
-    let patient = patient.believing_keys_for(HOUR);
-    let hasty = hasty.believing_keys_for(Duration::ZERO);
+    let patient = patient.with_key_cache_ttl(HOUR);
+    let hasty = hasty.with_key_cache_ttl(Duration::ZERO);
     listening(&database, 2).await;
     let (key, _) = patient.create_key(&web, new_key()).await.unwrap();
     for registry in [&patient, &hasty] {

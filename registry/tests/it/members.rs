@@ -167,7 +167,7 @@ async fn a_removal_reaches_other_gateways_at_once() {
     let database = Database::migrated().await;
     database.tenants(["acme.web"]).await;
     let here = database.registry().await;
-    let there = database.registry().await.believing_keys_for(HOUR);
+    let there = database.registry().await.with_key_cache_ttl(HOUR);
     listening(&database, 2).await;
     let operator = database.operator().await;
     operator.set_member("acme", None, &principal("boss"), Role::Owner).await.unwrap();

@@ -313,14 +313,13 @@ async fn what_is_hidden_later_is_not_remembered() {
     let [web, core] = database.tenants(["acme.web", "acme.core"]).await;
     let (one, two) = (database.registry().await, database.registry().await);
     eventually("both listen", async || {
-        (one.remembers_entries() && two.remembers_entries()).then_some(())
+        (one.caches_entries() && two.caches_entries()).then_some(())
     })
     .await;
     publish(&one, &core, "text:shout", Visibility::Public, "return 1").await;
     let ids = ["acme.core.text:shout@0.1.0", "text:shout"].map(|id| id.parse().unwrap());
-    let found = async || {
-        two.resolve_remembered(&web, web.scope().unwrap(), &ids).await.unwrap().tools.len()
-    };
+    let found =
+        async || two.resolve_cached(&web, web.scope().unwrap(), &ids).await.unwrap().tools.len();
     eventually("it is found", async || (found().await == 2).then_some(())).await;
     publish(&one, &core, "text:shout", Visibility::Project, "return 1").await;
     eventually("it is hidden", async || (found().await == 0).then_some(())).await;

@@ -149,7 +149,7 @@ async fn arguments_are_refused_by_their_path() {
             "{ text: mcp.test.id({}) }",
             "`text` in the arguments of mcp.test.echo is a promise; write `await` before it",
         ),
-        ("new Map()", "what mcp.test.echo is given is a Map"),
+        ("new Map()", "the argument of mcp.test.echo is a Map"),
         ("{ then: () => 1 }", "`then` in the arguments of mcp.test.echo is a function"),
     ] {
         let failed = failure(&format!("\nawait mcp.test.echo({argument})")).await;

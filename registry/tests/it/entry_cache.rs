@@ -11,7 +11,7 @@ use crate::database::{Database, is_not_found};
 use crate::published::{Published, tamper};
 
 async fn remembering(registry: &Registry) {
-    eventually("changes are heard of", async || registry.remembers_entries().then_some(())).await;
+    eventually("changes are heard of", async || registry.caches_entries().then_some(())).await;
 }
 
 async fn served(
@@ -120,7 +120,7 @@ async fn a_flipped_byte_is_never_served() {
 async fn tool(registry: &Registry, tenant: &Tenant, id: &str) -> Option<Arc<ResolvedTool>> {
     let base = tenant.scope().cloned().unwrap_or_else(Scope::public);
     let ids = [id.parse().unwrap()];
-    let found = registry.resolve_remembered(tenant, &base, &ids).await.unwrap();
+    let found = registry.resolve_cached(tenant, &base, &ids).await.unwrap();
     found.tools.into_iter().next()
 }
 
@@ -140,10 +140,7 @@ async fn a_tool_is_remembered_until_it_changes() {
         .map(|id| id.parse().unwrap());
     let plain = registry.resolve(&web, &ids).await.unwrap();
     for _ in 0..2 {
-        assert_eq!(
-            registry.resolve_remembered(&web, web.scope().unwrap(), &ids).await.unwrap(),
-            plain
-        );
+        assert_eq!(registry.resolve_cached(&web, web.scope().unwrap(), &ids).await.unwrap(), plain);
     }
     assert_eq!((plain.tools.len(), plain.missing.len()), (3, 1));
     let operator = database.operator().await;
@@ -163,7 +160,7 @@ async fn a_tool_is_remembered_until_it_changes() {
     )
     .await;
     eventually("the changed tool is refused", async || {
-        let refused = registry.resolve_remembered(&web, web.scope().unwrap(), &ids).await;
+        let refused = registry.resolve_cached(&web, web.scope().unwrap(), &ids).await;
         matches!(refused, Err(RegistryError::IntegrityMismatch(_))).then_some(())
     })
     .await;
@@ -214,7 +211,7 @@ async fn without_a_listener_nothing_is_remembered() {
             )
             .await
             .unwrap();
-        eventually("the loss shows", async || (!registry.remembers_entries()).then_some(())).await;
+        eventually("the loss shows", async || (!registry.caches_entries()).then_some(())).await;
         tamper(
             &database,
             &format!("update mcp_servers set routing = '{side}' where namespace = 'git'"),
