@@ -68,15 +68,15 @@ impl Registry {
             version: version.map(|version| version.to_string()),
             is_short: name.is_short(),
         };
-        let (asker, asked) = (tenant.clone(), name.to_string());
+        let (caller, requested) = (tenant.clone(), name.to_string());
         let rows = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
-                    let rows = read(connection, &asker, &wanted).await?;
+                    let rows = read(connection, &caller, &wanted).await?;
                     if rows.is_empty() {
-                        return Err(match is_gone(connection, &asker, &wanted).await? {
-                            true => RegistryError::Gone(asked),
-                            false => RegistryError::NotFound(asked),
+                        return Err(match is_gone(connection, &caller, &wanted).await? {
+                            true => RegistryError::Gone(requested),
+                            false => RegistryError::NotFound(requested),
                         });
                     }
                     Ok(rows)
@@ -117,7 +117,7 @@ struct Wanted {
 ///
 /// The row-level policies hide the same entries as `visible_to`; each holds without the other.
 macro_rules! read_from {
-    ($connection:expr, $asker:expr, $wanted:expr, $columns:literal, $condition:literal $(, $argument:expr)*) => {
+    ($connection:expr, $caller:expr, $wanted:expr, $columns:literal, $condition:literal $(, $argument:expr)*) => {
         sqlx::query_as!(
             Row,
             $columns
@@ -133,9 +133,9 @@ macro_rules! read_from {
             $wanted.farthest.org(),
             $wanted.farthest.project(),
             $wanted.namespace,
-            $asker.org(),
-            $asker.project(),
-            $asker.principal_name(),
+            $caller.org(),
+            $caller.project(),
+            $caller.principal_name(),
             $wanted.is_short,
             $($argument),*
         )
@@ -146,13 +146,13 @@ macro_rules! read_from {
 
 async fn read(
     connection: &mut PgConnection,
-    asker: &Tenant,
+    caller: &Tenant,
     wanted: &Wanted,
 ) -> Result<Vec<Row>, RegistryError> {
     let rows = match (&wanted.action, &wanted.version) {
         (Some(action), Some(version)) => read_from!(
             connection,
-            asker,
+            caller,
             wanted,
             r#"select org, project, content, integrity, routing, true as "is_fixed!", visibility,
                 code as "code?", deprecated
@@ -163,7 +163,7 @@ async fn read(
         ),
         (Some(action), None) => read_from!(
             connection,
-            asker,
+            caller,
             wanted,
             r#"select org as "org!", project as "project!", content as "content!", integrity as "integrity!",
                 routing as "routing!", true as "is_fixed!", visibility as "visibility!", code, deprecated
@@ -173,7 +173,7 @@ async fn read(
         ),
         (None, Some(version)) => read_from!(
             connection,
-            asker,
+            caller,
             wanted,
             r#"select org, project, content, integrity, routing as "routing!", true as "is_fixed!", visibility,
                 null as code, deprecated
@@ -183,7 +183,7 @@ async fn read(
         ),
         (None, None) => read_from!(
             connection,
-            asker,
+            caller,
             wanted,
             r#"select org, project, content, integrity,
                 effective_routing(routing, namespace, namespace || ':*') as "routing!",
@@ -198,7 +198,7 @@ async fn read(
 /// Returns whether such an entry existed and the caller could see it.
 async fn is_gone(
     connection: &mut PgConnection,
-    asker: &Tenant,
+    caller: &Tenant,
     wanted: &Wanted,
 ) -> Result<bool, RegistryError> {
     let is_gone = sqlx::query_scalar!(
@@ -214,9 +214,9 @@ async fn is_gone(
         wanted.farthest.project(),
         wanted.namespace,
         wanted.action.as_deref().unwrap_or_default(),
-        asker.org(),
-        asker.project(),
-        asker.principal_name(),
+        caller.org(),
+        caller.project(),
+        caller.principal_name(),
     )
     .fetch_one(connection)
     .await?;

@@ -156,7 +156,7 @@ impl Registry {
             .ok()
             .filter(|scope| Fqdn::server(scope.clone(), server).is_ok())
             .map(|scope| (scope, server.to_owned()));
-        let (own, asked) = (reader.clone(), name.to_owned());
+        let (own, requested) = (reader.clone(), name.to_owned());
         let found = self
             .in_tenant(&reader.tenant, move |connection| {
                 Box::pin(async move {
@@ -177,7 +177,7 @@ impl Registry {
                         }
                     }
                     let one = ApprovedQuery {
-                        name: Some(&asked),
+                        name: Some(&requested),
                         include_deleted,
                         ..ApprovedQuery::default()
                     };
