@@ -203,7 +203,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     bare::serve_if_asked()?;
     let gateway = Gateway::start()?;
     let asking = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    println!("### One entry of many, beside a bare axum handler\n");
+    println!("### One entry of many, compared with a bare axum handler\n");
     println!(
         "Kept connections, {ASKED} entries in turn, each answered with as many bytes as the bare handler's.\n"
     );

@@ -98,11 +98,11 @@ fn by_lines() -> Result<(), Box<dyn Error>> {
     }
     let mut peers = match Peers::start() {
         Ok(peers) => {
-            println!("### Analysis, beside {}\n", peers.versions);
+            println!("### Analysis, compared with {}\n", peers.versions);
             Some(peers)
         }
         Err(error) => {
-            println!("### Analysis\n\nCompared with nothing: {error}\n");
+            println!("### Analysis\n\nWithout a comparison: {error}\n");
             None
         }
     };

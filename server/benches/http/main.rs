@@ -241,7 +241,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bare_get = elsewhere(&asked.found, BARE_GET, "/entry", "GET");
     let bare_same = elsewhere(&asked.same, BARE_SAME, "/same", "GET");
 
-    println!("### The gateway over HTTP, beside a bare axum handler\n");
+    println!("### The gateway over HTTP, compared with a bare axum handler\n");
     println!(
         "Authenticated, kept connections, the database on the same machine. `pml_execute` answers {} bytes, \
          `GET /mcp/{{fqdn}}` {} bytes; the bare handler answers as many.\n",
