@@ -88,8 +88,8 @@ pub use operator::seed::SeedReport;
 pub use operator::shipped::shipped_catalog;
 pub use paging::Total;
 pub use publishing::capability::{NewCapability, Published};
-pub use publishing::remark::Remark;
 pub use publishing::server::{NewServer, PublishedServer};
+pub use publishing::version_update::VersionUpdate;
 pub use records::audit::{AuditEvent, AuditOutcome, AuditPage, AuditRecord};
 pub use records::executions::{
     Decision, ExecutionEnd, ExecutionRecord, ExecutionStatus, FinishedExecution, NewExecution,

@@ -1,4 +1,4 @@
-//! What all lists have in common: the total, the cut at the end of a page, and opaque cursors.
+//! Paging of all lists: the total, the cut at the end of a page, and opaque cursors.
 
 use serde::Serialize;
 use utoipa::ToSchema;

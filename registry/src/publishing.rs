@@ -6,7 +6,7 @@ pub(crate) mod capability;
 pub(crate) mod lookup;
 pub(crate) mod names;
 pub(crate) mod publication;
-pub(crate) mod remark;
 pub(crate) mod removal;
 pub(crate) mod server;
+pub(crate) mod version_update;
 pub(crate) mod versions;

@@ -162,6 +162,7 @@ impl Registry {
                     match place.store(connection, &keys, &value, hosts).await {
                         Ok(record) => Ok(Some(record)),
                         Err(OpenError::Registry(error)) => Err(error),
+                        // A value, not an error, so that the transaction with the audit event commits.
                         Err(OpenError::Unreadable) => {
                             place.record_unreadable(connection).await?;
                             Ok(None)

@@ -99,6 +99,7 @@ impl Registry {
         let record = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
+                    // Without the lock, concurrent creations could exceed the limit.
                     let key = format!("pml links {scope}");
                     lock(connection, &key).await?;
                     let active = sqlx::query_scalar!(

@@ -166,6 +166,7 @@ impl Prober {
                 self.connection = Some(connection);
                 mark_responsive(&self.state, None);
             }
+            // A refusal is an answer too: the requests get their own errors at once.
             Ok(Err(_)) => {
                 mark_responsive(&self.state, None);
                 sleep(PROBE_INTERVAL).await;

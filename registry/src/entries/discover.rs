@@ -166,6 +166,7 @@ impl Registry {
         let mut found: Vec<Candidate<'_>> = near.chain(far).collect();
         keep(&mut found, limit, |one, other| one.nearest(other));
         let chosen = Chosen::of(&found);
+        // Releases the locks of the indexes before the database is queried.
         drop(known);
         self.read_chosen(tenant, chosen, only.is_some()).await
     }
@@ -193,6 +194,7 @@ impl Registry {
         found.retain(|tool| tool.score >= SCORE_FLOOR);
         keep(&mut found, limit, |one, other| one.order(other));
         let chosen = Chosen::of(&found);
+        // Releases the locks of the indexes before the database is queried.
         drop(known);
         let mut tools = self.read_chosen(tenant, chosen, false).await?;
         ranking::rank(&mut tools, |tool| tool.score, |tool| tool.id.as_str());
@@ -205,6 +207,7 @@ impl Registry {
         tenant: &Tenant,
         wanted: ForeignQuery,
     ) -> Result<(Vec<ForeignTool>, Known), RegistryError> {
+        // Foreign tools first: their transaction reads the change counter up to which the indexes are then updated.
         let (changes, foreign) = self.foreign_tools(tenant, wanted).await?;
         Ok((foreign, self.known_tools(tenant, changes).await?))
     }

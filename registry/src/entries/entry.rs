@@ -115,7 +115,8 @@ struct Wanted {
 /// Reads the entries of one table to which a name may resolve, nearest first. The columns and the additional condition
 /// differ by table; the arguments from `$10` on belong to the condition.
 ///
-/// The row-level policies hide the same entries as `visible_to`; each holds without the other.
+/// The row-level policies hide the same entries as `visible_to`; each holds without the other. Four rows are enough:
+/// the nearest scope, the farthest one, and two in between, which already make the name ambiguous.
 macro_rules! read_from {
     ($connection:expr, $caller:expr, $wanted:expr, $columns:literal, $condition:literal $(, $argument:expr)*) => {
         sqlx::query_as!(
@@ -235,6 +236,7 @@ fn nearest_of(
         let scope = Scope::new(&row.org, &row.project)?;
         found.push((row, scope));
     }
+    // The rows are sorted by distance, so an entry of the nearest scope comes first and is never ambiguous.
     let is_between = |scope: &Scope| scope != nearest && scope != farthest;
     if let [(_, first), (_, second), ..] = &found[..]
         && is_between(first)

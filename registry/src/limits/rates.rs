@@ -41,6 +41,7 @@ impl Registry {
         wanted: u32,
         rate: Rate,
     ) -> Result<TokenGrant, RegistryError> {
+        // The table contains only hashes, so it reveals no keys or addresses.
         let named = Sha256::digest(bucket.as_bytes());
         let wanted = i32::try_from(wanted).unwrap_or(i32::MAX);
         let row = self

@@ -76,6 +76,7 @@ async fn write(
     .await?;
     let mut report = SeedReport { changed: write_rules(connection).await?, ..Default::default() };
     let namespaces: Vec<String> = rows.iter().map(|row| row.namespace.clone()).collect();
+    // Servers that were approved from another registry have an `upstream`; they are not part of the shipped catalog.
     let gone = sqlx::query!(
         "delete from mcp_servers
         where org = $1 and project = $2 and namespace <> all ($3) and upstream is null",

@@ -1,4 +1,4 @@
-//! What capabilities and servers share: a name in a scope, an owner, a visibility, and versions.
+//! The common part of capabilities and servers: a name in a scope, an owner, a visibility, and versions.
 
 use protocol::{Fqdn, Scope, ToolId, Visibility};
 use sqlx::PgConnection;

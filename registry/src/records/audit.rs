@@ -117,6 +117,7 @@ impl Registry {
                 )
                 .fetch_all(connection)
                 .await?;
+                // One more row than requested was read: it shows whether another page follows.
                 let most = usize::try_from(limit).unwrap_or(usize::MAX);
                 let more = events.len() > most;
                 events.truncate(most);
@@ -167,6 +168,7 @@ pub(crate) async fn record(
     if let (Some(creator), Value::Object(members)) = (tenant.other_key_creator(), &mut detail) {
         members.insert("key_made_by".to_owned(), creator.into());
     }
+    // A trigger sets the position, the time and the hash, so that no writer can choose them.
     sqlx::query!(
         "insert into audit_log (org, project, principal, action, target, outcome, detail)
         values ($1, $2, $3, $4, $5, $6, $7)",

@@ -220,6 +220,7 @@ impl Registry {
         self.in_tenant(tenant, move |connection| {
             Box::pin(async move {
                 let millis = i64::try_from(finished.duration.as_millis()).unwrap_or(i64::MAX);
+                // No row: there is no such execution. `false`: its end is already recorded.
                 let done = sqlx::query_scalar!(
                     r#"with target as (
                         select id from executions where org = $1 and project = $2 and id = $3
@@ -268,6 +269,7 @@ impl Registry {
         let row = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
+                    // The state of an abandoned execution follows from its deadline, so no job has to update it.
                     let row = sqlx::query!(
                         r#"select id, principal, code_hash, tools, started_at, finished_at, error_code,
                             calls, duration_ms,

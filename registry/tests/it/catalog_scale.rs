@@ -80,8 +80,8 @@ async fn capabilities_are_listed_by_visibility() {
     assert_eq!(registry.catalog(&other, &search, None, 9).await.unwrap().items.len(), 0);
     // A yanked capability disappears at once.
     let id: ToolId = "maths:public".parse().unwrap();
-    let yanked = registry::Remark::Yanked;
-    registry.remark(&alice, &id, Some("0.1.0".parse().unwrap()), yanked).await.unwrap();
+    let yanked = registry::VersionUpdate::Yank;
+    registry.update_version(&alice, &id, Some("0.1.0".parse().unwrap()), yanked).await.unwrap();
     assert_eq!(
         registry.catalog(&anonymous, &filter, None, 9).await.unwrap().total,
         Total::Total(0)

@@ -137,7 +137,7 @@ async fn callers_with_fewer_rights_are_denied() {
     let more = caller(&alice, &Right::ALL, owner);
     for equal in [first, more] {
         let claim = registry.claim_request(&equal, request("a")).await.unwrap();
-        assert_eq!(claim, Claim::Done(answer("1")), "the twin");
+        assert_eq!(claim, Claim::Done(answer("1")), "with sufficient rights");
     }
     // Rows of the previous release have no rights: then all rights are required.
     let old = "update idempotency_keys set rights = default, org_role = default";

@@ -67,5 +67,5 @@ async fn a_look_alike_of_a_shipped_name_is_refused() {
         let refused = operator.create_scope(&name.parse().unwrap()).await.unwrap_err();
         assert!(refused.to_string().contains("looks like `pml`"), "{refused}");
     }
-    assert!(operator.create_scope(&"pmls.x".parse().unwrap()).await.unwrap(), "the twin");
+    assert!(operator.create_scope(&"pmls.x".parse().unwrap()).await.unwrap(), "a similar name");
 }

@@ -244,7 +244,7 @@ async fn a_role_above_the_callers_own_cannot_be_assigned() {
     let made = caller(&registry, "acme.web", made).await;
     assert_eq!((service.org_role, made.org_role), (None, None));
     assert!(is_denied(set(&made, None, Role::Viewer).await));
-    assert_eq!(boss.org_role, Some(Role::Owner), "the twin");
+    assert_eq!(boss.org_role, Some(Role::Owner), "the owner keeps the role");
     // Both refusals and changes are recorded.
     let log = registry.audit_log(&boss.tenant(), None, 200).await.unwrap().events;
     let count = |outcome: &str| {

@@ -2,7 +2,8 @@
 
 use protocol::{ToolId, Visibility};
 use registry::{
-    Absence, DiscoverQuery, EntryName, NewCapability, Registry, RegistryError, Remark, Tenant,
+    Absence, DiscoverQuery, EntryName, NewCapability, Registry, RegistryError, Tenant,
+    VersionUpdate,
 };
 
 use crate::cluster::eventually;
@@ -104,7 +105,10 @@ async fn yanked_entries_are_skipped_and_reported() {
     let name = "git:git_status";
     let yank = async |tenant: &Tenant, version: Option<&str>| {
         let version = version.map(|version| version.parse().unwrap());
-        registry.remark(tenant, &name.parse().unwrap(), version, Remark::Yanked).await.unwrap();
+        registry
+            .update_version(tenant, &name.parse().unwrap(), version, VersionUpdate::Yank)
+            .await
+            .unwrap();
     };
     publish(&registry, &core, name, Visibility::Org, "return 'core'").await;
     for code in ["return 1", "return 2"] {
@@ -137,7 +141,7 @@ async fn yanked_entries_are_skipped_and_reported() {
     }
     publish(&registry, &core, "notes:other", Visibility::Org, "return 1").await;
     assert_eq!(resolution(&registry, &web, "notes:add").await, scope("acme.web@1.0.0"));
-    registry.remark_server(&web, "notes", None, Remark::Yanked).await.unwrap();
+    registry.update_server_version(&web, "notes", None, VersionUpdate::Yank).await.unwrap();
     assert_eq!(resolution(&registry, &web, "notes:add").await, scope("acme.core@1.0.0"));
     assert_eq!(skipped(&web, "notes:add").await, ["acme.web.notes.add"]);
     assert_eq!(skipped(&web, "notes:other").await, [""; 0], "the server never had this tool");
@@ -242,7 +246,10 @@ async fn a_version_stays_available_by_name() {
     assert_eq!(codes, ["return 1", "return 2"]);
     // A yanked version resolves only if it is requested exactly.
     let id = "text:shout".parse().unwrap();
-    registry.remark(&core, &id, Some("0.1.2".parse().unwrap()), Remark::Yanked).await.unwrap();
+    registry
+        .update_version(&core, &id, Some("0.1.2".parse().unwrap()), VersionUpdate::Yank)
+        .await
+        .unwrap();
     assert_eq!(resolution(&registry, &web, "text:shout").await, scope("acme.core@0.1.1"));
     assert_eq!(resolution(&registry, &web, "text:shout@0.1.2").await, scope("acme.core@0.1.2"));
     let (_, others) = resolution(&registry, &web, "text:shout@9.9.9").await.unwrap_err();

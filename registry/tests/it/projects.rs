@@ -176,7 +176,7 @@ async fn a_deleted_project_stays_closed() {
     .await
     .unwrap();
     assert_eq!(left, 0);
-    // The twin: the other project goes on.
+    // Control: the other project still works.
     registry.publish(&ours, capability("a:b", "return 1")).await.unwrap();
     let log = registry.audit_log(&ours, None, 10).await.unwrap().events;
     assert!(log.iter().any(|e| e.action == "project.delete" && e.target == "acme.web"));
@@ -243,6 +243,6 @@ async fn a_deleted_organisation_stays_closed() {
     let orgs = operator.orgs().await.unwrap();
     let gone = |name: &str| orgs.iter().find(|org| org.name == name).unwrap().deleted_at.is_some();
     assert_eq!((gone("acme"), gone("other"), gone("pml")), (true, false, false));
-    // The twin: the other organisation goes on.
+    // Control: the other organisation still works.
     registry.publish(&other, capability("a:b", "return 1")).await.unwrap();
 }

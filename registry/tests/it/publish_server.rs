@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use protocol::{EntryType, Install, ResultMode, Routing, ToolDescriptor, Visibility};
 use registry::{
-    CatalogServer, CatalogTool, NewServer, Registry, RegistryError, Remark, ResolvedTool, Tenant,
+    CatalogServer, CatalogTool, NewServer, Registry, RegistryError, ResolvedTool, Tenant,
+    VersionUpdate,
 };
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Executor as _};
@@ -165,6 +166,7 @@ async fn an_own_entry_cannot_be_shadowed() {
     assert_eq!((hers.kind, hers.routing), (EntryType::Stdio, Routing::Client));
     let his = resolved(&registry, &member("bob"), "diary:add").await.unwrap();
     assert_eq!(his.kind, EntryType::Deno);
-    let unknown = registry.remark_server(&member("bob"), "diary", None, Remark::Yanked).await;
+    let unknown =
+        registry.update_server_version(&member("bob"), "diary", None, VersionUpdate::Yank).await;
     assert!(is_not_found(unknown));
 }

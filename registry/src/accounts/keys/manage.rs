@@ -224,6 +224,7 @@ impl Registry {
                 })
             })
             .await;
+        // Also after an error: the commit may have taken effect.
         self.keys.clear();
         Ok((key, rotated?))
     }

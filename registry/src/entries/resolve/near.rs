@@ -34,6 +34,8 @@ pub(super) async fn near(
     let public = Scope::public();
     let plain: Vec<String> = missing.iter().map(|id| id.plain().as_str().to_owned()).collect();
     let namespaces: Vec<String> = missing.iter().map(|id| id.namespace().to_owned()).collect();
+    // `similarity` compares each unknown id with every known one, so the known ones are limited and read only once
+    // (`materialized`).
     let rows = sqlx::query!(
         r#"with asked as (
             select distinct * from unnest($6::text[], $7::text[]) as w (id, namespace)
