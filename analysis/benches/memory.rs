@@ -1,6 +1,6 @@
-//! How much memory the analysis takes: the peak of the heap, by lines.
+//! Measures the memory of the analysis: the peak of the heap, by program length.
 //!
-//! A bench of its own, since counting costs time.
+//! It is separate from the other benchmark, because counting allocations costs time.
 
 #[path = "analyze/program.rs"]
 mod program;
@@ -24,19 +24,19 @@ fn take(bytes: usize) {
 
 #[expect(
     unsafe_code,
-    reason = "an allocator is unsafe to write; this one hands all to the system's"
+    reason = "`GlobalAlloc` is an unsafe trait; this one forwards to the system's allocator"
 )]
-// SAFETY: every call goes to `System` as it came.
+// SAFETY: every call is forwarded to `System` unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         take(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc`.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         HELD.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller keeps the contract of `dealloc`.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(place, layout) }
     }
 }

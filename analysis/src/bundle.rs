@@ -1,10 +1,10 @@
-//! A program of several files, made one text.
+//! Merges a program of several files into one text.
 //!
-//! [`bundle`] is pure: it says which files it still needs, and who calls it reads
-//! them. The files are written one after the other, what is imported first, so
-//! that their top levels become the top level of the program. Names that clash
-//! get a number. What comes out is a program like any other: it is analysed as
-//! one, and shown, hashed and run as it stands.
+//! [`bundle`] is pure: it returns which files it still needs, and the caller reads
+//! them. The files are concatenated, imported files first, so that their top
+//! levels become the top level of the program. Names that collide get a number.
+//! The result is a program like any other: this text is analysed, shown, hashed
+//! and run.
 //!
 //! ```
 //! use analysis::{Bundled, SourceFile, Sources, bundle};
@@ -38,36 +38,36 @@ pub use path::candidates;
 use unit::Unit;
 use write::Writer;
 
-/// The most files of one program.
+/// The maximum number of files of one program.
 pub const FILE_LIMIT: usize = 200;
 
 /// One file of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceFile {
-    /// Its path from the folder that all files lie beneath, with `/`.
+    /// Its path relative to the folder that contains all files, separated by `/`.
     pub path: String,
-    /// What is in it.
+    /// Its contents.
     pub text: String,
 }
 
-/// The files of a program, as far as they were read.
+/// The files of a program that have been read so far.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {
     /// The files, the entry first, each once.
     files: Vec<SourceFile>,
-    /// Which file stands where an import names a path.
+    /// The file that each imported path resolves to.
     found: BTreeMap<String, String>,
 }
 
 impl Sources {
-    /// Begins with the entry file.
+    /// Starts with the entry file.
     pub fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
         let entry = SourceFile { path: path.into(), text: text.into() };
         let found = BTreeMap::from([(entry.path.clone(), entry.path.clone())]);
         Self { files: vec![entry], found }
     }
 
-    /// Adds the file that a needed path stands for; a file that is there already is only named once more.
+    /// Adds the file that a needed path resolves to. A file that is present already only gets another path.
     pub fn add(
         &mut self,
         needed: impl Into<String>,
@@ -82,38 +82,38 @@ impl Sources {
         }
     }
 
-    /// Returns the size of all files, in bytes.
+    /// Returns the total size of the files, in bytes.
     pub fn bytes(&self) -> usize {
         self.files.iter().map(|file| file.text.len()).sum()
     }
 }
 
-/// A remark about one file of a program.
+/// An error or warning in one file of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileDiagnostic {
-    /// The file, from the folder of the entry file: `./lib/x.ts`.
+    /// The file, relative to the folder of the entry file: `./lib/x.ts`.
     pub file: String,
-    /// What is wrong and where.
+    /// The error or warning.
     pub diagnostic: Diagnostic,
 }
 
-/// A file that is needed and not there yet.
+/// A file that is needed and has not been added yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Needed {
-    /// The path that the import names, from the common folder. [`candidates`] says which files it may mean.
+    /// The imported path, relative to the common folder. [`candidates`] lists the files that it may mean.
     pub path: String,
-    /// Where it is imported; the message is for who finds no such file.
+    /// The import, with the message to report if there is no such file.
     pub import: FileDiagnostic,
 }
 
-/// What became of the files of a program.
+/// The result of bundling.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bundled {
     /// These files are missing.
     Needs(Vec<Needed>),
-    /// The program is whole.
+    /// The program is complete.
     Whole(Bundle),
-    /// It cannot be made one text.
+    /// The files cannot be bundled.
     Refused(Vec<FileDiagnostic>),
 }
 
@@ -122,12 +122,12 @@ pub enum Bundled {
 pub struct Bundle {
     /// The program.
     pub code: String,
-    /// The files in it, the entry first, from the folder of the entry. One alone is the text as it was given.
+    /// The files in it, the entry first, relative to the entry's folder. Empty if the code is one unchanged text.
     pub files: Vec<String>,
     chunks: Vec<Chunk>,
 }
 
-/// A part of a bundle that stands so in a file.
+/// A part of a bundle that was copied unchanged from a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Chunk {
     /// Where it begins in the bundle, in bytes.
@@ -142,10 +142,10 @@ pub(crate) struct Chunk {
     column: u32,
 }
 
-/// Where a part of a bundle comes from.
+/// The position in a file from which a part of a bundle comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin<'b> {
-    /// The file, from the folder of the entry.
+    /// The file, relative to the folder of the entry.
     pub file: &'b str,
     /// The line, from 1.
     pub line: u32,
@@ -154,20 +154,20 @@ pub struct Origin<'b> {
 }
 
 impl Bundle {
-    /// Makes a bundle of one text, as it is.
+    /// Makes a bundle from one text, unchanged.
     pub fn of_one(code: impl Into<String>) -> Self {
         Self { code: code.into(), files: Vec::new(), chunks: Vec::new() }
     }
 
-    /// Returns whether it is made of more than one file.
+    /// Returns whether it consists of more than one file.
     pub fn has_imports(&self) -> bool {
         self.files.len() > 1
     }
 
-    /// Returns which place of which file stands at a line and column of the bundle.
+    /// Returns the file and position of a line and column of the bundle.
     pub fn origin(&self, line: u32, column: u32) -> Option<Origin<'_>> {
         let offset = offset_of(&self.code, line, column)?;
-        // A name that was changed belongs to what stands before it.
+        // A renamed identifier lies between chunks and is attributed to the chunk before it.
         let chunk = self.chunks.iter().rev().find(|chunk| chunk.start <= offset)?;
         let (down, right) = position(&self.code[chunk.start..], offset - chunk.start);
         Some(Origin {
@@ -178,9 +178,9 @@ impl Bundle {
     }
 }
 
-/// Makes one text of the files of a program, or says which are missing.
+/// Merges the files of a program into one text, or returns which are missing.
 ///
-/// A program that imports nothing is the very text that was given.
+/// A program that imports nothing is returned unchanged.
 pub fn bundle(sources: &Sources, limits: &Limits) -> Bundled {
     let Some(entry) = sources.files.first() else { return Bundled::Refused(Vec::new()) };
     if !may_import(&entry.text) {
@@ -189,7 +189,7 @@ pub fn bundle(sources: &Sources, limits: &Limits) -> Bundled {
     stacker::maybe_grow(STACK_NEEDED, STACK_GIVEN, || on_large_stack(sources, entry, limits))
 }
 
-/// Tells whether a text may have an `import`, by its words alone.
+/// Returns whether a text may contain an `import`, without parsing it.
 fn may_import(text: &str) -> bool {
     text.contains("import")
 }
@@ -211,7 +211,7 @@ fn on_large_stack(sources: &Sources, entry: &SourceFile, limits: &Limits) -> Bun
     for (index, file) in sources.files.iter().enumerate() {
         match unit::read(&file.path, &file.text, index == 0, limits) {
             Ok(unit) => units.push(unit),
-            // The analysis tells best what is wrong with a program of one file.
+            // The analysis of a single file has the better error messages.
             Err(_) if index == 0 && !begins_with_import(&file.text) => {
                 return Bundled::Whole(Bundle::of_one(&*file.text));
             }
@@ -222,9 +222,10 @@ fn on_large_stack(sources: &Sources, entry: &SourceFile, limits: &Limits) -> Bun
         return Bundled::Whole(Bundle::of_one(&*entry.text));
     }
     let (edges, needed) = connect(sources, &units);
+    // This bounds the work here; the analysis checks the exact size of the bundle.
     if needed.len() + units.len() > FILE_LIMIT || sources.bytes() > 4 * limits.source_bytes {
         let message = format!(
-            "the program has too many files or too much text; at most {FILE_LIMIT} files, and {} bytes in all",
+            "too many files or too much source text; at most {FILE_LIMIT} files and {} bytes in total",
             limits.source_bytes
         );
         return refuse(entry, vec![Finding::new(Code::TooComplex, units[0].body, message)]);
@@ -232,7 +233,7 @@ fn on_large_stack(sources: &Sources, entry: &SourceFile, limits: &Limits) -> Bun
     if !needed.is_empty() {
         let needs = needed.into_iter().map(|(path, (unit, at))| {
             let named = crate::diagnostic::shown(&path, 200);
-            let message = format!("there is no file `{named}`");
+            let message = format!("file `{named}` not found");
             let finding = Finding::new(Code::UnsupportedSyntax, at, message);
             let import = FileDiagnostic {
                 file: path::shown_from(&entry.path, &units[unit].path),
@@ -256,16 +257,16 @@ fn on_large_stack(sources: &Sources, entry: &SourceFile, limits: &Limits) -> Bun
             return refuse(&sources.files[first], findings);
         }
     };
-    // The entry keeps its names, as far as that is possible.
-    let mut by_right: Vec<usize> = vec![0];
-    by_right.extend(order.iter().filter(|unit| **unit != 0));
-    let names = linked.names(&by_right, &meanings);
+    // The entry chooses its names first, so that it keeps them where possible.
+    let mut naming_order: Vec<usize> = vec![0];
+    naming_order.extend(order.iter().filter(|unit| **unit != 0));
+    let names = linked.names(&naming_order, &meanings);
     let Writer { code, chunks } = Writer::write(&units, &order, &meanings, &names);
     let files = units.iter().map(|unit| path::shown_from(&entry.path, &unit.path)).collect();
     Bundled::Whole(Bundle { code, files, chunks })
 }
 
-/// Tells whether a text that does not parse looks like one that imports.
+/// Returns whether a text that does not parse seems to contain imports.
 fn begins_with_import(text: &str) -> bool {
     text.lines().any(|line| {
         line.trim_start_matches('\u{feff}')
@@ -275,10 +276,10 @@ fn begins_with_import(text: &str) -> bool {
     })
 }
 
-/// The paths that no file is known for, each with the unit and the offset where it is named first.
+/// The paths without a known file, each with the unit and the offset of its first import.
 type Unknown = BTreeMap<String, (usize, u32)>;
 
-/// Returns the file of each edge, and the paths that no file is known for.
+/// Returns the file of each edge, and the paths without a known file.
 fn connect(sources: &Sources, units: &[Unit]) -> (Vec<Vec<usize>>, Unknown) {
     let by_path: BTreeMap<&str, usize> =
         units.iter().enumerate().map(|(index, unit)| (unit.path.as_str(), index)).collect();
@@ -302,7 +303,7 @@ fn connect(sources: &Sources, units: &[Unit]) -> (Vec<Vec<usize>>, Unknown) {
 
 /// Bundles the files of an encoded [`Sources`] and returns the encoded [`Bundled`], as a sealed job.
 ///
-/// Both the parser and the text are strangers'; so this runs where it can be killed.
+/// The parser is third-party code and the text is untrusted, so this runs in a process that can be killed.
 pub fn bundle_job(input: &[u8]) -> Vec<u8> {
     let Ok(sources) = serde_json::from_slice::<Sources>(input) else { return Vec::new() };
     serde_json::to_vec(&bundle(&sources, &Limits::default())).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The structure as a graph: which tasks wait for which.
+//! The task graph: which tasks depend on which.
 
 use foldhash::HashMap;
 use indexmap::IndexMap;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::structure::{Argument, StaticStructure};
 
-/// The tasks of a program and what each waits for.
+/// The tasks of a program and what each depends on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Dag {
     /// The tasks in evaluation order; a task depends on earlier ones only.
@@ -24,11 +24,11 @@ pub struct DagTask {
     /// The tasks whose results it needs, or which decide whether it runs.
     pub depends_on: Vec<String>,
     /// 0, or one more than the highest layer that it depends on. Tasks of one
-    /// layer do not wait for each other.
+    /// layer do not depend on each other.
     pub layer: u32,
     /// Whether a run may skip the task.
     pub conditional: bool,
-    /// Whether a run may do the task any number of times, also none.
+    /// Whether a run may execute the task any number of times, including never.
     pub repeats: bool,
     /// The arguments by name.
     pub arguments: IndexMap<String, Argument>,

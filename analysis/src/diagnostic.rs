@@ -1,9 +1,9 @@
-//! What the analysis has to say about a program, with its place.
+//! Errors and warnings about a program, with their positions.
 
 use protocol::ErrorCode;
 use serde::{Deserialize, Serialize};
 
-/// Names the kind of a diagnostic; the names are stable.
+/// The kind of a diagnostic. The names are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Code {
@@ -11,31 +11,32 @@ pub enum Code {
     ParseError,
     /// The program uses syntax that PML does not run.
     UnsupportedSyntax,
-    /// The program is nested, chained or tangled beyond the limits.
+    /// The program exceeds a limit on nesting, chains, calls, dependencies or files.
     TooComplex,
     /// The source is over the size limit.
     SourceTooLarge,
     /// A call names a tool that cannot exist.
     InvalidToolName,
-    /// A name that is declared nowhere and looks like another.
+    /// An undeclared name that resembles a known one.
     UnknownName,
-    /// A namespace or tool is chosen by a name that is not known beforehand.
+    /// The name of a namespace or tool is computed at run time.
     DynamicName,
-    /// `mcp`, a namespace or a tool reaches code that cannot be followed.
+    /// `mcp`, a namespace or a tool reaches code that the analysis cannot follow.
     DynamicEscape,
-    /// A call on `mcp`, on a namespace, or below a tool.
+    /// A call at the wrong level: of `mcp`, of a namespace, or of a member of a tool.
     DynamicCall,
-    /// `mcp` or something in it is written to.
+    /// An assignment to `mcp` or to something in it.
     DynamicWrite,
-    /// The global object reaches code that cannot be followed.
+    /// The global object reaches code that the analysis cannot follow.
     DynamicGlobal,
-    /// The program makes code out of text.
+    /// The program creates code from text.
     DynamicEval,
-    /// `arguments` or `this` stands where it could reach what is outside the program.
+    /// `arguments` or `this` could give access to something outside the program.
     DynamicScope,
-    /// The promise of a call is used where only what it gives makes sense.
+    /// The promise of a call is used as if it were the result of the call.
     ToolPromiseUsed,
-    /// The same, in a program that asks elsewhere whether something is a promise, or changes a global.
+    /// The same, in a program that elsewhere tests whether a value is a promise, or modifies a global: the use may be
+    /// intended.
     ToolPromiseMaybeUsed,
     /// Nothing awaits the promise of a call.
     ToolPromiseDropped,
@@ -64,7 +65,7 @@ impl Code {
         }
     }
 
-    /// Returns whether a program with such a diagnostic may still run.
+    /// Returns the severity: an error prevents the program from running.
     pub fn severity(self) -> Severity {
         match self {
             Self::ParseError
@@ -79,7 +80,7 @@ impl Code {
     }
 }
 
-/// Says whether a diagnostic keeps the program from running.
+/// Whether a diagnostic prevents the program from running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -99,7 +100,7 @@ impl Severity {
     }
 }
 
-/// One remark about the program.
+/// One error or warning.
 ///
 /// Lines and columns are counted from 1. A column counts code points, as the
 /// engine does in its stack traces. Lines end at `\n`, `\r\n` or a lone `\r`.
@@ -115,7 +116,7 @@ pub struct Diagnostic {
     pub line: u32,
     /// The column in code points, from 1.
     pub column: u32,
-    /// The source line with a caret beneath the place; control characters and
+    /// The source line with a caret beneath the position; control characters and
     /// bidirectional marks are escaped.
     pub frame: String,
 }
@@ -126,12 +127,12 @@ impl Diagnostic {
         &self.frame
     }
 
-    /// Returns whether it is a warning that belongs beside the result of a run.
+    /// Returns whether this is a warning to report together with the result of a run.
     pub fn is_for_run(&self) -> bool {
         matches!(self.code, Code::ToolPromiseDropped | Code::ToolPromiseMaybeUsed)
     }
 
-    /// Returns the error code that an execution refused for this reason carries.
+    /// Returns the error code of an execution that is refused for this reason.
     pub fn error_code(&self) -> ErrorCode {
         match self.code {
             Code::SourceTooLarge => ErrorCode::SourceTooLarge,
@@ -145,7 +146,7 @@ impl Diagnostic {
     }
 }
 
-/// A place and what is to be said about it, before lines are counted.
+/// A diagnostic whose byte offset has not been converted to a line and column yet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// The byte offset in the source.
@@ -180,13 +181,13 @@ impl Finding {
     }
 }
 
-/// Returns the line of an offset, from 1, and where that line begins.
+/// Returns the line of an offset, from 1, and the offset at which that line begins.
 fn line_of(source: &str, offset: usize) -> (u32, usize) {
     let mut line = 1;
     let mut start = 0;
-    // The engine counts the lines of what runs in the same way.
+    // The engine counts lines in the same way, so positions of run-time errors agree with these.
     for (at, end) in source[..offset].match_indices(LINE_ENDS) {
-        // The `\r` of `\r\n` is not a break of its own.
+        // `\r\n` is one line terminator.
         if end != "\r" || source.as_bytes().get(at + 1) != Some(&b'\n') {
             line += 1;
             start = at + end.len();
@@ -215,7 +216,7 @@ pub(crate) fn offset_of(source: &str, line: u32, column: u32) -> Option<usize> {
     Some(start + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at))
 }
 
-/// What ends a line of JavaScript.
+/// The line terminators of JavaScript.
 const LINE_ENDS: [char; 4] = ['\n', '\r', '\u{2028}', '\u{2029}'];
 
 /// The longest part of a source line that a frame shows, in characters.
@@ -223,7 +224,7 @@ const FRAME_WIDTH: usize = 100;
 
 fn frame(line: u32, text: &str, column: u32) -> String {
     let caret = column as usize - 1;
-    // A long line is cut so that the place stays visible.
+    // A long line is cut so that the caret stays visible.
     let first = caret.saturating_sub(FRAME_WIDTH * 3 / 4);
     let mut head = String::new();
     let mut tail = String::new();
@@ -253,7 +254,7 @@ pub(crate) fn shown(text: &str, limit: usize) -> String {
     out
 }
 
-/// Writes one character; what would act on a terminal or reorder text is escaped.
+/// Writes one character; characters that control a terminal, are invisible or reorder text are escaped.
 fn escape(character: char, out: &mut String) {
     match character {
         '\t' => out.push(' '),
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn places_count_code_points_and_every_line_end() {
+    fn positions_count_code_points_and_every_line_terminator() {
         let source = "a\r\nb\rc\né😀x";
         let found = at(source, source.find('x').unwrap() as u32);
         assert_eq!((found.line, found.column), (4, 3));
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_show_no_control_and_no_bidi_characters() {
+    fn frames_escape_control_and_bidi_characters() {
         let found = at("let a = '\u{202e}\u{1b}[31m'; b", 24);
         assert!(!found.frame.contains(['\u{202e}', '\u{1b}']), "{}", found.frame);
         assert!(found.frame.contains("\\u{202e}"), "{}", found.frame);

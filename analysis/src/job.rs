@@ -1,10 +1,10 @@
-//! The analysis as a sealed job: bytes in, bytes out.
+//! The analysis as a sealed job: encoded request in, encoded result out.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Analysis, Limits};
 
-/// What the parent process asks.
+/// What the parent process requests.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Request {
     /// The source text.
@@ -15,7 +15,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Asks for the analysis of a program within the default limits.
+    /// Requests the analysis of a program with the default limits.
     pub fn new(source: impl Into<String>) -> Self {
         Self { source: source.into(), limits: Limits::default() }
     }
@@ -26,19 +26,19 @@ impl Request {
     }
 }
 
-/// Says why a job's answer could not be read.
+/// Why the answer of a job could not be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum AnalysisError {
-    /// The child sent something else than an analysis.
-    #[error("the analysis answered with something that cannot be read: {0}; run the program again")]
+    /// The child sent something other than an analysis.
+    #[error("cannot decode the result of the analysis: {0}; run the program again")]
     Answer(#[from] serde_json::Error),
 }
 
 /// Analyses the program of an encoded [`Request`] and returns the encoded [`Analysis`].
 ///
 /// Both programs register this function as their sealed job. It needs no file,
-/// no clock and no environment. A request that cannot be read gives an empty
-/// answer, which [`decode`] refuses.
+/// no clock and no environment. For a request that cannot be decoded it returns an
+/// empty answer, which [`decode`] rejects.
 pub fn job(input: &[u8]) -> Vec<u8> {
     let Ok(request) = serde_json::from_slice::<Request>(input) else {
         return Vec::new();
@@ -47,10 +47,10 @@ pub fn job(input: &[u8]) -> Vec<u8> {
     serde_json::to_vec(&analysis).unwrap_or_default()
 }
 
-/// Reads the answer of [`job`].
+/// Decodes the answer of [`job`].
 ///
 /// # Errors
-/// Returns [`AnalysisError`] when the bytes are no analysis.
+/// Returns [`AnalysisError`] if the bytes are not an encoded analysis.
 pub fn decode(answer: &[u8]) -> Result<Analysis, AnalysisError> {
     Ok(serde_json::from_slice(answer)?)
 }

@@ -2,8 +2,8 @@
 //! diagnostics out.
 //!
 //! [`analyze`] is pure: no file, no clock, no network. It never panics, never
-//! overflows the stack and never leaves its [`Limits`]; a program that is broken
-//! gives diagnostics, not an error. Every tool that any run of the program can
+//! overflows the stack and never exceeds its [`Limits`]; an invalid program
+//! results in diagnostics, not in an error. Every tool that any run of the program can
 //! call is in [`Analysis::tools`], or [`Analysis::dynamic`] is true.
 //!
 //! ```
@@ -17,19 +17,19 @@
 //! assert_eq!(analysis.dag.tasks[1].depends_on, ["t1"]);
 //! ```
 //!
-//! # What the engine must grant
+//! # What the engine must guarantee
 //! [`Analysis::program`] is the body of an `async` function, read as strict
 //! code, with `mcp` and `args` in a scope outside of that function. The promise
-//! above holds if the engine runs it so: strict, and with no way to make code
-//! out of text. What the text can show (`eval`, `Function`, `.constructor`) is
-//! marked dynamic all the same.
+//! above holds if the engine runs it that way: strict, and with no way to create
+//! code from text. Visible attempts to do so (`eval`, `Function`, `.constructor`)
+//! still make a program dynamic.
 //!
 //! # Stack
 //! The parser and the walk over the tree are recursive. `analyze` runs them on a
-//! stack of at least 48 MiB, which it allocates when the caller's is smaller,
-//! and refuses by a scan of the text whatever would need more. The processes
-//! that serve many users still run it in a killable child ([`job`]), because a
-//! parser of this size cannot promise time and memory.
+//! stack of at least 48 MiB, which it allocates if the caller's is smaller. A
+//! scan of the text refuses programs that would need more. Processes that serve
+//! many users still run it in a killable child ([`job`]), because a parser of
+//! this size cannot guarantee bounds on time and memory.
 
 mod bundle;
 mod dag;
@@ -78,9 +78,9 @@ pub struct Limits {
     pub depth: u32,
     /// The longest chain of left-associative operators, members, calls and `else if`.
     pub chain: u32,
-    /// The most calls of tools in the text of one program.
+    /// The maximum number of tool calls in the text of one program.
     pub tasks: usize,
-    /// The most dependences between them.
+    /// The maximum number of dependencies between them.
     pub edges: usize,
 }
 
@@ -90,7 +90,7 @@ impl Default for Limits {
     }
 }
 
-/// What is known of a program before it runs.
+/// What is known about a program before it runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
     /// Every tool that the program can name, sorted, each once.
@@ -107,19 +107,19 @@ pub struct Analysis {
     /// Errors and warnings, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
     /// The JavaScript that runs: the body of an async function in which types
-    /// are blanked out, so that lines and columns are those of the source, but for
-    /// what `implicit_returns` names. Empty when the program cannot run.
+    /// are replaced by spaces, so that lines and columns are those of the source, except
+    /// for what `implicit_returns` inserts. Empty if the program cannot run.
     pub program: String,
-    /// The byte offsets in `program` at which `return await (` stands before an expression of a
-    /// source that has no `return` at its top level. `None` for one that has.
+    /// The byte offsets in `program` at which `return await (` was inserted before a final
+    /// expression. `None` if the source has a `return` at its top level.
     #[serde(default)]
     pub implicit_returns: Option<Vec<u32>>,
-    /// The hash of the program's normal form, in which spacing, comments, types
-    /// and the names of locals make no difference, under the rules that
-    /// [`NORMAL_FORM_VERSION`] names. `None` when the program cannot run.
+    /// The hash of the program's normal form, in which white space, comments, types
+    /// and the names of locals make no difference, under the rules of
+    /// [`NORMAL_FORM_VERSION`]. `None` if the program cannot run.
     #[serde(default)]
     pub normal_hash: Option<Integrity>,
-    /// The fields of `args` that it uses; [`Analysis::input_schema`] makes a schema of them.
+    /// The fields of `args` that it uses; [`Analysis::input_schema`] builds a schema from them.
     #[serde(default)]
     pub parameters: Parameters,
 }
@@ -140,7 +140,7 @@ impl Analysis {
         }
     }
 
-    /// Returns whether the program may run: no diagnostic is an error.
+    /// Returns whether the program can run: no diagnostic is an error.
     pub fn can_run(&self) -> bool {
         self.first_error().is_none()
     }
@@ -155,18 +155,18 @@ impl Analysis {
         self.tools.iter().filter(|tool| routing.route(tool) == Routing::Client).collect()
     }
 
-    /// Returns the tools that `routing` says nothing of, sorted.
+    /// Returns the tools that no rule of `routing` covers, sorted.
     pub fn unknown_tools(&self, routing: &RoutingRules) -> Vec<&ToolId> {
         self.tools.iter().filter(|tool| routing.covering(tool).is_none()).collect()
     }
 
-    /// Returns the side that runs the program, as far as `routing` says.
+    /// Returns the side that runs the program, or `unknown` if `routing` does not determine it.
     pub fn side(&self, routing: &RoutingRules) -> Side {
         let side = |tool| routing.covering(tool).map_or(Side::Unknown, Side::from);
         Side::decide(self.dynamic, self.tools.iter().map(side))
     }
 
-    /// Returns what whoever runs the program should be told besides its result: calls that nothing awaits.
+    /// Returns the warnings to report together with the result of a run, such as calls that nothing awaits.
     pub fn run_warnings(&self) -> Vec<String> {
         self.diagnostics
             .iter()
@@ -212,21 +212,21 @@ impl Analysis {
 fn located(mut findings: Vec<Finding>, source: &str) -> Vec<Diagnostic> {
     findings.sort();
     findings.dedup();
-    // A program with thousands of faults is told about the first of them.
+    // After the first hundred, further diagnostics do not help.
     findings.truncate(DIAGNOSTIC_LIMIT);
     findings.into_iter().map(|finding| finding.locate(source)).collect()
 }
 
-/// The most diagnostics of one program.
+/// The maximum number of diagnostics reported for one program.
 const DIAGNOSTIC_LIMIT: usize = 100;
 
-/// The stack that must be free before the parser starts, in bytes.
+/// The free stack that the parser needs, in bytes.
 const STACK_NEEDED: usize = 48 * 1024 * 1024;
-/// The stack that is allocated when there is less.
+/// The size of the stack that is allocated if less is free.
 const STACK_GIVEN: usize = 64 * 1024 * 1024;
 
 /// Refuses a program that is too large, in time linear in `limits` and without
-/// the parser; who runs the analysis elsewhere need not send it there.
+/// the parser, so that a caller need not send it to the process that analyses.
 pub fn refuse_too_large(source: &str, limits: &Limits) -> Option<Analysis> {
     let finding = (source.len() > limits.source_bytes).then(|| scan::scan(source, limits).err())?;
     finding.map(|finding| Analysis::refused(vec![finding], source))
@@ -235,24 +235,24 @@ pub fn refuse_too_large(source: &str, limits: &Limits) -> Option<Analysis> {
 /// Analyses a program.
 ///
 /// A leading byte order mark is dropped and is not counted in columns; a first
-/// line that starts with `#!` is read as a comment. A program that is nothing
-/// but one function `async () => { … }` (or `() => { … }`, `async () => value`)
+/// line that starts with `#!` is read as a comment. A program that consists only
+/// of one function `async () => { … }` (or `() => { … }`, `async () => value`)
 /// is read as the body of that function.
 pub fn analyze(source: &str, limits: &Limits) -> Analysis {
     analyze_by(source, limits, |_| {})
 }
 
-/// Analyses a program as [`analyze`] does, and lets one run that only misuses promises.
+/// Analyses a program as [`analyze`] does, but lets a program run that only misuses promises.
 ///
-/// For tests that run what the analysis must be sound about: such a program is valid.
+/// For tests of soundness that run programs: such a program is valid JavaScript.
 #[doc(hidden)]
 pub fn analyze_with_misused_promises(source: &str, limits: &Limits) -> Analysis {
     analyze_by(source, limits, forgive_misused_promise)
 }
 
-/// Analyses a program as [`analyze_with_misused_promises`] does, and forgets a rule.
+/// Analyses a program as [`analyze_with_misused_promises`] does, with one rule disabled.
 ///
-/// For tests of the tests: they find a program that shows the rule.
+/// For tests of the soundness tests, which must find a program that needs the rule.
 #[doc(hidden)]
 pub fn analyze_forgetting(source: &str, limits: &Limits, rule: Rule) -> Analysis {
     structure::forgetting(rule, || analyze_with_misused_promises(source, limits))
@@ -265,7 +265,7 @@ fn forgive_misused_promise(found: &mut Diagnostic) {
 }
 
 fn analyze_by(source: &str, limits: &Limits, judge: impl FnMut(&mut Diagnostic)) -> Analysis {
-    // Two byte order marks are odd, but what runs is read again, and must not lose another one then.
+    // All of them, not only the first: the erased program is parsed again, which would drop another one.
     let source = source.trim_start_matches('\u{feff}');
     if let Err(finding) = scan::scan(source, limits) {
         return Analysis::refused(vec![finding], source);

@@ -1,21 +1,21 @@
-//! The normal form of a program: what it means, without how it is written.
+//! The normal form of a program: its meaning, independent of its formatting and local names.
 //!
-//! Two programs with one form do the same. The form leaves out spacing, comments,
-//! types, quote style, digits' spelling, semicolons, trailing commas, brackets
-//! that change nothing, and the braces around a single statement; local names,
-//! labels among them, are replaced by numbers in the order of their first use.
-//! It keeps everything else: tools and other names that the program does not
+//! Two programs with the same form behave alike. The form omits white space,
+//! comments, types, quote style, the notation of numbers, semicolons, trailing
+//! commas, redundant parentheses, and the braces around a single statement; local
+//! names and labels are replaced by numbers in the order of their first use. It
+//! keeps everything else: tools and other names that the program does not
 //! declare, property and private names, literals by value, operators, the kind
-//! and the order of statements. Where a program reads a property `name`, which
-//! may be that of a function, the names of its functions and classes are kept,
-//! and where it mentions `eval` all names are.
+//! and the order of statements. If a program reads a property `name`, which may
+//! be that of a function, the names of its functions and classes are kept; if it
+//! mentions `eval`, all names are.
 //!
-//! What the form cannot see is a program that turns its own functions into text:
-//! `String(f)` and `error.stack` show names, comments and lines. Whoever runs
-//! what was approved therefore compares the hash of the bytes as well.
+//! The form does not cover programs that convert their own functions to text:
+//! `String(f)` and `error.stack` reveal names, comments and lines. Code that runs
+//! an approved program must therefore compare the hash of the bytes as well.
 //!
 //! The form begins with [`VERSION`], which changes whenever the form of any
-//! program does, so that stored hashes are compared with their like only.
+//! program changes, so that only hashes of the same version can be equal.
 
 mod class;
 mod expr;
@@ -30,58 +30,59 @@ use swc_ecma_ast::Function;
 
 use scope::Scopes;
 
-/// Names the rules by which normal forms are made; it changes when any form does.
+/// The version of the rules for normal forms; it changes whenever the form of any program changes.
 pub const VERSION: &str = "pml-normal-2";
 
-/// What becomes of the names that a program declares.
+/// How names that the program declares are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Naming {
-    /// They are written as they stand.
+    /// As in the source.
     Kept,
-    /// They become numbers; the names of functions and classes are written as well.
+    /// As numbers; the names of functions and classes are written in addition.
     NumberedButFunctions,
-    /// They become numbers.
+    /// As numbers.
     Numbered,
 }
 
-/// How a program is read: its form with all names as they stand.
+/// A program's form with all names as in the source, and what is needed to number them.
 pub(crate) struct Reading {
     form: Vec<u8>,
-    /// Where the statements at the top begin: in the form, and in the source.
+    /// Where the top-level statements begin: in the form, and in the source.
     statements: Vec<(usize, u32)>,
-    /// The names that the program may declare, in the order of the form.
+    /// The identifiers in the form, in order.
     names: Vec<NameUse>,
     reads_name: bool,
     mentions_eval: bool,
 }
 
-/// A name in a form.
+/// An identifier in a form.
 struct NameUse {
-    /// Where it stands.
+    /// Its bytes in the form.
     at: Range<usize>,
-    /// The number of what it means; `None` when the program does not declare it.
+    /// The number of its declaration; `None` if the program does not declare it.
     number: Option<u32>,
-    /// A function or class that follows gets it as its own.
+    /// Whether the function or class that follows gets it as its `name`.
     names_function: bool,
 }
 
 impl Reading {
-    /// Reads the program that is this function's body, and what its names mean.
+    /// Reads the body of this function as a program, and resolves its names.
     pub(crate) fn of(function: &Function) -> Self {
         Writer::write(function, Some(Scopes::default()))
     }
 
-    /// Reads a program to be compared with another: one form gives its names one meaning.
+    /// Reads a program without resolving its names, to compare it with another one. Equal forms resolve equally.
     pub(crate) fn without_meanings(function: &Function) -> Self {
         Writer::write(function, None)
     }
 
-    /// Returns where in this program's source another reading begins to differ.
+    /// Returns the offset in this program's source of the first statement that differs from another reading.
     pub(crate) fn differs_at(&self, other: &Self) -> Option<u32> {
         if self.form == other.form {
             return None;
         }
         let same = self.form.iter().zip(&other.form).take_while(|(a, b)| a == b).count();
+        // The statement that contains the first different byte.
         let before = self.statements.iter().rev().find(|(at, _)| *at <= same);
         Some(before.map_or(0, |(_, offset)| *offset))
     }
@@ -91,8 +92,9 @@ impl Reading {
         Integrity::of(&self.normal_form())
     }
 
-    /// Returns the normal form: this one, with numbers where names make no difference.
+    /// Returns the normal form: this form with numbers in place of local names.
     fn normal_form(&self) -> Vec<u8> {
+        // `eval` could see every name, and `f.name` those of functions, so these must stay distinct.
         let naming = if self.mentions_eval {
             Naming::Kept
         } else if self.reads_name {
@@ -129,7 +131,7 @@ fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// Writes a number without what a format string would cost.
+/// Writes a number. Faster than `write!`, which matters for programs with many names.
 fn put_decimal(out: &mut Vec<u8>, number: usize) {
     if number >= 10 {
         put_decimal(out, number / 10);
@@ -140,7 +142,7 @@ fn put_decimal(out: &mut Vec<u8>, number: usize) {
 /// Writes the form of a tree.
 struct Writer<'a> {
     out: Vec<u8>,
-    /// What names mean; `None` when nobody asks.
+    /// Resolves names; `None` if they are not to be resolved.
     scopes: Option<Scopes<'a>>,
     labels: Vec<&'a str>,
     statements: Vec<(usize, u32)>,
@@ -168,7 +170,7 @@ impl<'a> Writer<'a> {
         Reading { form, statements, names, reads_name, mentions_eval }
     }
 
-    /// Walks in a scope in which names are declared.
+    /// Runs `walk` in a scope that declares names.
     fn scope<I: IntoIterator<Item = &'a str>>(
         &mut self,
         names: impl FnOnce() -> I,
@@ -183,7 +185,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a node: its tag, and its parts between brackets.
+    /// Writes a node in parentheses: its tag, then its parts.
     fn node(&mut self, tag: &str, parts: impl FnOnce(&mut Self)) {
         self.out.push(b'(');
         self.out.extend_from_slice(tag.as_bytes());
@@ -191,25 +193,25 @@ impl<'a> Writer<'a> {
         self.out.push(b')');
     }
 
-    /// Writes a word out of a fixed list.
+    /// Writes a word from a fixed set.
     fn word(&mut self, word: &str) {
         self.out.push(b' ');
         self.out.extend_from_slice(word.as_bytes());
     }
 
-    /// Writes a word if something holds.
+    /// Writes a word if `holds`.
     fn flag(&mut self, holds: bool, word: &str) {
         if holds {
             self.word(word);
         }
     }
 
-    /// Stands for a part that is not there.
-    fn nothing(&mut self) {
+    /// Writes the placeholder for a missing part.
+    fn absent(&mut self) {
         self.out.extend_from_slice(b" ~");
     }
 
-    /// Writes any text; its length keeps it apart from what follows.
+    /// Writes arbitrary text with its length, so that its end is unambiguous.
     fn text(&mut self, text: &str) {
         self.out.push(b' ');
         put_decimal(&mut self.out, text.len());
@@ -217,7 +219,7 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// Writes a name that the program may declare.
+    /// Writes an identifier.
     fn name(&mut self, name: &'a str) {
         let start = self.out.len();
         self.text(name);
@@ -229,14 +231,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Notes that the function or class that follows gets the name just written as its own.
+    /// Records that the function or class that follows gets the identifier just written as its `name`.
     fn names_function(&mut self) {
         if let Some(name) = self.names.last_mut() {
             name.names_function = true;
         }
     }
 
-    /// Notes the use of a property.
+    /// Records the use of a property.
     fn property(&mut self, name: &str) {
         self.reads_name |= name == "name";
     }

@@ -1,11 +1,11 @@
-//! What a program takes as `args`: a JSON Schema from how it uses them.
+//! Infers a JSON Schema of `args` from how a program uses them.
 //!
-//! The schema must not refuse an input with which the program works. A field is
-//! required only where every successful run shows that it was there: a use that
-//! throws or shows `undefined`, on a way that no test, loop, function or early
-//! `return` may skip. Handing a field on is no such use: what a tool gets as
-//! `{ limit: args.limit }` it does not get when there is no limit. There the
-//! tool's own schema decides, which only the registry knows.
+//! The schema must not reject an input with which the program works. A field is
+//! required only if no run can succeed without it: there is a use that fails or
+//! yields `undefined` without the field, and that no test, loop, function or
+//! early `return` can skip. Passing a field on is not such a use: a tool called
+//! with `{ limit: args.limit }` simply gets no limit. In that case the tool's own
+//! schema decides, which only the registry knows.
 
 mod doc;
 mod types;
@@ -24,15 +24,15 @@ use crate::{Analysis, Argument, NodeKind, PathStep, Task};
 
 /// The dialect of the schemas.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
-/// The most fields that are told apart; a program with more takes any.
+/// The maximum number of fields; the schema of a program with more accepts any field.
 const FIELD_LIMIT: usize = 256;
 
 /// The fields of `args` that a program uses.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// Whether other fields may count as well: the program uses `args` as a whole.
+    /// Whether other fields may matter too, because the program uses `args` as a whole.
     pub open: bool,
-    /// Whether a failed call may not end the program: then what a tool needs, the program may not.
+    /// Whether the program may survive a failed call. Then it may not need the fields that a tool requires.
     pub catches: bool,
     /// The fields, by name.
     pub fields: BTreeMap<String, Parameter>,
@@ -41,24 +41,24 @@ pub struct Parameters {
 /// A field of `args`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
-    /// Whether no run succeeds without it.
+    /// Whether no run can succeed without it.
     pub required: bool,
-    /// What the program shows of its values: a JSON Schema, `{}` when nothing.
+    /// What the program reveals about its values, as a JSON Schema; `{}` if nothing.
     pub schema: Value,
 }
 
 impl Analysis {
     /// Returns the JSON Schema of the program's `args`.
     ///
-    /// `tool_schema` gives a tool's own schema of its arguments: a field that goes to
-    /// a tool unchanged is what the tool says it is.
+    /// `tool_schema` returns the input schema of a tool: a field that is passed to a
+    /// tool unchanged gets the type that the tool declares.
     pub fn input_schema<'s>(&self, tool_schema: impl Fn(&ToolId) -> Option<&'s Value>) -> Value {
         let mut fields = self.parameters.fields.clone();
         let nodes = &self.structure.nodes;
         for node in nodes {
             let (NodeKind::Task(task) | NodeKind::Capability(task)) = &node.kind else { continue };
             let Some(schema) = tool_schema(&task.tool) else { continue };
-            // Whatever is around the call but `Promise.all` may leave it out, or its failure.
+            // Everything around the call except `Promise.all` may skip it, or swallow its failure.
             let mut parent = node.parent;
             let mut always = !task.conditional && !self.parameters.catches;
             while let Some(around) = parent.and_then(|id| nodes.get(id as usize)) {
@@ -88,7 +88,8 @@ impl Analysis {
     }
 }
 
-/// Returns the fields of `args` that a task gets as they are, what its tool says of each, and whether it needs it.
+/// Returns the fields of `args` that are passed to a task unchanged, with the tool's schema of each, and whether the
+/// tool requires it.
 fn passed<'t>(
     task: &'t Task,
     schema: &'t Value,
@@ -98,12 +99,12 @@ fn passed<'t>(
         let [PathStep::Field(field)] = path.as_slice() else { return None };
         let needed = schema.get("required").and_then(Value::as_array);
         let needed = needed.is_some_and(|all| all.iter().any(|one| one.as_str() == Some(name)));
-        let told = schema.get("properties").and_then(|all| all.get(name));
-        Some((field.as_str(), told.map_or_else(|| json!({}), plain), needed))
+        let declared = schema.get("properties").and_then(|all| all.get(name));
+        Some((field.as_str(), declared.map_or_else(|| json!({}), plain), needed))
     })
 }
 
-/// Returns of a tool's schema what can stand in another one: its type and the type of its items.
+/// Returns the self-contained parts of a tool's schema: the type, the enum and the type of the items.
 fn plain(schema: &Value) -> Value {
     let mut out = Map::new();
     for key in ["type", "enum"] {

@@ -1,8 +1,8 @@
-//! Source text → SWC tree, and the JavaScript that runs.
+//! Parses source text into an SWC tree, and erases its types to get the JavaScript that runs.
 //!
 //! The program is parsed as the body of an async function, so that `await` and
-//! `return` may stand at its top. The wrapper adds one prefix to the first line
-//! and nothing else; all offsets handed out are those of the source.
+//! `return` are allowed at its top level. The wrapper only adds a prefix to the
+//! first line; all offsets that leave this module are offsets in the source.
 
 mod arrow;
 mod blank;
@@ -29,7 +29,7 @@ use crate::normal::Reading;
 
 /// The prefix that makes a program the body of a function.
 const PREFIX: &str = "async function __program__(){";
-/// What closes the function; on its own line, after a last line comment.
+/// The text that closes the function; on its own line, because the program may end with a line comment.
 const SUFFIX: &str = "\n}";
 /// SWC counts byte positions from 1.
 const BODY_START: u32 = PREFIX.len() as u32 + 1;
@@ -39,7 +39,7 @@ pub(crate) struct Parsed {
     module: Module,
     /// The JavaScript that runs.
     pub(crate) program: String,
-    /// Where a `return` was put into it; `None` if the author wrote one.
+    /// Where a `return` was inserted; `None` if the author wrote one.
     pub(crate) implicit_returns: Option<Vec<u32>>,
     /// The hash of the program's normal form.
     pub(crate) normal_hash: Integrity,
@@ -63,7 +63,7 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Parsed, Vec<Finding
     if text.starts_with("#!") {
         text.replace_range(..2, "//");
     }
-    // That is valid: two template literals, the second with the first as its tag.
+    // A code fence is valid JavaScript: an empty template literal as the tag of another one.
     if source.trim_start().starts_with(errors::FENCE) {
         return Err(errors::fence(source).into_iter().collect());
     }
@@ -84,11 +84,11 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Parsed, Vec<Finding
     }
     early::check(&module, &text)?;
     let Some(body) = wrapper_mut(&mut module).and_then(|function| function.body.as_mut()) else {
-        return Err(vec![closes_nothing(0)]);
+        return Err(vec![unmatched_brace(0)]);
     };
     let blanked = blank::blank(body, &text);
     let ends = ending::end(body)?;
-    let Some(function) = wrapper(&module) else { return Err(vec![closes_nothing(0)]) };
+    let Some(function) = wrapper(&module) else { return Err(vec![unmatched_brace(0)]) };
     let reading = Reading::of(function);
     let normal_hash = reading.hash();
     let written = |erased: Cow<'_, str>| {
@@ -101,6 +101,7 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Parsed, Vec<Finding
             None => (program, None),
         }
     };
+    // The fast eraser first. If it declines, or its result does not mean the same, SWC's eraser decides.
     if let Some(blanked) = blanked {
         let (program, implicit_returns) = written(blanked);
         if recheck::recheck(&program, &reading).is_ok() {
@@ -111,7 +112,7 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Parsed, Vec<Finding
     if let Err(mut findings) = recheck::recheck(&program, &reading) {
         for finding in &mut findings {
             let returns = implicit_returns.as_deref().unwrap_or_default();
-            finding.offset = ending::unwritten(finding.offset, returns);
+            finding.offset = ending::without_returns(finding.offset, returns);
         }
         return Err(findings);
     }
@@ -136,19 +137,19 @@ fn wrap(body: &str) -> String {
     [PREFIX, body, SUFFIX].concat()
 }
 
-/// The language in which programs are written.
+/// The syntax of the source.
 fn typescript(tsx: bool) -> Syntax {
     Syntax::Typescript(TsSyntax { decorators: true, tsx, ..TsSyntax::default() })
 }
 
-/// The language of the engine.
+/// The syntax that the engine accepts.
 fn javascript() -> Syntax {
     Syntax::Es(EsSyntax::default())
 }
 
 /// Parses a file that may have `import` and `export`. Offsets are those of `text`.
 ///
-/// Returns the tree, and where it has a `return` at its top level, if it has one.
+/// Returns the tree, and the offset of the first top-level `return`, if there is one.
 pub(crate) fn parse_file(
     text: &str,
     limits: &Limits,
@@ -171,8 +172,8 @@ pub(crate) fn parse_file(
     }
 }
 
-/// Parses `text`; early errors count. The list of errors is empty when the parser gave up:
-/// some broken programs make it panic.
+/// Parses `text`; early errors are errors. The list of errors is empty if the parser panicked, which
+/// happens for some invalid programs.
 fn parse_module(text: &str, syntax: Syntax) -> Result<Module, Vec<swc_ecma_parser::error::Error>> {
     match parse_from(text, syntax, 1) {
         (Some(module), errors) if errors.is_empty() => Ok(module),
@@ -180,13 +181,14 @@ fn parse_module(text: &str, syntax: Syntax) -> Result<Module, Vec<swc_ecma_parse
     }
 }
 
-/// Parses `text`, whose first byte has the position `first`, and returns what there is, with all errors.
+/// Parses `text`, whose first byte has the position `first`, and returns the tree, if any, and all errors.
 fn parse_from(
     text: &str,
     syntax: Syntax,
     first: u32,
 ) -> (Option<Module>, Vec<swc_ecma_parser::error::Error>) {
     let input = StringInput::new(text, BytePos(first), BytePos(first + text.len() as u32));
+    // SWC panics on some invalid programs.
     let parsed = catch_unwind(AssertUnwindSafe(|| {
         let mut parser = Parser::new_from(Lexer::new(syntax, EsVersion::latest(), input, None));
         let parsed = parser.parse_module();
@@ -202,7 +204,7 @@ fn parse_from(
     }
 }
 
-/// Returns the places of the comments in a text that parsed.
+/// Returns the spans of the comments in a valid program.
 fn comments(text: &str) -> Vec<Span> {
     let found = SingleThreadedComments::default();
     let input = StringInput::new(text, BytePos(1), BytePos(1 + text.len() as u32));
@@ -217,7 +219,7 @@ fn parse_body(text: &str) -> Result<Module, Vec<Finding>> {
     let wrapped = wrap(text);
     let module =
         parse_module(&wrapped, typescript(false)).map_err(|found| errors::explain(found, text))?;
-    // `} evil(); {` closes the wrapper and parses; the program must be inside of it.
+    // `} evil(); {` closes the wrapper and still parses. The wrapper must extend to the end of the text.
     let whole =
         wrapper(&module).is_some_and(|function| function.span.hi.0 == 1 + wrapped.len() as u32);
     if whole {
@@ -227,11 +229,11 @@ fn parse_body(text: &str) -> Result<Module, Vec<Finding>> {
         [first, ..] => offset(first.span().hi).saturating_sub(1),
         [] => 0,
     };
-    Err(vec![closes_nothing(end)])
+    Err(vec![unmatched_brace(end)])
 }
 
-fn closes_nothing(at: u32) -> Finding {
-    let message = "this `}` closes nothing; remove it, or open a block before it";
+fn unmatched_brace(at: u32) -> Finding {
+    let message = "this `}` has no matching `{`; remove it, or add the `{`";
     Finding::new(Code::ParseError, at, message)
 }
 

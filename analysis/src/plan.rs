@@ -11,11 +11,11 @@ pub use effect::Effect;
 
 use crate::{Analysis, Argument, Code, Node, NodeKind, Severity, Task};
 
-/// What a program will and may do, told from its text alone.
+/// What a program will and may do, derived from its text alone.
 ///
-/// The plan lists the calls that the text shows. It is the whole truth only if
-/// [`complete`](Self::complete) is true; else [`gaps`](Self::gaps) says where
-/// the program may do more.
+/// The plan lists the calls that the analysis found. They are all only if
+/// [`complete`](Self::complete) is true; otherwise [`gaps`](Self::gaps) lists the
+/// places where the program may do more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Whether the program can run. If not, nothing is planned.
@@ -27,14 +27,14 @@ pub struct Plan {
     /// Where the program chooses tools as it runs, so that the lists of tasks
     /// and of what leaves the machine may be incomplete.
     pub gaps: Vec<Gap>,
-    /// The tasks by what they do, for a first look.
+    /// The tasks by effect, as an overview.
     pub groups: Vec<Group>,
     /// The tasks in evaluation order.
     pub tasks: Vec<PlannedTask>,
-    /// The steps in which the tasks happen.
+    /// The steps in which the tasks run.
     pub order: Vec<Step>,
-    /// The results of tools that may be on the user's machine and that reach
-    /// tools that may not be, as data or by deciding whether these are called.
+    /// Flows of results from tools that may be on the user's machine to tools that
+    /// may not be, as data or by deciding whether these are called.
     pub egress: Vec<Egress>,
     /// The parts of `args` that reach tools that may not be on the user's
     /// machine, in a program that may run there, as data or by deciding.
@@ -67,9 +67,9 @@ pub struct Group {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
-    /// It does.
+    /// Every such run makes the call.
     Will,
-    /// Some run may not.
+    /// Some runs may not.
     May,
 }
 
@@ -112,18 +112,18 @@ pub struct PlannedTask {
     pub tool: ToolId,
     /// The side that runs the tool.
     pub side: Side,
-    /// It runs on the user's machine and sends elsewhere: a capability that reaches tools there, which may get what it
-    /// is given and what it reads here, or a server behind an address.
+    /// Whether it runs on the user's machine but sends data elsewhere: a capability that reaches tools elsewhere, which
+    /// may receive its arguments and what it reads here, or a server behind a URL.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sends_within: bool,
-    /// What the tool does, by its name.
+    /// What the tool does, according to its name.
     pub effect: Effect,
     /// Whether the call will or may be made.
     pub certainty: Certainty,
     /// How often one run can make it.
     pub times: Times,
-    /// How deep the task is in the graph of what flows and what decides: 0, or one
-    /// more than the highest task that it depends on.
+    /// The depth of the task in the graph of data and decisions: 0, or one more than
+    /// the highest layer of a task that it depends on.
     pub layer: u32,
     /// The line of the call, from 1.
     pub line: u32,
@@ -131,28 +131,28 @@ pub struct PlannedTask {
     pub column: u32,
     /// The arguments by name; literal ones have `kind` `literal`.
     pub arguments: IndexMap<String, Argument>,
-    /// The parts of `args` that stand in the arguments as they are: `args.x`.
+    /// The parts of `args` that are passed unchanged: `args.x`.
     pub parameters: Vec<String>,
-    /// Whether `args` flows into the arguments, as it is or computed with.
+    /// Whether `args` flows into the arguments, unchanged or through a computation.
     pub from_args: bool,
     /// The tasks whose results flow into the arguments.
     pub data_from: Vec<String>,
     /// The tasks whose results decide whether or how often the call is made, by a
-    /// choice or a loop around it or by a way out before it.
+    /// branch or a loop around it or by an early exit before it.
     pub decided_by: Vec<String>,
-    /// The parts of `args` that decide this: `args.x`; `args` if any part may.
+    /// The parts of `args` that decide this: `args.x`, or `args` if any part may.
     #[serde(default)]
     pub decided_by_args: Vec<String>,
-    /// The choices and loops around the call, the outermost first.
+    /// The branches and loops around the call, outermost first.
     pub conditions: Vec<Condition>,
 }
 
-/// A choice or a loop around a call.
+/// A branch or a loop around a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
     /// Whether it is a loop.
     pub repeats: bool,
-    /// The way out of it that leads to the call: `then`, `else`, `body` …
+    /// The part of it that contains the call: `then`, `else`, `body` …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// What is tested or iterated, as written, shortened.
@@ -160,31 +160,31 @@ pub struct Condition {
 }
 
 impl PlannedTask {
-    /// Returns whether the tool may have data of the user's machine.
+    /// Returns whether the tool may have access to data on the user's machine.
     pub fn may_be_here(&self) -> bool {
         self.side != Side::Server
     }
 
-    /// Returns whether what the tool is given may leave the user's machine with it.
+    /// Returns whether the arguments of the call may leave the user's machine.
     pub fn takes_away(&self) -> bool {
         self.side != Side::Client || self.sends_within
     }
 }
 
-/// Where a tool runs, as far as is known.
+/// Where a tool runs, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The side.
     pub side: Side,
-    /// Whether it runs on the user's machine and what it is given may go elsewhere.
+    /// Whether it runs on the user's machine but may send its arguments elsewhere.
     pub sends_within: bool,
-    /// Whether the tool is the one that its name stands for in the table of known tools. Another
-    /// one of that name is not taken for harmless.
+    /// Whether the tool is the one that the table of known tools means by this name. A different
+    /// tool of the same name is not assumed to be harmless.
     pub well_known: bool,
 }
 
 impl Place {
-    /// Returns that of a plain tool which its name stands for.
+    /// Returns the place of a well-known tool that sends nothing elsewhere.
     pub fn on(side: Side) -> Self {
         Self { side, sends_within: false, well_known: true }
     }
@@ -212,8 +212,8 @@ pub fn plan(analysis: &Analysis, rules: &RoutingRules) -> Plan {
     plan_with(analysis, runs_on, |tool| Place::on(side(tool)))
 }
 
-/// Returns the plan of an analysed program that runs on `runs_on`, and whose tools are where
-/// `place` says.
+/// Returns the plan of an analysed program that runs on `runs_on` and whose tools run at
+/// `place`.
 pub fn plan_with(analysis: &Analysis, runs_on: Side, place: impl Fn(&ToolId) -> Place) -> Plan {
     let nodes = &analysis.structure.nodes;
     let tasks: Vec<PlannedTask> = nodes
@@ -225,6 +225,7 @@ pub fn plan_with(analysis: &Analysis, runs_on: Side, place: impl Fn(&ToolId) -> 
         .zip(&analysis.dag.tasks)
         .map(|((node, task), in_dag)| planned(nodes, node, task, in_dag.layer, place(&task.tool)))
         .collect();
+    // A program that runs on the server has no client tools, and the server has its `args` already.
     let (egress, args_egress) = if runs_on != Side::Server {
         (flow::egress(&tasks), flow::args_egress(&tasks))
     } else {
@@ -273,7 +274,7 @@ fn groups(tasks: &[PlannedTask]) -> Vec<Group> {
 
 fn planned(nodes: &[Node], node: &Node, task: &Task, layer: u32, place: Place) -> PlannedTask {
     let (conditions, mut decided_by) = around(nodes, node);
-    // A way out before the call decides on it too, but does not stand around it.
+    // An early exit before the call decides on it too, but does not enclose it.
     decided_by.extend(task.decided_by.iter().cloned());
     decided_by.sort_by_key(|id| number(id));
     decided_by.dedup();
@@ -286,6 +287,7 @@ fn planned(nodes: &[Node], node: &Node, task: &Task, layer: u32, place: Place) -
         tool: task.tool.clone(),
         side: place.side,
         sends_within: place.sends_within,
+        // The table describes the well-known tool; another tool of that name may do anything.
         effect: match Effect::of(&task.tool) {
             Effect::Reads | Effect::Computes if !place.well_known => Effect::Calls,
             effect => effect,
@@ -305,18 +307,18 @@ fn planned(nodes: &[Node], node: &Node, task: &Task, layer: u32, place: Place) -
     }
 }
 
-/// Returns the number in a task's name, which is its place.
+/// Returns the number in a task's id, which is its position in the evaluation order.
 fn number(id: &str) -> usize {
     id.trim_start_matches('t').parse().unwrap_or(usize::MAX)
 }
 
-/// Returns what stands around a node, and the tasks that decide there.
+/// Returns the branches and loops around a node, and the tasks that decide in them.
 fn around(nodes: &[Node], node: &Node) -> (Vec<Condition>, Vec<String>) {
     let mut conditions = Vec::new();
     let mut decided_by = Vec::new();
     let mut inner = node;
     while let Some(outer) = inner.parent.and_then(|id| nodes.get(id as usize)) {
-        // The test of a choice, and the `try` of a `catch`, are reached in any case.
+        // The test of a branch, and the `try` and `finally` blocks, run in any case.
         let reached = matches!(inner.branch.as_deref(), Some("test" | "try" | "finally"));
         match &outer.kind {
             NodeKind::Decision { test, depends_on } if !reached => {

@@ -1,4 +1,4 @@
-//! Why a program cannot run, in the words of the answer envelope.
+//! The error body of the answer for a program that cannot run.
 
 use protocol::ErrorBody;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::Analysis;
 impl Analysis {
     /// Returns the error that refuses the program, or `None` when it may run.
     ///
-    /// Its place is that of the first error; `details.diagnostics` has them all.
+    /// `line`, `column` and `code_frame` are those of the first error; `details.diagnostics` lists all diagnostics.
     pub fn error_body(&self) -> Option<ErrorBody> {
         let first = self.first_error()?;
         let details = json!({

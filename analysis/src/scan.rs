@@ -1,11 +1,11 @@
-//! A scan of the text that shields the parser.
+//! A scan of the text that protects the parser.
 //!
 //! The parser is recursive: a few thousand nested brackets, prefix operators or
-//! arrows would need more stack than there is, and some shapes cost time or
-//! memory far beyond their size. The scan refuses these before the parser sees
-//! them. It reads tokens only roughly, so it is a shield and not a proof: the
+//! arrows would overflow the stack, and some constructs cost time or memory far
+//! beyond their size. The scan refuses these before the parser sees them. It
+//! tokenizes only approximately, so it is a first defence, not a guarantee: the
 //! depth of the tree is checked after parsing, and the process that runs the
-//! analysis is killable.
+//! analysis can be killed.
 
 mod level;
 mod literal;
@@ -15,12 +15,13 @@ use crate::Limits;
 use crate::diagnostic::{Code, Finding};
 use level::Level;
 
-/// The most labels in a row: the parser's memory grows with their square.
+/// The maximum number of consecutive labels: the parser's memory grows with their square.
 const LABEL_LIMIT: u32 = 8;
-/// Checks a source text against what the parser can take.
+
+/// Refuses a source text that is too large or too complex for the parser.
 ///
-/// A text that is too large is looked at up to the limit: one that is also too
-/// complex by then would not be right if it were shorter, and hears that.
+/// A text that is too large is scanned up to the limit: if that part is too complex,
+/// this is the error that is reported, because a shorter text would still have it.
 pub(crate) fn scan(source: &str, limits: &Limits) -> Result<(), Finding> {
     let head = &source[..source.floor_char_boundary(limits.source_bytes)];
     scan_tokens(head, limits)?;
@@ -31,7 +32,7 @@ pub(crate) fn scan(source: &str, limits: &Limits) -> Result<(), Finding> {
         Code::SourceTooLarge,
         limits.source_bytes as u32,
         format!(
-            "the program has {} bytes, the limit is {}; pass data as `args`, or read it with a tool",
+            "the program has {} bytes, over the limit of {}; pass data as `args`, or read it with a tool",
             source.len(),
             limits.source_bytes
         ),
@@ -56,21 +57,21 @@ fn scan_tokens(source: &str, limits: &Limits) -> Result<(), Finding> {
     .run()
 }
 
-/// What the last token was, as far as the next one depends on it.
+/// The kind of the last token, as far as the next one depends on it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Previous {
     Start,
     /// A name, number, string, closing bracket: an operator may follow.
     Value,
-    /// The `)` of `if (…)` and its like: a statement follows.
+    /// The `)` of `if (…)` and similar: a statement follows.
     Head,
     /// A closing brace.
     Brace,
-    /// A word that a bracketed head follows: `if`, `for`, `while`, `with`.
+    /// A keyword before a parenthesized head: `if`, `for`, `while`, `with`.
     HeadWord,
-    /// An operator or a word that a value follows.
+    /// An operator, or a keyword before a value.
     Operator,
-    /// `else`: an `if` after it goes on with the chain.
+    /// `else`: an `if` after it continues the chain.
     Else,
     /// A dot: a property name follows.
     Dot,
@@ -108,6 +109,7 @@ impl Scanner<'_> {
                 b' ' | b'\t' => self.at += 1,
                 b'/' if self.peek(1) == Some(b'/') => self.line_comment(),
                 b'/' if self.peek(1) == Some(b'*') => self.block_comment(),
+                // Where a value cannot be divided, `/` begins a regular expression.
                 b'/' if !self.ends_value() => {
                     self.begin_token();
                     self.regex();
@@ -119,6 +121,7 @@ impl Scanner<'_> {
                     self.value();
                 }
                 b'`' => {
+                    // A template after a value is tagged: one more link of the chain.
                     if self.previous == Previous::Value {
                         self.chain()?;
                     }
@@ -167,7 +170,7 @@ impl Scanner<'_> {
         self.previous = Previous::Operator;
     }
 
-    /// Two values on two lines with nothing between: the statement has ended.
+    /// Ends the statement if the next line starts with another value.
     fn after_line_break(&mut self) {
         let mut at = self.at;
         while self.bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_nest_are_refused() {
+    fn refuses_deep_nesting() {
         for (head, tail) in [
             ("(", ")"),
             ("[", "]"),
@@ -225,9 +228,9 @@ mod tests {
         }
     }
 
-    /// Each of these makes the parser read what follows more than once.
+    /// Each of these makes the parser read the rest of the text more than once.
     #[test]
-    fn what_is_read_again_and_again_is_refused() {
+    fn refuses_nested_backtracking() {
         for head in [
             "a?(b):c=>",
             "(a?(b):c=>",
@@ -251,9 +254,9 @@ mod tests {
         }
     }
 
-    /// The same beside each other, and as deep as programs have it.
+    /// The same constructs in sequence, and nested as deeply as real programs do.
     #[test]
-    fn what_is_read_twice_here_and_there_passes() {
+    fn accepts_occasional_backtracking() {
         for line in [
             "const a = b ? (c) : d => e;",
             "const a = b ? (c) : d\nconst f = (g) => h\n",
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn long_chains_are_refused() {
+    fn refuses_long_chains() {
         for (link, count) in
             [("+1", 5_002), (".a", 5_002), ("()", 5_002), (" else if(1) b;", 5_002), ("|1", 5_002)]
         {
@@ -281,9 +284,9 @@ mod tests {
         }
     }
 
-    /// A flat program is fine at any length, with and without semicolons.
+    /// With and without semicolons, up to the size limit.
     #[test]
-    fn flat_programs_pass() {
+    fn accepts_long_flat_programs() {
         for line in [
             "const value = await mcp.a.b({ path: 'x', list: [1, 2] });\n",
             "const value = a ? b : !c\n",

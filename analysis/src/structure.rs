@@ -1,9 +1,9 @@
-//! What a program does, as far as it can be told without running it.
+//! The flow analysis: determines what a program does without running it.
 //!
-//! The parts are read in the order in which a program goes through them: `lower` spells the tree out in
-//! the small language of `core`; `domain` has what is known of values and objects, `builtins` what the
-//! engine's own functions do; `solve` follows the program to a fixed point; `report` puts what was found
-//! into the form that people see. `order` tells in which order the calls happen.
+//! The stages: `lower` rewrites the tree into the small language of `core`; `solve` follows that to a fixed
+//! point, using the abstract values and objects of `domain` and the descriptions of the engine's functions
+//! in `builtins`; `report` converts the result to the public types of `node`. `order` computes the order of
+//! the calls.
 
 mod builtins;
 mod core;

@@ -1,4 +1,4 @@
-//! Runs the programs of `cases/agent/` and compares their tasks with the edges beside them.
+//! Analyses the programs of `cases/agent/` and compares their tasks with the hand-written `.edges` files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -11,15 +11,14 @@ mod call_ends;
 
 use call_ends::call_ends;
 
-/// Where the analysis says that a call may run any number of times, and a reader would
-/// say more.
+/// A call that the analysis reports as running any number of times, although a reader can determine more.
 struct Allowed {
     program: &'static str,
     call: &'static str,
     reason: &'static str,
 }
 
-const ONE_PLACE: &str = "one place in a loop calls one of three tools each round; that each is called exactly once is known only by counting";
+const ONE_PLACE: &str = "one place in a loop calls one of three tools in each iteration; only counting shows that each is called exactly once";
 
 const ALLOWED: &[Allowed] = &[
     Allowed { program: "git_commands_by_name", call: "t1", reason: ONE_PLACE },
@@ -27,11 +26,11 @@ const ALLOWED: &[Allowed] = &[
     Allowed { program: "git_commands_by_name", call: "t3", reason: ONE_PLACE },
 ];
 
-/// A call as the `.edges` file or the analysis has it.
+/// A call, according to the `.edges` file or to the analysis.
 #[derive(Debug, Clone, PartialEq)]
 struct Call {
     tool: String,
-    /// Some run without an error does not reach it.
+    /// Whether some run without an error does not reach it.
     may: bool,
     many: bool,
     after: BTreeSet<String>,
@@ -67,7 +66,7 @@ fn expected(text: &str) -> Vec<(String, Call)> {
     calls
 }
 
-/// Returns the tasks under the names that the `.edges` file gives them.
+/// Returns the tasks under the ids of the `.edges` file.
 fn found(source: &str, tasks: &[&Task], expected: &[(String, Call)]) -> Vec<(String, Call)> {
     let ends = call_ends(source);
     let mut ordered: Vec<&Task> = tasks.to_vec();
@@ -76,7 +75,7 @@ fn found(source: &str, tasks: &[&Task], expected: &[(String, Call)]) -> Vec<(Str
         *ends.get(&place).unwrap_or_else(|| panic!("no call begins at {place:?}"))
     };
     ordered.sort_by_key(|task| end(task));
-    // Tools that one place can call have the order of their lines.
+    // Several tools that one place can call are in the order of their lines.
     let mut from = 0;
     for same in ordered.chunk_by_mut(|one, other| end(one) == end(other)) {
         let lines = expected.get(from..).unwrap_or_default();
@@ -97,10 +96,10 @@ fn found(source: &str, tasks: &[&Task], expected: &[(String, Call)]) -> Vec<(Str
     ordered.iter().enumerate().map(|(at, task)| (name(at), call(task))).collect()
 }
 
-/// Returns what is wrong with a call, or nothing.
+/// Returns `Some` if a call differs from what is expected.
 fn difference(program: &str, id: &str, wanted: &Call, got: &Call, used: &mut [bool]) -> Option<()> {
     let mut wanted = wanted.clone();
-    // What runs any number of times may also not run at all.
+    // A call that runs any number of times may also not run at all.
     wanted.may |= wanted.many && got.many;
     if wanted == *got {
         return None;

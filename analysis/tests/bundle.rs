@@ -1,5 +1,5 @@
-//! Programs of several files: each folder of `bundle/` is a tree with a `main.ts`, and the text that becomes of it or
-//! what is said of it.
+//! Programs of several files: each folder of `bundle/` has a `main.ts`, its imports, and a snapshot of the bundle or the
+//! errors.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use analysis::{Bundled, Limits, Sources, analyze, bundle, candidates};
 use proptest::prelude::*;
 
-/// Bundles `main.ts` of a tree, as far as `read` knows the files.
+/// Bundles `main.ts`, reading its imports with `read`.
 fn bundled(entry: &str, read: impl Fn(&str) -> Option<String>) -> Bundled {
     let mut sources = Sources::new("main.ts", entry);
     loop {
@@ -81,7 +81,7 @@ fn trees() {
                 out + "---\n" + &bundle.code
             }
             Bundled::Refused(faults) => shown(&faults),
-            Bundled::Needs(_) => unreachable!("`bundled` goes on until there is none"),
+            Bundled::Needs(_) => unreachable!("`bundled` reads all needed files"),
         };
         insta::with_settings!({
             snapshot_path => folder,
@@ -94,7 +94,7 @@ fn trees() {
     });
 }
 
-/// The names of what a folder holds, so that the glob above misses none.
+/// The glob above would skip a folder without `main.ts`.
 #[test]
 fn every_tree_has_an_entry() {
     let trees = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bundle");
@@ -105,7 +105,7 @@ fn every_tree_has_an_entry() {
 }
 
 #[test]
-fn a_program_without_imports_is_the_very_text() {
+fn a_program_without_imports_is_unchanged() {
     for text in [
         "",
         "return 1",
@@ -125,24 +125,24 @@ fn a_program_without_imports_is_the_very_text() {
 }
 
 #[test]
-fn what_does_not_parse_is_told_in_its_file() {
-    let told = refusal(
+fn parse_errors_name_their_file() {
+    let error = refusal(
         "import { a } from './a.ts'\nreturn a",
         &[("a.ts", "export const b = 1;\nconst a = ;\n")],
     );
-    assert!(told.starts_with("./a.ts:2:11 PARSE_ERROR"), "{told}");
-    let told = refusal("import { a } from './a.ts'\nreturn (", &[]);
-    assert!(told.starts_with("./main.ts:2"), "{told}");
+    assert!(error.starts_with("./a.ts:2:11 PARSE_ERROR"), "{error}");
+    let error = refusal("import { a } from './a.ts'\nreturn (", &[]);
+    assert!(error.starts_with("./main.ts:2"), "{error}");
 }
 
 #[test]
-fn a_lone_function_beside_an_import_is_not_lost() {
-    let told = refusal("import './a.ts'\nasync () => { return 1 }", &[]);
-    assert!(told.starts_with("./main.ts:2:1 UNSUPPORTED_SYNTAX"), "{told}");
+fn refuses_a_lone_function_after_an_import() {
+    let error = refusal("import './a.ts'\nasync () => { return 1 }", &[]);
+    assert!(error.starts_with("./main.ts:2:1 UNSUPPORTED_SYNTAX"), "{error}");
 }
 
 #[test]
-fn marks_and_line_ends_of_files_are_kept_apart() {
+fn keeps_byte_order_marks_shebangs_and_line_ends_of_each_file() {
     let lib = "\u{feff}#!/usr/bin/env x\r\nexport const a = 1\r\n";
     assert_eq!(
         code("\u{feff}import { a } from './a.ts'\r\nreturn a\r\n", &[("a.ts", lib)]),
@@ -162,7 +162,7 @@ fn marks_and_line_ends_of_files_are_kept_apart() {
 }
 
 #[test]
-fn a_file_that_is_reached_twice_is_there_once() {
+fn a_file_imported_twice_is_bundled_once() {
     let text = code(
         "import './a.ts'\nimport './b'\nimport { n } from './sub/../n.js'\nreturn n()",
         &[
@@ -176,10 +176,10 @@ fn a_file_that_is_reached_twice_is_there_once() {
 }
 
 #[test]
-fn too_much_is_refused_and_not_tried() {
+fn refuses_bundles_over_the_limits() {
     let many: String = (0..3_000).map(|n| format!("import './f{n}.ts'\n")).collect();
-    let told = refusal(&many, &[]);
-    assert!(told.contains("TOO_COMPLEX") && told.contains("200 files"), "{told}");
+    let error = refusal(&many, &[]);
+    assert!(error.contains("TOO_COMPLEX") && error.contains("200 files"), "{error}");
     let same = "import './a.ts'\n".repeat(3_000) + "return 1";
     assert!(code(&same, &[("a.ts", "const a = 1")]).starts_with("// ./a.ts\nconst a = 1;\n"));
     let nested = format!("export const a = {}1{}", "(".repeat(2_000), ")".repeat(2_000));
@@ -188,7 +188,7 @@ fn too_much_is_refused_and_not_tried() {
     assert!(
         refusal("import { a } from './a.ts'", &[("a.ts", &large)]).contains("SOURCE_TOO_LARGE")
     );
-    // Each file fits, and all of them do not: the analysis of the whole says so.
+    // Each file is within the limit, but the bundle is not: the analysis reports it.
     let half = format!("export const a = '{}'", "x".repeat(40_000));
     let both = "import { a } from './a.ts'\nimport { a as b } from './b.ts'\nreturn a + b";
     let whole = code(both, &[("a.ts", &half), ("b.ts", &half)]);
@@ -196,9 +196,9 @@ fn too_much_is_refused_and_not_tried() {
     assert_eq!(found.first_error().unwrap().code.as_str(), "SOURCE_TOO_LARGE");
 }
 
-/// Stars that meet again and again are looked through once.
+/// Each `export *` is resolved once, although there are exponentially many paths.
 #[test]
-fn a_tower_of_stars_ends() {
+fn nested_export_stars_are_resolved_in_bounded_time() {
     let mut files: Vec<(String, String)> = (0..60)
         .map(|n| {
             let text = format!("export * from './l{m}.ts'\nexport * from './r{m}.ts'\n", m = n + 1);
@@ -214,7 +214,7 @@ fn a_tower_of_stars_ends() {
 }
 
 #[test]
-fn a_place_of_the_whole_is_found_in_its_file() {
+fn positions_in_the_bundle_map_to_files() {
     let entry = "/** Adds. */\nimport { a } from './a.ts'\n\nreturn a + oh\n";
     let Bundled::Whole(bundle) = of_files(entry, &[("a.ts", "// first\nexport const a = no\n")])
     else {
@@ -279,9 +279,9 @@ fn word() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
-    /// Whatever stands in two files, there is an answer; a text without the word is itself.
+    /// A text without the word `import` is unchanged.
     #[test]
-    fn every_text_has_an_answer(
+    fn any_two_files_have_a_result(
         entry in prop::collection::vec(word(), 0..30),
         lib in prop::collection::vec(word(), 0..30),
     ) {

@@ -1,19 +1,19 @@
-//! Ways to carry a value through a program, alone and one within the other: whatever
-//! is carried, the tools that are reached by it are declared, or the program is dynamic.
+//! Constructs that carry a value through a program, alone and nested: the tools that are reached
+//! through the value are declared, or the program is dynamic.
 //!
-//! `PML_TEST_SCALE` says how many programs are tried, `PML_TEST_SEED` which ones.
+//! `PML_TEST_SCALE` sets the number of programs, `PML_TEST_SEED` selects them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use analysis::{Limits, analyze};
 
-/// Each is an expression that has the value of `@`, in the end.
+/// Each is an expression that evaluates to `@`.
 const CARRIERS: &str = include_str!("carried/carriers.txt");
 
-/// Each calls `b` of the namespace that is the field `n` of `@`.
+/// Each calls the tool `b` of the namespace in the field `n` of `@`.
 const USES: &str = include_str!("carried/uses.txt");
 
-/// What is carried, and how its tool is called: no carrier names the tool.
+/// The values that are carried, and how the tool is called through them; no carrier names the tool.
 const CARRIED: &[(&str, &str)] = &[
     ("mcp.a", ".b({})"),
     ("mcp", ".a.b({})"),
@@ -24,14 +24,14 @@ const CARRIED: &[(&str, &str)] = &[
     ("\"b\"", ""),
 ];
 
-fn hole(program: &str) -> bool {
+fn is_unsound(program: &str) -> bool {
     let analysis = analyze(program, &Limits::default());
-    // `await` may not stand in every function.
-    let told = analysis.dynamic || analysis.tools.iter().any(|tool| tool.as_str() == "a:b");
-    analysis.can_run() && !told
+    // A program that is refused, for example because of `await` in a plain function, is sound.
+    let is_covered = analysis.dynamic || analysis.tools.iter().any(|tool| tool.as_str() == "a:b");
+    analysis.can_run() && !is_covered
 }
 
-/// Returns a program that calls what is carried where it comes out.
+/// Returns a program that calls the tool through the carried value.
 fn called(value: &str, (carried, call): (&str, &str)) -> String {
     let carried = value.replace('@', carried);
     match call.is_empty() {
@@ -40,17 +40,17 @@ fn called(value: &str, (carried, call): (&str, &str)) -> String {
     }
 }
 
-/// Returns a program that does something with what is carried, and then calls it.
+/// Returns a program that calls the tool by one of `USES`.
 fn used(value: &str, usage: &str) -> String {
     let value = value.replace('@', "({ n: mcp.a })");
     let head = if usage.starts_with(['(', '[', '@']) { "return " } else { "" };
     format!("{head}{}", usage.replace('@', &format!("({value})")))
 }
 
-/// How many programs a full run tries beside the carriers alone.
+/// The number of programs with nested carriers in a full run.
 const COUNT: f64 = 60_000.0;
 
-/// Returns the next of a row of odd numbers (SplitMix64).
+/// Returns the next pseudo-random number (SplitMix64).
 fn next(state: &mut u64) -> usize {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -59,7 +59,7 @@ fn next(state: &mut u64) -> usize {
 }
 
 #[test]
-fn what_is_carried_is_declared_or_the_program_is_dynamic() {
+fn carried_tools_are_declared_or_the_program_is_dynamic() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok());
     let now = || f64::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_micros());
     let seed = number("PML_TEST_SEED").unwrap_or_else(now);
@@ -71,7 +71,7 @@ fn what_is_carried_is_declared_or_the_program_is_dynamic() {
     let mut state = seed as u64;
     let mut any = || {
         let mut value = "@".to_owned();
-        // Mostly one within another; sometimes within a third.
+        // Mostly two nested carriers, sometimes three.
         for _ in 0..2 + next(&mut state) % 4 / 3 {
             value = carriers[next(&mut state) % carriers.len()].replace('@', &value);
         }
@@ -83,7 +83,7 @@ fn what_is_carried_is_declared_or_the_program_is_dynamic() {
     };
     let mixed: Vec<String> = (0..count).map(|_| any()).collect();
     let programs = alone.chain(mixed);
-    let holes: Vec<String> = programs.filter(|program| hole(program)).collect();
+    let unsound: Vec<String> = programs.filter(|program| is_unsound(program)).collect();
     println!("{count} programs with PML_TEST_SEED={seed}");
-    assert!(holes.is_empty(), "PML_TEST_SEED={seed}: {}\n{}", holes.len(), holes.join("\n"));
+    assert!(unsound.is_empty(), "PML_TEST_SEED={seed}: {}\n{}", unsound.len(), unsound.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! Runs every case of `cases/` and compares it with the snapshot beside it.
+//! Analyses every case of `cases/` and compares the result with the snapshot next to it.
 
 use std::cell::Cell;
 use std::io::Write as _;
@@ -26,7 +26,7 @@ fn cases() {
     let (count, runnable) = (count.get(), runnable.get());
     let _ = writeln!(
         std::io::stderr(),
-        "{count} cases as their snapshots say: {runnable} can run, {} are refused",
+        "{count} cases match their snapshots: {runnable} can run, {} are refused",
         count - runnable
     );
     assert!(count >= 350, "only {count} cases");

@@ -1,4 +1,4 @@
-//! What the other crates rely on: the JSON, the program that runs, the job.
+//! What the other crates rely on: the JSON, the erased program, the sealed job.
 
 use analysis::{Analysis, Code, Limits, analyze, decode, job};
 use protocol::{ErrorCode, Routing, RoutingRules};
@@ -46,12 +46,12 @@ fn the_json_has_the_documented_shape() {
         "diagnostics": [{
             "code": "DYNAMIC_NAME",
             "severity": "warning",
-            "message": "which tool is meant is only known when the program runs; write the name out, as in `mcp.filesystem.read_file(…)`, and choose between calls with `if`",
+            "message": "the tool called here is only known at run time; write its name out, as in `mcp.filesystem.read_file(…)`, and choose between calls with `if`",
             "line": 2,
             "column": 37,
         }],
     });
-    // The text is compared, so that the order of the fields counts as well.
+    // The text is compared, so that the order of the fields is checked as well.
     let found = analysis.to_json(&RoutingRules::shipped());
     assert_eq!(
         serde_json::to_string_pretty(&found).unwrap(),
@@ -59,9 +59,9 @@ fn the_json_has_the_documented_shape() {
     );
 }
 
-/// AN-12: one client tool, or one call that is not known, keeps a program off the server.
+/// AN-12: one client tool, or one call that the analysis does not know, keeps a program off the server.
 #[test]
-fn a_program_is_routed_by_all_of_its_tools() {
+fn one_client_tool_or_unknown_call_routes_to_the_client() {
     let rules = RoutingRules::shipped();
     for (source, routing, client) in [
         ("return 1", Routing::Server, 0),
@@ -77,9 +77,9 @@ fn a_program_is_routed_by_all_of_its_tools() {
     }
 }
 
-/// Every name stands where it stood, so that errors point into the source.
+/// Names keep their positions, so that the positions of errors refer to the source.
 #[test]
-fn erasing_types_keeps_every_place() {
+fn erasing_types_keeps_every_position() {
     let source = r#"#!/usr/bin/env pml
 interface Item<T> { id: string; list: T[] }
 type Pair = [string, number];
@@ -126,7 +126,7 @@ for (const [name, value] of Object.entries(größe as object) as [string, any][]
 }
 
 #[test]
-fn a_program_that_is_one_arrow_keeps_its_places() {
+fn unwrapping_an_arrow_function_keeps_every_position() {
     let analysis = run("// first\nasync () => {\n  const a: number = 1;\n  return a;\n};\n");
     assert_eq!(
         analysis.program,
@@ -134,7 +134,7 @@ fn a_program_that_is_one_arrow_keeps_its_places() {
     );
     let analysis = run("async () => mcp.a.b({ n: 1 })");
     assert_eq!(analysis.program, "return (    mcp.a.b({ n: 1 }))");
-    // `return (` takes the place of as many characters, wherever there are that many.
+    // `return (` replaces as many plain characters of the arrow's head, where there are enough.
     let analysis = run("(/* \u{85} */\n /* enough */) => 1");
     assert_eq!(analysis.program, "    \u{a0}   \nreturn (          1)");
     assert!(!run("(/*\u{85}*/)=>1").can_run());
@@ -154,7 +154,7 @@ fn errors_carry_their_numbered_code() {
 }
 
 #[test]
-fn the_job_answers_what_cannot_be_read_with_nothing() {
+fn the_job_returns_an_empty_answer_for_invalid_requests() {
     for input in [&b""[..], b"{}", b"[1,2]", b"\xff\xfe", b"{\"source\":7}"] {
         decode(&job(input)).unwrap_err();
     }
@@ -162,9 +162,9 @@ fn the_job_answers_what_cannot_be_read_with_nothing() {
     assert!(answer.can_run());
 }
 
-/// AN-05 and AN-11: a name is one spelling, and magic names are plain text.
+/// AN-05 and AN-11: escapes spell the same name, and names such as `__proto__` are ordinary.
 #[test]
-fn odd_names_are_one_spelling_or_refused() {
+fn equivalent_spellings_are_one_name_and_invalid_names_are_refused() {
     let tools = |source: &str| {
         let analysis = run(source);
         analysis.tools.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -191,7 +191,7 @@ fn odd_names_are_one_spelling_or_refused() {
 }
 
 #[test]
-fn a_refused_program_has_no_program() {
+fn a_refused_program_has_no_erased_text() {
     for source in ["import 'x'", "const = 1", "mcp.a['b c']()"] {
         let analysis = run(source);
         assert!(!analysis.can_run() && analysis.program.is_empty());
@@ -200,7 +200,7 @@ fn a_refused_program_has_no_program() {
 }
 
 #[test]
-fn capabilities_are_marked_by_who_knows_them() {
+fn capabilities_are_marked_by_the_caller() {
     let mut structure = run("mcp.a.tool({}); mcp.a.capability({});").structure;
     structure.mark_capabilities(|tool| tool.action() == "capability");
     let kinds: Vec<&str> = structure
@@ -216,9 +216,9 @@ fn capabilities_are_marked_by_who_knows_them() {
     assert_eq!(structure.tasks().count(), 2);
 }
 
-/// What a loop hands to its next round is data all the same.
+/// A result that an iteration passes to the next one is data, too.
 #[test]
-fn a_task_names_all_whose_results_flow_into_it() {
+fn data_from_includes_earlier_iterations() {
     let analysis = run(
         "let last; for (const p of args.list) { const r = await mcp.a.b({ p, last }); if (r.ok) last = await mcp.a.c({ p, r }); }",
     );
@@ -235,7 +235,7 @@ fn a_task_names_all_whose_results_flow_into_it() {
 }
 
 #[test]
-fn objects_of_many_names_are_followed() {
+fn large_object_graphs_are_followed() {
     let nodes = |count: usize| {
         let mut source = String::new();
         for node in 0..count {

@@ -1,4 +1,4 @@
-//! What decides on a call is told apart from what flows into it.
+//! The tasks that decide on a call are separate from those whose results flow into it.
 
 use std::fmt::Write;
 
@@ -9,8 +9,8 @@ fn number(task: &str) -> u32 {
     task.trim_start_matches('t').parse().expect("a task has a number")
 }
 
-/// Returns each task as `t2 data t1 by t1`, without what is empty.
-fn told(source: &str) -> Vec<String> {
+/// Returns each task as `t2 data t1 by t1`, omitting empty lists.
+fn summaries(source: &str) -> Vec<String> {
     let analysis = analyze(source, &Limits::default());
     assert!(analysis.can_run() && !analysis.dynamic, "{source}");
     let plan = plan(&analysis, &RoutingRules::shipped());
@@ -40,7 +40,7 @@ const ONE: &str = "const r = await mcp.a.one({});\n";
 const TWO: &str = "const s = await mcp.a.two({});\n";
 
 #[test]
-fn deciders_are_told() {
+fn decided_by_lists_the_deciding_tasks() {
     for (rest, expected) in [
         ("await mcp.a.use({ r });", "t2 data t1"),
         ("if (r.ok) await mcp.a.use({});", "t2 by t1"),
@@ -55,16 +55,16 @@ fn deciders_are_told() {
         ("try { await mcp.a.use({ r }); } catch { await mcp.a.end({}); }", "t2 data t1, t3 by t2"),
         ("switch (r.kind) { case 1: await mcp.a.use({}); }", "t2 by t1"),
         ("switch (r.kind) { case await mcp.a.use({}): break; }", "t2"),
-        // A promise is waited for, and decides nothing.
+        // Waiting for a promise decides nothing.
         ("await mcp.a.two({}).then((s) => mcp.a.use({ s }));", "t2, t3 data t2"),
         ("await mcp.a.two({}).then(() => mcp.a.use({}));", "t2, t3"),
         ("await mcp.a.two({}).catch(() => mcp.a.use({}));", "t2, t3 by t2"),
     ] {
-        assert_eq!(told(&format!("{ONE}{rest}"))[1..].join(", "), expected, "{rest}");
+        assert_eq!(summaries(&format!("{ONE}{rest}"))[1..].join(", "), expected, "{rest}");
     }
 }
 
-/// A function is reached by all of its calls.
+/// A tool in a function is called by all calls of the function.
 #[test]
 fn all_calls_of_a_function_decide() {
     const USE: &str = "const use = async (x) => { await mcp.a.use({ x }); };\n";
@@ -78,10 +78,10 @@ fn all_calls_of_a_function_decide() {
         ("await use(1); s.list.forEach((x) => use(x));", "t3 data t2 by t2"),
         ("const go = () => use(1); if (r.ok) go(); if (s.ok) go();", "t3 by t1 t2"),
         ("const go = () => use(1); go(); if (s.ok) use(2);", "t3 by t2"),
-        // What comes later decides whether the call is made once more.
+        // A later task decides whether the call is made again.
         ("await use(1); if (await mcp.a.three({})) await use(2);", "t3 by t4, t4"),
     ] {
-        let found = told(&format!("{ONE}{TWO}{USE}{rest}"));
+        let found = summaries(&format!("{ONE}{TWO}{USE}{rest}"));
         assert_eq!(found[2..].join(", "), expected, "{rest}");
     }
     for (rest, expected) in [
@@ -101,7 +101,7 @@ fn all_calls_of_a_function_decide() {
              set('b'); if (s.ok) set('c'); await mcp.a.end({ last });",
             "t3 data t2",
         ),
-        // What decides on both calls is not told to flow into what they write.
+        // What decides on both calls does not flow into what they write.
         (
             "if (r.ok) {
                let last = 'a'; const set = (to) => { last = to; };
@@ -110,13 +110,13 @@ fn all_calls_of_a_function_decide() {
             "t3 data t2 by t1",
         ),
     ] {
-        assert_eq!(told(&format!("{ONE}{TWO}{rest}"))[2..].join(", "), expected, "{rest}");
+        assert_eq!(summaries(&format!("{ONE}{TWO}{rest}"))[2..].join(", "), expected, "{rest}");
     }
 }
 
-/// Older forms of a structure have no such list.
+/// Structures stored by older versions have no such list.
 #[test]
-fn the_list_may_be_missing() {
+fn decided_by_may_be_missing_in_json() {
     let analysis = analyze(&format!("{ONE}if (r) await mcp.a.use({{}});"), &Limits::default());
     let mut json = serde_json::to_value(&analysis.structure).expect("it is JSON");
     for node in json["nodes"].as_array_mut().expect("a list") {
@@ -127,9 +127,9 @@ fn the_list_may_be_missing() {
     assert_eq!(read.tasks().count(), 2);
 }
 
-/// Nothing decides, and yet a run may not get there.
+/// No task decides, but a run may still skip the call.
 #[test]
-fn a_call_that_nothing_decides_may_be_missed() {
+fn a_call_without_deciders_may_be_conditional() {
     for before in [
         "await Promise.race(n === 1 ? [1] : []);",
         "function* g() { if (n === 1) throw 1; yield 1; } g().next();",

@@ -1,6 +1,6 @@
-//! Compares what leaves the machine in the programs of `cases/agent/` with the
-//! lines beside them, which were written by hand: data with those that start with
-//! `egress`, and what decides with all that a call depends on.
+//! Compares the egress of the programs of `cases/agent/` with their hand-written
+//! `.edges` files: data with the lines that start with `egress`, and decisions with
+//! everything that a call depends on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -14,7 +14,7 @@ mod call_ends;
 
 use call_ends::call_ends;
 
-/// Namespaces that the seeded registry routes to the client, beside the shipped rules.
+/// Namespaces that the seeded registry routes to the client, in addition to the shipped rules.
 const SEEDED: &[&str] = &["memory", "fetch", "sequential-thinking", "time", "everything"];
 
 fn rules() -> RoutingRules {
@@ -25,8 +25,8 @@ fn rules() -> RoutingRules {
     shipped.into_iter().chain(seeded).collect()
 }
 
-/// A pair that is told though no run has it: more than there is, never less.
-struct Beyond {
+/// A pair that the plan lists although no run has it. The plan may list too much, never too little.
+struct FalsePositive {
     program: &'static str,
     from: &'static str,
     to: &'static str,
@@ -37,42 +37,42 @@ struct Beyond {
 
 const FLOW: &str = "flow";
 const DECIDE: &str = "decide";
-const AFTER_A_WAY_OUT: &str =
-    "what is collected after a way out counts as decided by it, and so as made from it";
-const COUNTED: &str = "how many pages are asked for is decided by that result";
+const AFTER_AN_EXIT: &str =
+    "values collected after an early exit count as decided by it, and so as computed from it";
+const COUNTED: &str = "the number of requested pages is decided by that result";
 
-const BEYOND: &[Beyond] = &[
-    Beyond {
+const FALSE_POSITIVES: &[FalsePositive] = &[
+    FalsePositive {
         program: "release_pipeline",
         from: "t14",
         to: "t17",
         how: FLOW,
-        reason: AFTER_A_WAY_OUT,
+        reason: AFTER_AN_EXIT,
     },
-    Beyond { program: "release_pipeline", from: "t2", to: "t5", how: FLOW, reason: COUNTED },
-    Beyond { program: "release_pipeline", from: "t3", to: "t5", how: FLOW, reason: COUNTED },
-    Beyond {
+    FalsePositive { program: "release_pipeline", from: "t2", to: "t5", how: FLOW, reason: COUNTED },
+    FalsePositive { program: "release_pipeline", from: "t3", to: "t5", how: FLOW, reason: COUNTED },
+    FalsePositive {
         program: "memoised_lookups",
         from: "t2",
         to: "t1",
         how: DECIDE,
-        reason: "two functions that one helper makes share what is known of its map",
+        reason: "two functions that one helper creates share the abstract value of its map",
     },
 ];
 
-/// From one call to another, by their names.
+/// Pairs of calls, by their ids.
 type Pairs = BTreeSet<(String, String)>;
 
-/// What a file or a plan says.
+/// The egress according to a file or a plan.
 #[derive(Default)]
 struct Leaving {
-    /// Whose result reaches the other as data.
+    /// The result of the first reaches the second as data.
     data: Pairs,
-    /// Whose result reaches it, but only by a decision.
+    /// The result of the first reaches the second only through a decision.
     decides: Pairs,
 }
 
-/// Returns the calls of an `.edges` file and their tools, what each depends on, and what leaves as data.
+/// Returns the calls of an `.edges` file with their tools, their dependencies, and the data egress.
 fn read(edges: &str) -> (Vec<(&str, &str)>, Pairs, Pairs) {
     let (mut calls, mut depends, mut data) = (Vec::new(), Pairs::new(), Pairs::new());
     for line in edges.lines() {
@@ -92,7 +92,7 @@ fn read(edges: &str) -> (Vec<(&str, &str)>, Pairs, Pairs) {
     (calls, depends, data)
 }
 
-/// Returns all pairs between which a way leads.
+/// Returns the transitive closure.
 fn closure(steps: &Pairs) -> Pairs {
     let mut all = steps.clone();
     loop {
@@ -111,7 +111,7 @@ fn closure(steps: &Pairs) -> Pairs {
     }
 }
 
-/// Returns the names that the `.edges` file gives the tasks of a plan: calls are counted there by where they end.
+/// Returns the ids of the `.edges` file for the tasks of a plan. There, calls are numbered by their ends.
 fn names<'p>(source: &str, plan: &'p Plan, calls: &[(&str, &str)]) -> BTreeMap<&'p str, String> {
     let ends = call_ends(source);
     let mut ordered: Vec<_> = plan.tasks.iter().collect();
@@ -130,7 +130,7 @@ fn names<'p>(source: &str, plan: &'p Plan, calls: &[(&str, &str)]) -> BTreeMap<&
     names
 }
 
-/// Returns what the `.edges` file and the plan say.
+/// Returns the egress according to the `.edges` file and to the plan.
 fn both(source: &str, edges: &str, plan: &Plan) -> (Leaving, Leaving) {
     let (calls, depends, data) = read(edges);
     let names = names(source, plan, &calls);
@@ -153,10 +153,10 @@ fn both(source: &str, edges: &str, plan: &Plan) -> (Leaving, Leaving) {
 }
 
 #[test]
-fn what_leaves_the_machine_is_what_was_written_by_hand() {
+fn egress_matches_the_edges_files() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/agent");
     let rules = rules();
-    let mut used = [false; BEYOND.len()];
+    let mut used = [false; FALSE_POSITIVES.len()];
     let (mut programs, mut given, mut decided, mut wrong) = (0, 0, 0, String::new());
     let entries = std::fs::read_dir(&folder).expect("the folder is readable");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -184,7 +184,7 @@ fn what_leaves_the_machine_is_what_was_written_by_hand() {
         };
         let decides = found.decides.iter().filter(known).map(|pair| ("decide", pair));
         for (how, (from, to)) in data.chain(decides) {
-            let known = BEYOND.iter().position(|known| {
+            let known = FALSE_POSITIVES.iter().position(|known| {
                 (known.program, known.from, known.to, known.how) == (&*name, from, to, how)
             });
             match known {
@@ -195,10 +195,10 @@ fn what_leaves_the_machine_is_what_was_written_by_hand() {
             }
         }
     }
-    for (known, used) in BEYOND.iter().zip(used) {
+    for (known, used) in FALSE_POSITIVES.iter().zip(used) {
         assert!(!known.reason.is_empty());
         if !used {
-            let Beyond { program, from, to, .. } = known;
+            let FalsePositive { program, from, to, .. } = known;
             let _ = writeln!(wrong, "{program}: {from} => {to} needs no exception");
         }
     }

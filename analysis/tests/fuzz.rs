@@ -1,4 +1,4 @@
-//! Broken programs: a bounded run of what `cargo fuzz` does for longer.
+//! Mutated programs: a bounded run of what `cargo fuzz` does for longer.
 
 #[path = "fuzz/holds.rs"]
 mod holds;
@@ -11,19 +11,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use mutate::{Choices, mutated, programs};
 
-/// How many programs a full run tries; `PML_TEST_SCALE` takes a part of it.
+/// The number of programs in a full run; `PML_TEST_SCALE` scales it.
 const COUNT: f64 = 40_000.0;
 
 /// AN-15: `PML_FUZZ_SEED` repeats a run.
 #[test]
-fn broken_programs_are_survived() {
+fn mutated_programs_never_crash_the_analysis() {
     let scale = std::env::var("PML_TEST_SCALE").ok().and_then(|text| text.parse::<f64>().ok());
     let count = (COUNT * scale.unwrap_or(0.1)).max(100.0) as u64;
     let seed = std::env::var("PML_FUZZ_SEED").ok().and_then(|text| text.parse::<u64>().ok());
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     let seed = seed.unwrap_or_else(now);
-    let mut told = std::io::stderr();
-    writeln!(told, "fuzzing {count} programs with PML_FUZZ_SEED={seed}").unwrap();
+    let mut stderr = std::io::stderr();
+    writeln!(stderr, "fuzzing {count} programs with PML_FUZZ_SEED={seed}").unwrap();
     let programs = programs();
     let mut runnable = 0;
     for at in 0..count {
@@ -33,7 +33,7 @@ fn broken_programs_are_survived() {
             Err(_) => panic!("program {at} of PML_FUZZ_SEED={seed}:\n{source}"),
         }
     }
-    writeln!(told, "{runnable} of {count} broken programs still run, the rest are refused")
+    writeln!(stderr, "{runnable} of {count} mutated programs can run, the rest are refused")
         .unwrap();
     // A mutator that breaks everything would test only the parser's errors.
     assert!(runnable * 20 > count, "only {runnable} of {count} can run");

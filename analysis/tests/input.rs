@@ -1,11 +1,11 @@
-//! The input of a program is followed as a result is: where `args` is taken for the
-//! result of a call, that result flows to the same calls.
+//! `args` is followed like the result of a call: if a program gets `args` from a call
+//! instead, the result of that call flows to the same calls.
 
 use std::path::{Path, PathBuf};
 
 use analysis::{Argument, Limits, Task, analyze};
 
-/// Stands before a program and gives it other `args`.
+/// The prefix that gives a program the result of a call as `args`.
 const INSTEAD: &str = "const args = await mcp.given.instead({}); ";
 
 fn programs(folder: &Path, out: &mut Vec<PathBuf>) {
@@ -20,22 +20,22 @@ fn programs(folder: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether all of a task's arguments are told as they are, so that it does not
-/// matter what has chosen them.
-fn is_told(task: &Task) -> bool {
-    fn told(argument: &Argument) -> bool {
+/// Returns whether all arguments of a task are known exactly, so that it does not
+/// matter what decided on them.
+fn is_exact(task: &Task) -> bool {
+    fn exact(argument: &Argument) -> bool {
         match argument {
             Argument::Literal { .. } | Argument::Reference { .. } => true,
-            Argument::Object { fields } => fields.values().all(told),
-            Argument::Array { items } => items.iter().all(told),
+            Argument::Object { fields } => fields.values().all(exact),
+            Argument::Array { items } => items.iter().all(exact),
             Argument::Parameter { .. } | Argument::Expression { .. } => false,
         }
     }
-    task.arguments.values().all(told)
+    task.arguments.values().all(exact)
 }
 
 #[test]
-fn the_input_flows_as_a_result_does() {
+fn args_flow_like_the_result_of_a_call() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let mut paths = Vec::new();
     programs(&root.join("cases"), &mut paths);
@@ -45,9 +45,9 @@ fn the_input_flows_as_a_result_does() {
         let source = String::from_utf8_lossy(&std::fs::read(path).expect("readable")).into_owned();
         let with_input = analyze(&source, &Limits::default());
         let with_result = analyze(&format!("{INSTEAD}{source}"), &Limits::default());
-        // Some cases are about what is refused, or about a first line.
-        let aside = !source.contains("args") || source.contains("globalThis.args");
-        if aside || !with_input.can_run() || !with_result.can_run() {
+        // Cases that are refused, or that do not use `args`, are skipped.
+        let is_skipped = !source.contains("args") || source.contains("globalThis.args");
+        if is_skipped || !with_input.can_run() || !with_result.can_run() {
             continue;
         }
         compared += 1;
@@ -60,7 +60,7 @@ fn the_input_flows_as_a_result_does() {
         for (task, other) in tasks.iter().zip(&others) {
             let flows = other.data_from.iter().any(|id| id == "t1");
             given += usize::from(task.from_args);
-            if task.from_args != flows && !(flows && is_told(task)) {
+            if task.from_args != flows && !(flows && is_exact(task)) {
                 let name = path.strip_prefix(&root).unwrap_or(path).display();
                 wrong.push(format!("{name}: {} ({}), line {}", task.task, task.tool, task.line));
             }

@@ -1,4 +1,4 @@
-//! The hash of the normal form: what makes no difference to it, and what does.
+//! The hash of the normal form: which differences between programs change it.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -30,7 +30,7 @@ fn pairs(file: &str, between: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_is_only_written_otherwise_has_the_same_hash() {
+fn equivalent_programs_have_the_same_hash() {
     let pairs = pairs("equal.txt", " === ");
     writeln!(std::io::stderr(), "{} pairs of programs have one hash", pairs.len()).unwrap();
     assert!(pairs.len() >= 40);
@@ -41,7 +41,7 @@ fn what_is_only_written_otherwise_has_the_same_hash() {
 }
 
 #[test]
-fn what_means_something_else_has_another_hash() {
+fn different_programs_have_different_hashes() {
     let pairs = pairs("different.txt", " =/= ");
     writeln!(std::io::stderr(), "{} pairs of programs have two hashes", pairs.len()).unwrap();
     assert!(pairs.len() >= 60);
@@ -64,14 +64,14 @@ fn the_hash_is_stable() {
     }
 }
 
-/// Every program of the other tests, with other names for its locals and a comment after each.
+/// For every case, with its locals renamed and a comment after each.
 #[test]
 fn renaming_locals_and_adding_comments_keeps_the_hash() {
     let (mut renamed, mut names) = (0, 0);
     for path in programs() {
         let source = std::fs::read_to_string(&path).unwrap();
         let source = source.strip_prefix('\u{feff}').unwrap_or(&source);
-        // What is refused has no form, and these can see the names of their functions.
+        // Refused programs have no form, and programs with these words can observe the names of their functions.
         let sees_names = ["name", "eval"].iter().any(|word| source.contains(word));
         if sees_names || !analyze(source, &Limits::default()).can_run() {
             continue;

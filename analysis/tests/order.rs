@@ -1,9 +1,9 @@
-//! The steps in which calls happen: one after the other unless the program starts them together.
+//! The order of calls: sequential unless the program starts them together.
 
 use analysis::{Limits, analyze};
 use protocol::Step;
 
-/// Writes the steps of a program with the actions in place of the tasks' names.
+/// Formats the steps of a program, with the actions in place of the task ids.
 fn steps(source: &str) -> String {
     let analysis = analyze(source, &Limits::default());
     assert!(analysis.structure.tasks().count() > 0, "{source}: {:?}", analysis.diagnostics);
@@ -11,7 +11,7 @@ fn steps(source: &str) -> String {
         let task = analysis.structure.tasks().find(|task| task.task == *id);
         task.expect("a step names tasks of the program").tool.action().to_owned()
     };
-    let mut told: Vec<String> = Vec::new();
+    let mut steps: Vec<String> = Vec::new();
     for Step { tasks, together, unawaited, any_time, repeats_from } in &analysis.order {
         let names: Vec<String> = tasks.iter().map(name).collect();
         let mut text = names.join(if *together { "+" } else { " " });
@@ -25,12 +25,12 @@ fn steps(source: &str) -> String {
             text += "?";
         }
         text += &repeats_from.iter().map(|from| format!("^{from}")).collect::<String>();
-        told.push(text);
+        steps.push(text);
     }
-    told.join(" | ")
+    steps.join(" | ")
 }
 
-/// Cases: `a` … `f` call tools of these names.
+/// In the cases, `$a` … `$f` are tools with these names.
 #[track_caller]
 fn check(cases: &[(&str, &str)]) {
     for (source, expected) in cases {
@@ -43,7 +43,7 @@ fn check(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_is_awaited_is_a_step_of_its_own() {
+fn an_awaited_call_is_a_separate_step() {
     check(&[
         ("await $a({}); await $b({}); await $c({})", "a | b | c"),
         (
@@ -65,7 +65,7 @@ fn what_is_awaited_is_a_step_of_its_own() {
 }
 
 #[test]
-fn what_is_started_together_shares_a_step() {
+fn calls_started_together_share_a_step() {
     check(&[
         ("await $a({}); await Promise.all([$b({}), $c({})]); await $d({})", "a | b+c | d"),
         (
@@ -91,7 +91,7 @@ fn what_is_started_together_shares_a_step() {
 }
 
 #[test]
-fn what_is_not_awaited_runs_on() {
+fn unawaited_calls_overlap_later_steps() {
     check(&[
         ("$a({}); await $b({})", "a~ | b"),
         ("const p = $a({}); await $b({}); await p; await $c({})", "a~2 | b | c"),
@@ -131,9 +131,9 @@ fn loops_repeat_their_steps() {
     ]);
 }
 
-/// A function's calls stand at each place that calls it.
+/// The calls in a function appear at each call of the function.
 #[test]
-fn functions_are_gone_into_where_they_are_called() {
+fn functions_are_followed_at_their_calls() {
     check(&[
         ("async function s() { await $a({}) } await s(); await $b({}); await s()", "a | b | a"),
         ("const s = async () => { await $a({}) }; await $b({}); await s()", "b | a"),
@@ -154,9 +154,9 @@ fn functions_are_gone_into_where_they_are_called() {
     ]);
 }
 
-/// What others call can happen at any time, and is never said to come after something.
+/// They are not ordered after anything.
 #[test]
-fn what_others_call_can_happen_at_any_time() {
+fn functions_called_indirectly_can_run_at_any_time() {
     check(&[
         (
             "const api = { go: async () => { await $a({}) } }; await $b({}); await api.go()",
@@ -176,9 +176,9 @@ fn what_others_call_can_happen_at_any_time() {
     ]);
 }
 
-/// A program that calls its functions from very many places is told so in bounded time.
+/// The walk gives up in bounded time.
 #[test]
-fn a_program_that_doubles_at_each_call_is_given_up_on() {
+fn exponential_call_trees_have_no_order() {
     let mut source = "const f0 = async () => { await mcp.x.a({}) };\n".to_owned();
     for n in 1..30 {
         source +=

@@ -1,5 +1,5 @@
-//! What programs take: every case of `cases/parameters/` has the schema beside it, and
-//! what a schema requires is needed.
+//! Input schemas: every case of `cases/parameters/` has a snapshot of its schema, and
+//! required fields are really needed.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ fn cases() -> Vec<(PathBuf, String)> {
     paths.into_iter().map(read).collect()
 }
 
-/// The tools of a shop, as a registry knows them.
+/// Schemas of the tools of a shop.
 fn shop(id: &ToolId) -> Option<Value> {
     match id.as_str() {
         "shop:search" => Some(json!({
@@ -47,7 +47,7 @@ fn schema(source: &str) -> Value {
 }
 
 #[test]
-fn schemas_are_as_their_cases_say() {
+fn schemas_match_their_snapshots() {
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
@@ -62,9 +62,9 @@ fn schemas_are_as_their_cases_say() {
     assert!(cases.len() >= 17, "only {} cases", cases.len());
 }
 
-/// Each pair: what does without a field, and what does not.
+/// Pairs of a program that works without a field and one that does not.
 #[test]
-fn a_field_is_required_where_no_run_does_without_it() {
+fn a_field_is_required_if_no_run_succeeds_without_it() {
     for (spares, needs) in [
         ("return args.x ?? 1", "return `${args.x}`"),
         ("return args.x?.y", "return args.x.y"),
@@ -105,7 +105,7 @@ fn a_field_is_required_where_no_run_does_without_it() {
 }
 
 #[test]
-fn a_way_round_the_names_leaves_the_schema_open() {
+fn indirect_access_to_args_leaves_the_schema_open() {
     for source in [
         "return globalThis.args.x",
         "return Object.keys(args)",

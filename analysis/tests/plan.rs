@@ -1,4 +1,4 @@
-//! What a plan says beside what its snapshots show: flows, `args`, rules, limits.
+//! Properties of plans beyond their snapshots: flows, `args`, rules, limits.
 
 use analysis::{Effect, Limits, Plan, analyze, plan};
 use protocol::{Routing, RoutingRules, Side};
@@ -22,14 +22,14 @@ fn pairs(plan: &Plan) -> Vec<String> {
 const READ: &str = "const text = await mcp.filesystem.read_text_file({ path: 'a' });\n";
 
 #[test]
-fn a_result_is_followed_to_the_server() {
+fn results_are_followed_to_the_server() {
     for (rest, expected) in [
         ("await mcp.json.parse({ data: text });", &["t1>t2"][..]),
         ("await mcp.json.parse({ data: `${text.length}` });", &["t1>t2"]),
         ("await mcp.json.parse({ data: '1' }); return text;", &[]),
-        // What stays on this machine.
+        // The result stays on this machine.
         ("await mcp.filesystem.write_file({ path: 'b', content: text });", &[]),
-        // Through a tool here, and through one there.
+        // Through a tool on the client, and through one on the server.
         (
             "const b = await mcp.shell.exec({ command: ['wc', text] });
              await mcp.json.parse({ data: b.stdout });",
@@ -40,7 +40,7 @@ fn a_result_is_followed_to_the_server() {
              await mcp.slack.post_message({ text: b.title });",
             &["t1>t2", "t1>t3 via t2"],
         ),
-        // A direct way is told before one through others.
+        // A direct flow takes precedence over an indirect one.
         (
             "const b = await mcp.json.parse({ data: text });
              await mcp.slack.post_message({ text: b.title + text });",
@@ -51,9 +51,9 @@ fn a_result_is_followed_to_the_server() {
     }
 }
 
-/// That a tool is called tells whoever sees it what decided on the call.
+/// A call of a server tool reveals what decided on it.
 #[test]
-fn what_decides_on_a_call_of_the_server_leaves() {
+fn decisions_on_server_calls_are_egress() {
     for (rest, expected) in [
         ("if (text) await mcp.json.parse({ data: '1' });", &["t1>t2 decides"][..]),
         ("if (!text) return; await mcp.json.parse({ data: '1' });", &["t1>t2 decides"]),
@@ -63,17 +63,17 @@ fn what_decides_on_a_call_of_the_server_leaves() {
         ("try { JSON.parse(text); await mcp.json.parse({}); } catch {}", &["t1>t2 decides"]),
         ("try { JSON.parse(text); } catch { await mcp.json.parse({}); }", &["t1>t2 decides"]),
         ("const f = text ? () => 1 : () => mcp.json.parse({}); await f();", &["t1>t2 decides"]),
-        // Data is told before a decision, even where its way is longer.
+        // Data takes precedence over a decision, even if its path is longer.
         ("if (text) await mcp.json.parse({ data: text });", &["t1>t2"]),
         (
             "const b = await mcp.shell.exec({ command: ['wc', text] });
              if (text) await mcp.json.parse({ data: b.stdout });",
             &["t1>t3 via t2", "t2>t3"],
         ),
-        // What it decides on stays on this machine.
+        // The result only decides on something that stays on this machine.
         ("if (text) await mcp.filesystem.write_file({ path: 'b', content: '' });", &[]),
         ("await mcp.json.parse({}); if (text) return 1;", &[]),
-        // What a call returns depends on whether it was made, and a decision on what flowed into it.
+        // A result depends on whether the call was made; a decision depends on the data that flowed into it.
         (
             "let b; if (text) b = await mcp.shell.exec({ command: ['wc'] });
              if (b) await mcp.json.parse({});",
@@ -106,7 +106,7 @@ fn what_decides_on_a_call_of_the_server_leaves() {
     ] {
         assert_eq!(pairs(&plan_of(&format!("{READ}{rest}"))), expected, "{rest}");
     }
-    // A later call decides on the next round of a loop.
+    // A later call decides on the next iteration of a loop.
     let plan = plan_of(
         "while (true) {
            await mcp.json.parse({});
@@ -116,9 +116,9 @@ fn what_decides_on_a_call_of_the_server_leaves() {
     assert_eq!(pairs(&plan), ["t2>t1 decides"]);
 }
 
-/// A round of a loop hands its result to an earlier call of the next round.
+/// An iteration passes its result to an earlier call of the next iteration.
 #[test]
-fn a_result_is_followed_round_a_loop() {
+fn results_are_followed_across_iterations() {
     let plan = plan_of(
         "let seen = '';
          for (const page of args.pages) {
@@ -130,7 +130,7 @@ fn a_result_is_followed_round_a_loop() {
 }
 
 #[test]
-fn args_are_followed_to_the_server() {
+fn args_that_reach_the_server_are_egress() {
     let with_client = |rest: &str| {
         let plan = plan_of(&format!("{READ}{rest}"));
         let [flow] = &plan.args_egress[..] else { panic!("{rest}: {:?}", plan.args_egress) };
@@ -141,7 +141,7 @@ fn args_are_followed_to_the_server() {
         ("await mcp.json.parse({ data: args.a.b[0] });", "args.a.b[0]"),
         ("await mcp.json.parse({ data: { x: [args['odd name']] } });", "args[\"odd name\"]"),
         ("await mcp.json.parse(args);", "args"),
-        // What is computed with is told by the field it is from.
+        // In a computation, the field of `args` is listed.
         ("await mcp.json.parse({ data: `<${args.a}>` });", "args.a"),
         ("await mcp.json.parse({ data: args?.a?.b + '!' });", "args.a"),
         ("await mcp.json.parse({ data: args.a.trim(), more: [args.b ?? ''] });", "args.a args.b"),
@@ -160,7 +160,7 @@ fn args_are_followed_to_the_server() {
         ("await mcp.json.parse({ data: args[0] + args['b c'] });", "args[0] args[\"b c\"]"),
         ("const f = (of) => of + ''; await mcp.json.parse({ data: f(args.a) });", "args.a"),
         ("const f = (of) => of.a + ''; await mcp.json.parse({ data: f(args) });", "args.a"),
-        // What is called `args` elsewhere, or is put into it, is something else.
+        // A parameter named `args`, and a field that the program assigns, are not the input.
         (
             "const f = (args) => args.a + 1; await mcp.json.parse({ data: f({ a: args.b }) });",
             "args.b",
@@ -182,7 +182,7 @@ fn args_are_followed_to_the_server() {
 }
 
 #[test]
-fn what_args_decide_leaves() {
+fn args_that_decide_server_calls_are_egress() {
     for (rest, parameters, decides) in [
         ("if (args.a) await mcp.json.parse({});", "", "args.a"),
         ("if (args.a.b > 1) await mcp.json.parse({});", "", "args.a"),
@@ -207,7 +207,7 @@ fn what_args_decide_leaves() {
         ("switch (args.kind) { case 1: await mcp.json.parse({}); }", "", "args.kind"),
         ("await (args.a ? () => mcp.json.parse({}) : () => 1)();", "", "args.a"),
         ("if (Object.keys(args).length) await mcp.json.parse({});", "", "args"),
-        // What is passed is told so, and not again.
+        // A part that is passed is not listed again as deciding.
         ("if (args.a) await mcp.json.parse({ data: args.a });", "args.a", ""),
         ("if (args.a) await mcp.json.parse({ data: args.b });", "args.b", "args.a"),
         ("if (args.a) await mcp.json.parse({ data: args.a.b });", "args.a.b", "args.a"),
@@ -219,8 +219,8 @@ fn what_args_decide_leaves() {
         let found = (flow.parameters.join(" "), flow.decides.join(" "));
         assert_eq!(found, (parameters.to_owned(), decides.to_owned()), "{rest}");
         let task = plan.tasks.iter().find(|task| task.id == flow.to).expect("it is a task");
-        let is_told = |part: &String| task.decided_by_args.contains(part);
-        assert!(flow.decides.iter().all(is_told), "{rest}: {:?}", task.decided_by_args);
+        let is_listed = |part: &String| task.decided_by_args.contains(part);
+        assert!(flow.decides.iter().all(is_listed), "{rest}: {:?}", task.decided_by_args);
     }
     for rest in [
         "await mcp.json.parse({}); if (args.a) return 1;",
@@ -233,19 +233,19 @@ fn what_args_decide_leaves() {
     }
 }
 
-/// What the server runs has its `args` already, and no tool here.
+/// The server has the `args` of such a program already, and no tool runs on the client.
 #[test]
-fn what_runs_on_the_server_has_nothing_to_leave() {
+fn a_program_on_the_server_has_no_egress() {
     let plan = plan_of("return await mcp.json.parse({ data: args.text });");
     assert_eq!(plan.runs_on, Side::Server);
     assert!(plan.complete && plan.egress.is_empty() && plan.args_egress.is_empty());
 }
 
-/// The rules decide what is here and what is there.
+/// The rules decide which tools run on the client and which on the server.
 #[test]
-fn the_rules_are_those_of_the_caller() {
+fn sides_follow_the_given_rules() {
     let source = "const a = await mcp.notes.read({}); await mcp.board.post({ a });";
-    // What no rule covers is unknown, and counts as leaving.
+    // A tool that no rule covers is unknown, and counts as egress.
     assert_eq!(pairs(&plan_of(source)), ["t1>t2"]);
     let with = |board: Routing| {
         let rules = [("notes:*", Routing::Client), ("board:*", board)];
@@ -260,15 +260,15 @@ fn the_rules_are_those_of_the_caller() {
 }
 
 #[test]
-fn what_cannot_run_has_no_plan() {
+fn a_refused_program_has_an_empty_plan() {
     let plan = plan_of("await mcp.json.parse({}); const = 1;");
     assert!(!plan.can_run && !plan.complete);
     assert!(plan.tasks.is_empty() && plan.groups.is_empty() && plan.gaps.is_empty());
 }
 
-/// The wire form can be read back.
+/// The wire form is lossless.
 #[test]
-fn a_plan_survives_json() {
+fn a_plan_round_trips_through_json() {
     let plan = plan_of(
         "const a = await mcp.filesystem.read_text_file({ path: args.p });
          for (const x of a.list) if (x.ok) await mcp.slack.post_message({ text: x, n: [1, args.q] });
@@ -279,8 +279,8 @@ fn a_plan_survives_json() {
     assert_eq!(serde_json::from_str::<Plan>(&text).expect("it is a plan"), plan);
 }
 
-/// The largest programs are planned in bounded time: every task reads a file
-/// and sends all that was read before.
+/// The largest programs are planned in bounded time. Here, every task sends everything
+/// that was read before it.
 #[test]
 fn large_programs_are_planned() {
     let mut source = String::from("let all = '';\n");
@@ -293,7 +293,7 @@ fn large_programs_are_planned() {
     // Each of the 190 reads reaches its own merge and all that follow.
     assert_eq!(plan.egress.len(), 190 * 191 / 2);
 
-    // A long chain has many pairs with long ways between.
+    // A long chain has many pairs with long paths between them.
     let mut source = String::from("let a = 1;\n");
     for _ in 0..490 {
         source += "a = await mcp.git.git_log({ a }); a = await mcp.json.merge({ a });\n";

@@ -1,4 +1,4 @@
-//! Names that choose a tool, and code that puts others in their place.
+//! Names that choose a tool, and code that replaces them.
 
 use analysis::{Limits, analyze};
 
@@ -8,7 +8,7 @@ fn tools_of(source: &str) -> (Vec<String>, bool) {
     (analysis.tools.iter().map(ToString::to_string).collect(), analysis.dynamic)
 }
 
-/// Programs that call `a:b` while a reader of the text would say `a:x`.
+/// Programs that call `a:b`, although their text suggests `a:x`.
 const REPLACED: &[&str] = &[
     // An awaited object may have a `then`.
     "mcp.a[(await { k: 'x', then(r) { r({ k: 'b' }) } }).k]({})",
@@ -16,12 +16,12 @@ const REPLACED: &[&str] = &[
     "const [{ k }] = await Promise.all([{ k: 'x', then(r) { r({ k: 'b' }) } }]); mcp.a[k]({})",
     "for await (const { k } of [{ k: 'x', then(r) { r({ k: 'b' }) } }]) mcp.a[k]({})",
     "const p = (async () => 'x')(); Object.assign(p, { then(r) { r('b') } }); const f = async () => p; mcp.a[await f()]({})",
-    // The parts of a class run when an object is made, or after all of its keys.
+    // Field initializers run when an object is created; static ones run after all computed keys.
     "let k = 'x'; class A { f = mcp.a[k]({}) } k = 'b'; new A()",
     "let k = 'x'; class A { #f = mcp.a[k]({}) } k = 'b'; new A()",
     "let k = 'x'; class A { static f = mcp.a[k]({}); static [(k = 'b')] = 1 }",
     "let k = 'x'; class A { static { mcp.a[k]({}) } static [(k = 'b')] = 1 }",
-    // What the engine offers is replaced.
+    // A built-in is replaced.
     "Promise = { all: async () => ['b'] }; const [k] = await Promise.all(['x']); mcp.a[k]({})",
     "({ Promise } = { Promise: { all: () => ['b'] } }); mcp.a[Promise.all(['x'])[0]]({})",
     "Object.getPrototypeOf([])[0] = 'b'; mcp.a[[,][0] ?? 'x']({})",
@@ -29,11 +29,11 @@ const REPLACED: &[&str] = &[
     "Object.getPrototypeOf([])[7] = 'b'; mcp.a[['x'][7] ?? 'x']({})",
     "Object.getPrototypeOf([]).k = 'b'; mcp.a[['x'][args.n]]({})",
     "Object.getPrototypeOf([])[Symbol.asyncIterator] = async function* () { yield 'b' }; for await (const k of ['x']) mcp.a[k]({})",
-    // A method changes what it is called on.
+    // A method changes its receiver.
     "mcp.a[{ k: 'x', f() { this.k = 'b'; return this } }.f().k]({})",
     "({ k: 'x', go() { this.k = 'b'; mcp.a[this.k]({}) } }).go()",
     "mcp.a[{ f() { return 'x' }, g() { this.f = () => 'b'; return this } }.g().f()]({})",
-    // Another function stands where the one in the text stood.
+    // A function in a field is replaced by another.
     "const o = { f: () => 'x' }; const p = o; p.f = () => 'b'; mcp.a[o.f()]({})",
     "const o = { n: { f: () => 'x' } }; const q = o.n; q.f = () => 'b'; mcp.a[o.n.f()]({})",
     "const l = [() => 'x']; const g = (m) => { m[0] = () => 'b' }; g(l); const [f] = l; mcp.a[f()]({})",
@@ -47,7 +47,7 @@ const REPLACED: &[&str] = &[
     "class A { static m() { return 'x' } static [args.n ?? 'm']() { return 'b' } } mcp.a[A.m()]({})",
     "class A { m() { return 'x' } } const { prototype: p } = A; p.m = () => 'b'; mcp.a[new A().m()]({})",
     "class A { m() { return 'x' } } Object.getPrototypeOf(new A()).m = () => 'b'; mcp.a[new A().m()]({})",
-    // A list or table is changed by another name, or by whoever is given it.
+    // A list or table is changed through an alias, or by code that it is passed to.
     "const l = ['x']; const m = l; m[0] = 'b'; for (const k of l) mcp.a[k]({})",
     "const l = ['x']; const m = [l]; m[0][0] = 'b'; for (const k of l) mcp.a[k]({})",
     "const l = ['x']; const o = { l }; o.l[0] = 'b'; for (const k of l) mcp.a[k]({})",
@@ -75,7 +75,7 @@ const REPLACED: &[&str] = &[
     "const t = { 2: 'x', 1: 'b' }; mcp.a[Object.values(t)[0]]({})",
     "const t = { n: { k: 'x' } }; const { n } = t; n.k = 'b'; mcp.a[t.n.k]({})",
     "let t = { k: 'x' }; const set = (v) => { t = v }; set({ k: 'b' }); mcp.a[t.k]({})",
-    // What is skipped writes nothing; all tests of a switch come before its default.
+    // Skipped code assigns nothing; all tests of a switch run before its default.
     "let k = 'b', o; o?.[(k = 'x')]; mcp.a[k]({})",
     "let k = 'b', o; o?.f(k = 'x'); mcp.a[k]({})",
     "let k = 'b', f; f?.(k = 'x'); mcp.a[k]({})",
@@ -85,23 +85,23 @@ const REPLACED: &[&str] = &[
     "let k = 'b', o; delete o?.[(k = 'x')]; mcp.a[k]({})",
     "let k = 'x'; switch (3) { default: mcp.a[k]({}); case (k = 'b', 1): }",
     "let k = 'x'; switch (3) { default: mcp.a[k]({}); break; case 1: case (k = 'b', 2): }",
-    // The left side of `=` is looked at before the right one.
+    // The left side of `=` is evaluated before the right one.
     "let k = 'b'; mcp.a[k]({}).y = k = 'x'",
     "let k = 'b'; (mcp.a[k]({})).y += k = 'x'",
     "let k = 'b'; const o = {}; o[mcp.a[k]({})] ??= k = 'x'",
 ];
 
 #[test]
-fn what_may_have_been_replaced_chooses_no_tool() {
+fn names_that_may_have_been_replaced_choose_no_tool() {
     for source in REPLACED {
         let (tools, dynamic) = tools_of(source);
         assert!(dynamic || tools.contains(&"a:b".to_owned()), "{source}: {tools:?}");
     }
 }
 
-/// A name that has no simple text is not cut short.
+/// Numbers whose formatting is not implemented make the program dynamic.
 #[test]
-fn numbers_in_names_are_written_as_the_engine_writes_them() {
+fn numbers_in_names_are_formatted_like_in_the_engine() {
     for source in ["mcp.a['b' + 1e-7]({})", "mcp.a[`b${0.5}`]({})", "mcp.a[`b${1e21}`]({})"] {
         let (tools, dynamic) = tools_of(source);
         assert!(dynamic && tools.is_empty(), "{source}: {tools:?}");
@@ -109,9 +109,9 @@ fn numbers_in_names_are_written_as_the_engine_writes_them() {
     assert_eq!(tools_of("mcp.a['b' + 10]({})"), (vec!["a:b10".to_owned()], false));
 }
 
-/// Of two names that are chosen it is not known which are chosen together.
+/// If two parts of a name are chosen separately, the analysis does not know which go together.
 #[test]
-fn no_tool_is_made_of_names_that_never_meet() {
+fn independent_choices_of_names_are_not_combined() {
     for source in [
         "let a = 'low', b = 'er'; if (args.x) { a = 'up'; b = 'per' } mcp.string[a + b]({})",
         "let n = 'json', t = 'parse'; if (args.x) { n = 'string'; t = 'join' } mcp[n][t]({})",
@@ -146,9 +146,9 @@ fn no_tool_is_made_of_names_that_never_meet() {
     }
 }
 
-/// Names written out in the program choose a tool, with their defaults.
+/// Including defaults.
 #[test]
-fn names_that_are_written_out_are_understood() {
+fn constant_names_choose_their_tools() {
     for (source, expected) in [
         ("const f = (k, j = 'b') => mcp.a[j]({ k }); f(1, 'c'); f(2)", &["a:b", "a:c"][..]),
         ("let k; mcp.a[k ?? 'b']({})", &["a:b"]),

@@ -1,9 +1,9 @@
-//! Odd ways to reach a tool: each is declared, or the program is dynamic.
+//! Unusual ways to reach a tool: the tool is declared, or the program is dynamic.
 
 use analysis::{Code, Limits, analyze};
 
-/// Programs that call `a:b` (and nothing else) in ways that must be understood.
-const UNDERSTOOD: &[&str] = &[
+/// Programs that call only `a:b`, in ways that the analysis must follow.
+const SUPPORTED: &[&str] = &[
     "[mcp.a.b][0]({})",
     "({ t: mcp.a.b })['t']({})",
     "let m; m = mcp; m.a.b()",
@@ -78,8 +78,8 @@ const UNDERSTOOD: &[&str] = &[
     "a: b: for (;;) { mcp.a.b({}); break a }",
 ];
 
-/// Programs that call `a:b` in ways that may be understood or not.
-const SEEN: &[&str] = &[
+/// Programs that call `a:b` in ways that the analysis need not follow.
+const OPTIONAL: &[&str] = &[
     "const f = async () => mcp.a; (await f()).b()",
     "const o = {}; ({ x: o.y } = { x: mcp.a }); o.y.b()",
     "const o = []; [o[0]] = [mcp.a]; o[0].b()",
@@ -230,15 +230,15 @@ const SEEN: &[&str] = &[
 
 fn tools_of(source: &str) -> (Vec<String>, bool) {
     let analysis = analyze(source, &Limits::default());
-    // Its tools are found all the same.
+    // The tools of a program with misused promises are still found.
     let is_misuse = |found: &analysis::Diagnostic| found.code == Code::ToolPromiseUsed;
     assert!(analysis.first_error().is_none_or(is_misuse), "{source}: {:?}", analysis.first_error());
     (analysis.tools.iter().map(ToString::to_string).collect(), analysis.dynamic)
 }
 
 #[test]
-fn what_is_understood_is_not_dynamic() {
-    for source in UNDERSTOOD {
+fn supported_programs_are_not_dynamic() {
+    for source in SUPPORTED {
         let (tools, dynamic) = tools_of(source);
         assert!(tools.contains(&"a:b".to_owned()), "{source}: {tools:?}");
         assert!(!dynamic, "{source}");
@@ -247,11 +247,11 @@ fn what_is_understood_is_not_dynamic() {
 
 #[test]
 fn every_reached_tool_is_declared_or_the_program_is_dynamic() {
-    let handed_on = include_str!("sound/handed_on.txt").lines().collect::<Vec<_>>();
-    for source in UNDERSTOOD.iter().chain(SEEN).chain(&handed_on) {
+    let passed_on = include_str!("sound/passed_on.txt").lines().collect::<Vec<_>>();
+    for source in SUPPORTED.iter().chain(OPTIONAL).chain(&passed_on) {
         let (tools, dynamic) = tools_of(source);
         assert!(dynamic || tools.contains(&"a:b".to_owned()), "{source}: {tools:?}");
-        // The same within a function, a class, a loop and a branch.
+        // The same program within a function, a loop, a branch, a `try` and a class.
         for (head, tail) in [
             ("async function outer() {", "} await outer();"),
             ("await (async () => {", "})();"),
@@ -263,11 +263,11 @@ fn every_reached_tool_is_declared_or_the_program_is_dynamic() {
             let wrapped = format!("{head} {source} {tail}");
             let analysis = analyze(&wrapped, &Limits::default());
             if analysis.first_error().is_some_and(|found| found.code != Code::ToolPromiseUsed) {
-                // A label or `await` may not stand everywhere.
+                // A label or `await` is not allowed everywhere.
                 continue;
             }
             let declared = analysis.tools.iter().any(|tool| tool.as_str() == "a:b");
-            // There `this` and `arguments` are others.
+            // Inside a function, `this` and `arguments` are different.
             let moved = source.starts_with("this.") || source.contains("=> arguments");
             assert!(analysis.dynamic || declared || moved, "{wrapped}");
         }

@@ -1,4 +1,4 @@
-//! Tables of names: what a program calls by them, and what must not be taken from them.
+//! Tables of names: the tools called by an unmodified table, and modifications that make a program dynamic.
 
 use analysis::{Limits, analyze};
 
@@ -7,7 +7,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn tables_that_nothing_changes_name_their_tools() {
+fn unmodified_tables_determine_their_tools() {
     let all: Vec<&str> = lines(include_str!("tables/known.txt")).collect();
     for case in all.chunks(2) {
         let [tools, program] = case else { panic!("{case:?}") };
@@ -20,7 +20,7 @@ fn tables_that_nothing_changes_name_their_tools() {
 }
 
 #[test]
-fn tables_that_may_be_changed_name_nothing_for_certain() {
+fn modified_tables_make_a_program_dynamic() {
     let all: Vec<&str> = lines(include_str!("tables/changed.txt")).collect();
     for program in &all {
         let analysis = analyze(program, &Limits::default());

@@ -11,7 +11,8 @@ pub struct Program {
     pub source: String,
     /// The program's `args`.
     pub args: Value,
-    /// Freezes the program's clock at this instant; it then moves only when a timer fires.
+    /// Freezes the program's clock at this instant; it then moves only when a timer fires. Timers fire without waiting,
+    /// but only when no tool call is in flight, so that a second run has the same order.
     pub epoch_ms: Option<i64>,
     /// Seeds `Math.random` and `crypto`, so that a second run gets the same numbers.
     pub seed: Option<u64>,

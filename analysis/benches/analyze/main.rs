@@ -1,4 +1,4 @@
-//! How long the analysis takes: by lines, beside two parsers of TypeScript, and at each of its limits.
+//! Measures the time of the analysis: by program length, compared with two TypeScript parsers, and at each limit.
 
 #[path = "../../../tests/benches/support/figures.rs"]
 mod figures;
@@ -22,10 +22,10 @@ use figures::{Rounds, median, time};
 use peers::Peers;
 use program::program;
 
-/// A length that is measured.
+/// A program length that is measured.
 struct Size {
     lines: usize,
-    /// How often one sample is taken; the sample is the median.
+    /// The number of runs per sample; the sample is their median.
     times: usize,
     ours: &'static str,
     swc: &'static str,
@@ -64,7 +64,7 @@ const SIZES: [Size; 4] = [
 ];
 
 const ROUNDS: usize = 40;
-/// Node compiles what it runs often.
+/// Node compiles hot code, so the parsers are warmed up.
 const WARM_UP: usize = 200;
 const LIMIT_ROUNDS: usize = 3;
 
@@ -102,7 +102,7 @@ fn by_lines() -> Result<(), Box<dyn Error>> {
             Some(peers)
         }
         Err(error) => {
-            println!("### Analysis\n\nWithout a comparison: {error}\n");
+            println!("### Analysis\n\nNo comparison: {error}\n");
             None
         }
     };
@@ -166,17 +166,19 @@ fn at_limits() {
     println!();
 }
 
-/// What a run has freed stays with the process, as it does in Node. The kernel would take back 30 MB after
-/// each run of 10,000 lines, and clear them again for the next.
-const KEEPS: (&str, &str) =
+/// Keeps freed memory in the process, as Node does. Otherwise the kernel would reclaim 30 MB after each run of
+/// 10,000 lines, and zero it again for the next.
+const KEEP_FREED_MEMORY: (&str, &str) =
     ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=268435456:glibc.malloc.tcache_count=127");
 
 fn main() {
-    if std::env::var_os(KEEPS.0).is_none() {
-        let own = std::env::current_exe().expect("the bench knows its file");
-        let error =
-            Command::new(own).args(std::env::args_os().skip(1)).env(KEEPS.0, KEEPS.1).exec();
-        panic!("the bench cannot start itself again: {error}");
+    if std::env::var_os(KEEP_FREED_MEMORY.0).is_none() {
+        let own = std::env::current_exe().expect("the path of the executable is known");
+        let error = Command::new(own)
+            .args(std::env::args_os().skip(1))
+            .env(KEEP_FREED_MEMORY.0, KEEP_FREED_MEMORY.1)
+            .exec();
+        panic!("the bench cannot restart itself: {error}");
     }
     // As in the processes that serve users: one thread with a large stack.
     let run = || {

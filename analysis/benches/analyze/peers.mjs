@@ -1,5 +1,5 @@
 // One warm Node with two parsers of TypeScript.
-// Reads one order a line, answers with one line of JSON.
+// Reads one request per line and answers with one line of JSON.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
@@ -7,7 +7,7 @@ const require = createRequire(`${process.argv[2]}/`);
 const swc = require("@swc/core");
 const typescript = require("typescript");
 
-// Each returns how many statements the text has.
+// Each returns the number of statements in the text.
 const parsers = {
   swc: (text) => swc.parseSync(text, { syntax: "typescript", target: "es2022" }).body.length,
   typescript: (text) =>

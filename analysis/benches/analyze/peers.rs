@@ -1,4 +1,4 @@
-//! The peers: one warm Node, in which `@swc/core` and the TypeScript compiler parse the same files.
+//! The peers: a warm Node process in which `@swc/core` and the TypeScript compiler parse the same programs.
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,19 +12,19 @@ use crate::pins::installed;
 
 const DRIVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/analyze/peers.mjs");
 
-/// A Node that waits for orders.
+/// A Node process that waits for requests.
 pub(crate) struct Peers {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
-    /// As they name themselves.
+    /// The versions of the parsers and of Node.
     pub(crate) versions: String,
 }
 
 impl Peers {
     /// Installs the pinned parsers, once for each state of the pins, and starts Node.
     pub(crate) fn start() -> Result<Peers, Box<dyn Error>> {
-        // Nothing is installed for a Node that is not there.
+        // Without Node, nothing is installed.
         let found = Command::new("node").arg("--version").stdout(Stdio::null()).status();
         found.map_err(|e| format!("`node` does not run: {e}"))?;
         let folder = installed("node_modules/typescript/lib/typescript.js")?;
@@ -48,12 +48,12 @@ impl Peers {
         Ok(peers)
     }
 
-    /// Gives Node a file to parse.
+    /// Sends a program to Node.
     pub(crate) fn keep(&mut self, name: &str, text: &str) -> Result<(), Box<dyn Error>> {
         self.order(&json!({ "order": "keep", "name": name, "text": text })).map(|_| ())
     }
 
-    /// Lets a parser read a file some times; returns the median, by Node's own clock.
+    /// Lets a parser parse a program several times; returns the median, measured by Node.
     pub(crate) fn parse(
         &mut self,
         parser: &str,
@@ -62,9 +62,9 @@ impl Peers {
     ) -> Result<Duration, Box<dyn Error>> {
         let answer = self.order(&json!({ "order": parser, "name": name, "times": times }))?;
         if answer["statements"].as_u64().unwrap_or(0) == 0 {
-            return Err(format!("{parser} found nothing in the file of {name}").into());
+            return Err(format!("{parser} found no statements in {name}").into());
         }
-        let millis = answer["millis"].as_array().ok_or("Node tells no time")?;
+        let millis = answer["millis"].as_array().ok_or("Node returned no times")?;
         let seconds = millis.iter().filter_map(Value::as_f64).map(|millis| millis / 1e3);
         Ok(Duration::from_secs_f64(median(seconds)))
     }
@@ -79,7 +79,7 @@ impl Peers {
 
 impl Drop for Peers {
     fn drop(&mut self) {
-        // It ends with its stdin.
+        // Node exits when its stdin is closed.
         drop(self.stdin.take());
         let _ = self.child.wait();
     }

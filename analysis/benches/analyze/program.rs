@@ -1,6 +1,6 @@
-//! The programs that are measured, of any length.
+//! Programs of any length to measure.
 
-/// A piece of an ordinary agent program: 10 lines with its block, 3 calls.
+/// A block of a typical agent program: 10 lines, 3 calls.
 const PIECE: &str = r#"{
 const found: { path: string; lines: number }[] = [];
 const listing = await mcp.filesystem.list_directory({ path: args.root ?? "." });
@@ -13,7 +13,7 @@ await mcp.json.stringify({ value: { found, count: entries.length } });
 }
 "#;
 
-/// Returns a program of so many lines, a multiple of ten.
+/// Returns a program with this number of lines, a multiple of ten.
 pub(crate) fn program(lines: usize) -> String {
     PIECE.repeat(lines / 10)
 }

@@ -1,4 +1,4 @@
-//! Any bytes as a program.
+//! Analyses arbitrary bytes as a program.
 
 #![no_main]
 

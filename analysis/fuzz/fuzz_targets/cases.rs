@@ -1,4 +1,4 @@
-//! The cases of the tests, changed as the bytes say.
+//! Analyses the cases of the tests, mutated by the fuzzer's bytes.
 
 #![no_main]
 

@@ -1,34 +1,34 @@
-//! Which file comes when, what each import means, and which name each declaration gets.
+//! Linking: the order of the files, the target of each import, and the name of each declaration.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::unit::{Export, Form, Import, Unit};
 use crate::diagnostic::{Code, Finding};
 
-/// A finding in one of the files.
+/// An error in one of the files, by its index.
 pub(super) type Fault = (usize, Finding);
 
-/// The files of a program with all that they import; the entry is the first.
+/// The files of a program and all that they import; the entry is the first.
 pub(super) struct Linked<'u> {
     units: &'u [Unit],
     /// The file of each edge of each unit.
     edges: &'u [Vec<usize>],
-    /// What exports were found to mean.
+    /// The exports resolved so far.
     known: HashMap<(usize, String), Result<Target, Missing>>,
 }
 
-/// What a name stands for in the end.
+/// What an imported or exported name resolves to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Target {
     /// A declaration of a file.
     Name(usize, String),
     /// All exports of a file.
     All(usize),
-    /// A type, of which nothing is left.
+    /// A type, which is erased.
     Type,
 }
 
-/// Why an export is not there.
+/// Why an export cannot be resolved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Missing {
     Nowhere,
@@ -38,16 +38,16 @@ enum Missing {
 /// The name in the bundle of each declaration.
 pub(super) type Names = HashMap<(usize, String), String>;
 
-/// What stands at each place of each file: `None` leaves the text as it is.
+/// The declaration that each use in each file refers to; `None` leaves the text unchanged.
 pub(super) type Meanings = Vec<Vec<Option<Meaning>>>;
 
-/// The declaration that a place means.
+/// The declaration that a use refers to.
 pub(super) struct Meaning {
     /// Its file.
     pub(super) unit: usize,
     /// Its key there.
     pub(super) key: String,
-    /// Whether the place is all of `ns.name`, and not the name before a dot alone.
+    /// Whether the use covers all of `ns.name`, not only the name before the dot.
     pub(super) is_member: bool,
 }
 
@@ -69,15 +69,15 @@ impl<'u> Linked<'u> {
     pub(super) fn order(&self) -> Result<Vec<usize>, Fault> {
         let mut order = Vec::new();
         let mut state = vec![State::New; self.units.len()];
-        // Files and their next edges; no recursion, however long the way is.
-        let mut way = vec![(0, 0)];
+        // A depth-first search with an explicit stack of files and their next edges: import chains can be long.
+        let mut stack = vec![(0, 0)];
         state[0] = State::Open;
-        while let Some((unit, next)) = way.last_mut() {
+        while let Some((unit, next)) = stack.last_mut() {
             let unit = *unit;
             let Some(&to) = self.edges[unit].get(*next) else {
                 state[unit] = State::Done;
                 order.push(unit);
-                way.pop();
+                stack.pop();
                 continue;
             };
             let at = self.units[unit].edges[*next].at;
@@ -86,22 +86,22 @@ impl<'u> Linked<'u> {
                 State::Done => {}
                 State::New => {
                     state[to] = State::Open;
-                    way.push((to, 0));
+                    stack.push((to, 0));
                 }
                 State::Open => {
-                    let from = way.iter().position(|(unit, _)| *unit == to).unwrap_or(0);
-                    let circle: Vec<&str> = way[from..]
+                    let from = stack.iter().position(|(unit, _)| *unit == to).unwrap_or(0);
+                    let cycle: Vec<&str> = stack[from..]
                         .iter()
                         .map(|(unit, _)| *unit)
                         .chain([to])
                         .map(|unit| self.units[unit].path.as_str())
                         .collect();
                     let entry = &self.units[0].path;
-                    let circle: Vec<String> =
-                        circle.iter().map(|path| super::path::shown_from(entry, path)).collect();
+                    let cycle: Vec<String> =
+                        cycle.iter().map(|path| super::path::shown_from(entry, path)).collect();
                     let message = format!(
-                        "files import each other in a circle: {}; put what they share into a file of its own",
-                        circle.join(" → ")
+                        "circular import: {}; move the shared code into a separate file",
+                        cycle.join(" → ")
                     );
                     return Err((unit, Finding::new(Code::UnsupportedSyntax, at, message)));
                 }
@@ -110,7 +110,7 @@ impl<'u> Linked<'u> {
         Ok(order)
     }
 
-    /// Returns what every place of every file means.
+    /// Resolves every use in every file.
     pub(super) fn meanings(&mut self) -> Result<Meanings, Vec<Fault>> {
         let mut faults = Vec::new();
         let mut all = Vec::new();
@@ -138,7 +138,7 @@ impl<'u> Linked<'u> {
                     fault(
                         *at,
                         format!(
-                            "`{name}` is imported and cannot be written to; let its file do it in a function"
+                            "`{name}` is imported and cannot be assigned to; assign it in its own file, in an exported function"
                         ),
                     );
                 }
@@ -150,7 +150,7 @@ impl<'u> Linked<'u> {
                     continue;
                 }
                 let meaning = match (imports.get(name), &place.form) {
-                    // Told above.
+                    // Reported above.
                     (None, _) => None,
                     (Some(Target::Type), _) => None,
                     (Some(Target::All(of)), Form::Member { property, written, .. }) => {
@@ -158,24 +158,24 @@ impl<'u> Linked<'u> {
                             fault(
                                 place.low,
                                 format!(
-                                    "`{name}.{property}` is imported and cannot be written to; let its file do it in a function"
+                                    "`{name}.{property}` is imported and cannot be assigned to; assign it in its own file, in an exported function"
                                 ),
                             );
                         }
                         match self.export(*of, property) {
                             Ok(Target::All(_)) => {
-                                fault(place.low, whole(&format!("{name}.{property}")));
+                                fault(place.low, namespace_as_value(&format!("{name}.{property}")));
                                 None
                             }
                             Ok(target) => Meaning::of(target, true),
                             Err(missing) => {
-                                fault(place.low, self.not_there(*of, property, missing));
+                                fault(place.low, self.missing_export(*of, property, missing));
                                 None
                             }
                         }
                     }
                     (Some(Target::All(_)), _) => {
-                        fault(place.low, whole(name));
+                        fault(place.low, namespace_as_value(name));
                         None
                     }
                     (Some(target), _) => Meaning::of(target.clone(), false),
@@ -197,14 +197,14 @@ impl<'u> Linked<'u> {
             Import::Name { edge, name, at } => {
                 let of = self.edges[unit][*edge];
                 self.export(of, name).map_err(|missing| {
-                    let message = self.not_there(of, name, missing);
+                    let message = self.missing_export(of, name, missing);
                     Finding::new(Code::UnsupportedSyntax, *at, message)
                 })
             }
         }
     }
 
-    /// Looks whether what a file exports is there.
+    /// Checks that what a file exports exists.
     fn check_export(&mut self, unit: usize, name: &str, export: &Export) -> Result<(), Finding> {
         let (Export::Own { at, name: of } | Export::From { at, name: of, .. }) = export else {
             return Ok(());
@@ -214,29 +214,29 @@ impl<'u> Linked<'u> {
                 Export::From { edge, .. } => self.edges[unit][*edge],
                 _ => unit,
             };
-            Finding::new(Code::UnsupportedSyntax, *at, self.not_there(from, of, missing))
+            Finding::new(Code::UnsupportedSyntax, *at, self.missing_export(from, of, missing))
         })
     }
 
-    fn not_there(&self, of: usize, name: &str, missing: Missing) -> String {
+    fn missing_export(&self, of: usize, name: &str, missing: Missing) -> String {
         let file = super::path::shown_from(&self.units[0].path, &self.units[of].path);
         let name = crate::diagnostic::shown(name, 100);
         match missing {
             Missing::Nowhere if name == "default" => {
                 format!(
-                    "`{file}` has no default export; import a name, as `import {{ name }} from …`"
+                    "`{file}` has no default export; import a name, as in `import {{ name }} from …`"
                 )
             }
             Missing::Nowhere => format!("`{file}` has no export `{name}`"),
             Missing::Ambiguous => {
                 format!(
-                    "`{file}` has two exports `{name}`, by two `export *`; export the one that is meant by its name"
+                    "`{file}` has two exports `{name}`, from two `export *`; export one of them by name"
                 )
             }
         }
     }
 
-    /// Returns what an export means. There are no circles, so this ends.
+    /// Resolves an export. `order` has refused cycles, so this terminates.
     fn export(&mut self, unit: usize, name: &str) -> Result<Target, Missing> {
         let key = (unit, name.to_owned());
         if let Some(known) = self.known.get(&key) {
@@ -262,7 +262,7 @@ impl<'u> Linked<'u> {
                     self.export(self.edges[unit][*edge], name)
                 }
             },
-            // `export *` hands on all but the default.
+            // `export *` re-exports everything except the default.
             None if name == "default" => Err(Missing::Nowhere),
             None => {
                 let mut found = Err(Missing::Nowhere);
@@ -281,11 +281,11 @@ impl<'u> Linked<'u> {
         }
     }
 
-    /// Gives each declaration a name that means nothing else anywhere. The first in `order` keep theirs.
+    /// Gives each declaration a name that is unambiguous in the bundle. The first in `order` keep theirs.
     pub(super) fn names(&self, order: &[usize], meanings: &Meanings) -> Names {
-        // By which other names, and where, a declaration is used.
+        // The files that use a declaration under another name.
         let mut users: HashMap<(usize, &str), BTreeSet<usize>> = HashMap::new();
-        // Whatever stands anywhere, and what the surroundings give.
+        // All names that occur anywhere, and those that no file declares.
         let mut all: BTreeSet<&str> = BTreeSet::new();
         let mut free: BTreeSet<&str> = BTreeSet::new();
         for (index, unit) in self.units.iter().enumerate() {
@@ -297,7 +297,7 @@ impl<'u> Linked<'u> {
                         users.entry((means.unit, &means.key)).or_default().insert(index);
                     }
                     Some(_) => {}
-                    // What is left of a type must not come to mean something.
+                    // The name of an erased type must not become the name of a value.
                     None => {
                         free.insert(&place.name);
                     }
@@ -308,19 +308,21 @@ impl<'u> Linked<'u> {
         let mut names = Names::new();
         let mut taken: BTreeSet<String> = BTreeSet::new();
         for &index in order {
-            for (key, wish) in &self.units[index].own {
-                let is_kept = !free.contains(wish.as_str())
-                    && !taken.contains(wish)
-                    && (index == 0 || !matches!(wish.as_str(), "mcp" | "args"))
-                    && (key == wish || !all.contains(wish.as_str()))
+            for (key, preferred) in &self.units[index].own {
+                // A declaration keeps its name unless that is a global somewhere, is taken, hides `mcp` or `args`, was
+                // made up for a default export and occurs elsewhere, or is hidden in a file that uses the declaration.
+                let is_kept = !free.contains(preferred.as_str())
+                    && !taken.contains(preferred)
+                    && (index == 0 || !matches!(preferred.as_str(), "mcp" | "args"))
+                    && (key == preferred || !all.contains(preferred.as_str()))
                     && users.get(&(index, key.as_str())).is_none_or(|users| {
-                        users.iter().all(|user| !self.units[*user].inner.contains(wish))
+                        users.iter().all(|user| !self.units[*user].inner.contains(preferred))
                     });
                 let name = if is_kept {
-                    wish.clone()
+                    preferred.clone()
                 } else {
                     (2..)
-                        .map(|number| format!("{wish}_{number}"))
+                        .map(|number| format!("{preferred}_{number}"))
                         .find(|name| !all.contains(name.as_str()) && !taken.contains(name))
                         .unwrap_or_default()
                 };
@@ -332,9 +334,9 @@ impl<'u> Linked<'u> {
     }
 }
 
-fn whole(name: &str) -> String {
+fn namespace_as_value(name: &str) -> String {
     format!(
-        "`{name}` stands for a whole file and is no value; write `{name}.` and the name of an export, or import that by its name"
+        "`{name}` is a module namespace and cannot be used as a value; write `{name}.` and the name of an export, or import the export by name"
     )
 }
 

@@ -1,9 +1,9 @@
-//! What an import names: a path from the folder that all files of a program lie in.
+//! Resolves import specifiers to paths relative to the folder that contains all files of a program.
 
-/// Endings that are read as programs.
+/// File extensions of programs.
 const PROGRAM_ENDINGS: [&str; 4] = [".ts", ".mts", ".js", ".mjs"];
 
-/// Endings that name something else than a program, and what to do instead.
+/// File extensions of other kinds of files, and what to do instead.
 const OTHER_ENDINGS: [(&str, &str); 14] = [
     (".json", "put the data into a `.ts` file as `export const data = …`"),
     (".jsonc", "put the data into a `.ts` file as `export const data = …`"),
@@ -18,19 +18,19 @@ const OTHER_ENDINGS: [(&str, &str); 14] = [
     (".jsx", "JSX is not supported; write a `.ts` file"),
     (".cjs", "write it with `export` in a `.ts` or `.js` file"),
     (".cts", "write it with `export` in a `.ts` file"),
-    (".d.ts", "it has no code; write `import type`"),
+    (".d.ts", "it contains only types; write `import type`"),
 ];
 
-/// Returns the path that `specifier` names in the file `from`, or why it names none.
+/// Returns the path that `specifier` names in the file `from`, or an error message.
 pub(super) fn resolve(from: &str, specifier: &str) -> Result<String, String> {
     let shown = crate::diagnostic::shown(specifier, 200);
     if !(specifier.starts_with("./") || specifier.starts_with("../")) {
         return Err(not_relative(specifier, &shown));
     }
-    let strange = |c: char| matches!(c, '\\' | '?' | '#' | '%') || c.is_control();
-    if specifier.contains(strange) || shown != specifier {
+    let not_allowed = |c: char| matches!(c, '\\' | '?' | '#' | '%') || c.is_control();
+    if specifier.contains(not_allowed) || shown != specifier {
         return Err(format!(
-            "`{shown}` is no path of a file here; rename the file to letters, digits, `-`, `_` and `.`"
+            "`{shown}` is not a valid file path; use only letters, digits, `-`, `_` and `.` in file names"
         ));
     }
     if let Some((_, instead)) = OTHER_ENDINGS.iter().rev().find(|(e, _)| specifier.ends_with(e)) {
@@ -42,7 +42,7 @@ pub(super) fn resolve(from: &str, specifier: &str) -> Result<String, String> {
         match part {
             "." => {}
             ".." if parts.pop().is_none() => {
-                return Err(format!("`{shown}` leads out of the workspace; copy the file into it"));
+                return Err(format!("`{shown}` is outside the workspace; copy the file into it"));
             }
             ".." => {}
             "" => return Err(format!("`{shown}` names a folder; write `{shown}index.ts`")),
@@ -60,23 +60,25 @@ pub(super) fn resolve(from: &str, specifier: &str) -> Result<String, String> {
 fn not_relative(specifier: &str, shown: &str) -> String {
     let begins = |start: &&str| specifier.starts_with(start);
     if specifier.starts_with('/') || specifier.starts_with("file:") {
-        format!("`{shown}` is absolute; write the path from this file, as `./lib.ts`")
+        format!(
+            "`{shown}` is an absolute path; write the path relative to this file, as in `./lib.ts`"
+        )
     } else if ["http:", "https:", "data:", "blob:"].iter().any(begins) {
-        format!("`{shown}` is on the network; copy the file into the workspace, or call a tool")
+        format!("`{shown}` is a URL; copy the file into the workspace, or call a tool")
     } else if ["node:", "bun:", "deno:"].iter().any(begins) {
         format!(
-            "`{shown}` is a module of another runtime; call a tool, as `mcp.namespace.action({{ … }})`"
+            "`{shown}` is a module of another runtime; call a tool, as in `mcp.namespace.action({{ … }})`"
         )
     } else {
         format!(
-            "`{shown}` is a package, and programs have none; import a file of your own as `./lib.ts`, or call a tool"
+            "`{shown}` is a package, and packages are not supported; import a file of your own, as in `./lib.ts`, or call a tool"
         )
     }
 }
 
-/// Returns the files that a path may stand for, the first that exists is meant.
+/// Returns the files that a path may resolve to; the first that exists is meant.
 ///
-/// As TypeScript does it: `x.js` may mean `x.ts`, and the ending may be missing.
+/// As in TypeScript, `x.js` may mean `x.ts`, and the extension may be missing.
 pub fn candidates(path: &str) -> Vec<String> {
     let mut found = Vec::new();
     let ending = PROGRAM_ENDINGS.into_iter().find(|ending| path.ends_with(ending));
@@ -95,7 +97,7 @@ pub fn candidates(path: &str) -> Vec<String> {
     found
 }
 
-/// Returns how a file is named to people: from the folder of the entry file.
+/// Returns the path of a file for messages: relative to the folder of the entry file.
 pub(super) fn shown_from(entry: &str, path: &str) -> String {
     let folder: Vec<&str> = entry.split('/').collect();
     let folder = &folder[..folder.len() - 1];
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_beneath_the_folder_are_named() {
+    fn refuses_everything_except_files_beneath_the_folder() {
         let at = |specifier| resolve("caps/main.ts", specifier);
         assert_eq!(at("./x.ts").unwrap(), "caps/x.ts");
         assert_eq!(at("../lib/./y").unwrap(), "lib/y");
@@ -147,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_named_from_the_folder_of_the_entry() {
+    fn paths_are_shown_relative_to_the_folder_of_the_entry() {
         assert_eq!(shown_from("main.ts", "lib/x.ts"), "./lib/x.ts");
         assert_eq!(shown_from("caps/main.ts", "caps/x.ts"), "./x.ts");
         assert_eq!(shown_from("caps/deep/main.ts", "lib/x.ts"), "../../lib/x.ts");
     }
 
     #[test]
-    fn endings_are_found_as_typescript_does() {
+    fn extensions_are_tried_in_the_order_of_typescript() {
         assert_eq!(candidates("a.ts"), ["a.ts"]);
         assert_eq!(candidates("a.js"), ["a.js", "a.ts"]);
         assert_eq!(candidates("a.mjs"), ["a.mjs", "a.mts"]);

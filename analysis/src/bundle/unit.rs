@@ -1,4 +1,4 @@
-//! One file, read: what it imports and exports, and where its top-level names stand.
+//! One parsed file: its imports, its exports, and the positions of its top-level names.
 
 mod form;
 mod names;
@@ -15,81 +15,81 @@ use reader::Reader;
 
 pub(super) use names::{Form, Use};
 
-/// The key of a default export that has no name of its own.
+/// The key of an anonymous default export.
 pub(super) const DEFAULT: &str = "*default*";
 
 /// One file. Offsets are bytes in its text.
 pub(super) struct Unit {
     pub(super) path: String,
     pub(super) text: String,
-    /// The files that it imports, in the order of the text.
+    /// The files that it imports, in source order.
     pub(super) edges: Vec<Edge>,
-    /// What each imported name stands for.
+    /// The meaning of each imported name.
     pub(super) imports: BTreeMap<String, Import>,
     pub(super) exports: BTreeMap<String, Export>,
     /// The edges of `export * from`.
     pub(super) stars: Vec<usize>,
-    /// The names that its top level declares, each with the name that it would like in the bundle.
+    /// The names that its top level declares, each with its preferred name in the bundle.
     pub(super) own: BTreeMap<String, String>,
     /// The names that it uses and does not declare.
     pub(super) free: BTreeSet<String>,
     /// The names that its functions and blocks declare.
     pub(super) inner: BTreeSet<String>,
-    /// Where names of its top level stand.
+    /// The uses of its top-level names.
     pub(super) uses: Vec<Use>,
-    /// Names that it writes to.
+    /// Imported names that it assigns to.
     pub(super) written: Vec<(u32, String)>,
-    /// What becomes of `import` and `export`.
+    /// The changes that remove `import` and `export`.
     pub(super) edits: Vec<Edit>,
-    /// Where its first statement begins.
+    /// The offset of its first statement.
     pub(super) body: u32,
-    /// Whether its first line began with `#!`, which stands as `//` in `text`.
+    /// Whether its first line began with `#!`, which is `//` in `text`.
     pub(super) has_shebang: bool,
 }
 
 /// A file that another one imports.
 pub(super) struct Edge {
-    /// The path that the import names, from the common folder.
+    /// The imported path, relative to the common folder.
     pub(super) path: String,
-    /// Where the text that names it stands.
+    /// The offset of the specifier.
     pub(super) at: u32,
 }
 
-/// What an imported name stands for.
+/// The meaning of an imported name.
 pub(super) enum Import {
     /// An export of a file.
     Name { edge: usize, name: String, at: u32 },
     /// All exports of a file.
     All { edge: usize },
-    /// A type of a file that is there anyway.
+    /// A type of a file that is imported anyway.
     TypeOf { edge: usize, name: String },
-    /// A type, of which nothing is left.
+    /// A type, which is erased.
     Type,
 }
 
-/// What an exported name stands for.
+/// The meaning of an exported name.
 pub(super) enum Export {
-    /// A name of this file: declared or imported.
+    /// A name of this file, declared or imported.
     Own { name: String, at: u32 },
     /// An export of another file.
     From { edge: usize, name: String, at: u32 },
     /// All exports of another file.
     All { edge: usize },
-    /// A type, of which nothing is left.
+    /// A type, which is erased.
     Type,
 }
 
-/// A change of the text.
+/// A replacement of a part of the text.
 pub(super) struct Edit {
     pub(super) low: u32,
     pub(super) high: u32,
     pub(super) to: New,
 }
 
-/// What a change puts in.
+/// The text that a replacement inserts.
 pub(super) enum New {
     Text(String),
-    /// The beginning of a declaration of the default export.
+    /// `const NAME = `, for an anonymous default export.
     Default,
 }
 
@@ -108,7 +108,8 @@ pub(super) fn read(
     }
     let (mut module, returns) = parse::parse_file(&text, limits)?;
     if let Some(at) = returns.filter(|_| !is_entry) {
-        let message = "`return` at the top level belongs to the entry file; this file gives what it has by `export`";
+        let message =
+            "top-level `return` is allowed only in the entry file; use `export` in this file";
         return Err(vec![Finding::new(Code::UnsupportedSyntax, at, message)]);
     }
     let body = module.body.first().map_or(text.len() as u32, |item| parse::start(item.span()));

@@ -1,18 +1,18 @@
-//! The files, written one after the other as one text.
+//! Concatenates the files into one text.
 
 use super::Chunk;
 use super::link::{Meaning, Meanings, Names};
 use super::unit::{Form, New, Unit};
 use crate::diagnostic::position;
 
-/// A text that remembers where its parts come from.
+/// A text with the origin of its parts.
 #[derive(Default)]
 pub(super) struct Writer {
     pub(super) code: String,
     pub(super) chunks: Vec<Chunk>,
 }
 
-/// A piece of a file that stands in the bundle as something else.
+/// A part of a file that is replaced in the bundle.
 struct Patch {
     low: u32,
     high: u32,
@@ -20,7 +20,7 @@ struct Patch {
 }
 
 impl Writer {
-    /// Writes `units` in `order`, the entry's head first, the entry's rest last.
+    /// Writes `units` in `order`: the comments at the entry's head first, the rest of the entry last.
     pub(super) fn write(
         units: &[Unit],
         order: &[usize],
@@ -43,7 +43,7 @@ impl Writer {
             let from = if index == 0 { unit.body } else { 0 };
             let mut at = from;
             for patch in patches(index, unit, &meanings[index], names) {
-                // One change may lie within another: what is taken out needs no new names.
+                // A patch inside a removed part is skipped.
                 if patch.low < at {
                     continue;
                 }
@@ -104,7 +104,7 @@ fn patches(index: usize, unit: &Unit, meanings: &[Option<Meaning>], names: &Name
         };
         patches.push(Patch { low: place.low, high, text });
     }
-    // Of an insertion and what begins there, the insertion is first.
+    // An insertion comes before a replacement at the same offset.
     patches.sort_by_key(|patch| (patch.low, patch.high));
     patches
 }

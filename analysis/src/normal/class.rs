@@ -15,7 +15,7 @@ impl<'a> Writer<'a> {
         self.with_body(function.params.iter().map(|param| &param.pat), function.body.as_ref());
     }
 
-    /// Writes parameters and body.
+    /// Writes the parameters and the body.
     fn with_body(
         &mut self,
         parameters: impl Iterator<Item = &'a Pat> + Clone,
@@ -28,7 +28,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// Writes parameters, and walks in their scope.
+    /// Writes the parameters, and runs `walk` in their scope.
     pub(super) fn with_parameters(
         &mut self,
         parameters: impl Iterator<Item = &'a Pat> + Clone,
@@ -64,7 +64,7 @@ impl<'a> Writer<'a> {
                             .iter()
                             .filter_map(|parameter| match parameter {
                                 ParamOrTsParamProp::Param(parameter) => Some(&parameter.pat),
-                                // Refused before anything asks for the form.
+                                // Parameter properties were refused before.
                                 ParamOrTsParamProp::TsParamProp(_) => None,
                             })
                             .collect();
@@ -98,6 +98,7 @@ impl<'a> Writer<'a> {
                 writer.scope(
                     || hoisted(statements).into_iter().chain(lexical(statements)),
                     |writer| {
+                        // Labels around a class are not visible inside a static block.
                         let labels = std::mem::take(&mut writer.labels);
                         writer.block(statements);
                         writer.labels = labels;
@@ -123,7 +124,7 @@ impl<'a> Writer<'a> {
         kind: MethodKind,
         key: impl FnOnce(&mut Self),
     ) {
-        // An overload or an abstract method is only a type.
+        // Overloads and abstract methods are erased.
         if function.body.is_none() {
             return;
         }
@@ -157,7 +158,7 @@ impl<'a> Writer<'a> {
     fn object_property(&mut self, property: &'a Prop) {
         match property {
             Prop::Shorthand(name) => {
-                // `{ __proto__ }` makes a property, `{ __proto__: x }` sets the prototype.
+                // `{ __proto__ }` defines a property; `{ __proto__: x }` sets the prototype.
                 let tag = if &*name.sym == "__proto__" { "own" } else { "put" };
                 self.node(tag, |writer| {
                     writer.text(&name.sym);
@@ -190,7 +191,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a property's name; quotes around it make no difference.
+    /// Writes a property name; quotes around it make no difference.
     pub(super) fn key(&mut self, key: &'a PropName) {
         match key {
             PropName::Ident(name) => {

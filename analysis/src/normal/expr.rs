@@ -14,11 +14,11 @@ impl<'a> Writer<'a> {
     pub(super) fn maybe(&mut self, value: Option<&'a Expr>) {
         match value {
             Some(value) => self.expr(value),
-            None => self.nothing(),
+            None => self.absent(),
         }
     }
 
-    /// Writes a value that is given to the name just written; a function without one takes that.
+    /// Writes a value assigned to the identifier just written; an anonymous function or class takes its name.
     pub(super) fn named_value(&mut self, value: &'a Expr) {
         let anonymous = match bare(value) {
             Expr::Arrow(_) => true,
@@ -48,7 +48,7 @@ impl<'a> Writer<'a> {
                 for item in &array.elems {
                     match item {
                         Some(item) => writer.argument(item),
-                        None => writer.nothing(),
+                        None => writer.absent(),
                     }
                 }
             }),
@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
                             writer.name(&name.sym);
                             writer.names_function();
                         }
-                        None => writer.nothing(),
+                        None => writer.absent(),
                     }
                     writer.function(&function.function);
                 });
@@ -123,7 +123,7 @@ impl<'a> Writer<'a> {
                             writer.name(&name.sym);
                             writer.names_function();
                         }
-                        None => writer.nothing(),
+                        None => writer.absent(),
                     }
                     writer.class(&class.class);
                 });
@@ -151,7 +151,7 @@ impl<'a> Writer<'a> {
             | Expr::JSXEmpty(_)
             | Expr::JSXElement(_)
             | Expr::JSXFragment(_)
-            | Expr::Invalid(_) => self.nothing(),
+            | Expr::Invalid(_) => self.absent(),
         }
     }
 
@@ -181,7 +181,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// Writes what stands in `[…]`; a text there is a name.
+    /// Writes a computed key; a string literal is written like a plain name.
     fn computed(&mut self, expression: &'a Expr) {
         match bare(expression) {
             Expr::Lit(Lit::Str(text)) => {
@@ -231,10 +231,10 @@ impl<'a> Writer<'a> {
             for (at, part) in template.quasis.iter().enumerate() {
                 match &part.cooked {
                     Some(cooked) => writer.string(cooked),
-                    None => writer.nothing(),
+                    None => writer.absent(),
                 }
                 if tagged {
-                    // A tag can read the text as it was written.
+                    // A tag function can read the raw text.
                     writer.text(&part.raw);
                 }
                 if let Some(value) = template.exprs.get(at) {
@@ -255,21 +255,21 @@ impl<'a> Writer<'a> {
             }
             Lit::Regex(regex) => self.node("regex", |writer| {
                 writer.text(&regex.exp);
-                // A regular expression has a set of flags.
+                // The order of the flags makes no difference.
                 let mut flags: Vec<char> = regex.flags.chars().collect();
                 flags.sort_unstable();
                 writer.text(&flags.into_iter().collect::<String>());
             }),
-            Lit::JSXText(_) => self.nothing(),
+            Lit::JSXText(_) => self.absent(),
         }
     }
 
     pub(super) fn number(&mut self, value: f64) {
-        // A vector takes all that is written into it.
+        // Writing into a `Vec` cannot fail.
         let _ = write!(self.out, " {:x}", value.to_bits());
     }
 
-    /// Writes the value of a string, which may hold half of a surrogate pair.
+    /// Writes the value of a string, which may contain an unpaired surrogate.
     pub(super) fn string(&mut self, value: &Wtf8Atom) {
         match value.as_str() {
             Some(text) => self.text(text),
@@ -282,7 +282,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns an expression without the brackets and casts around it.
+/// Returns an expression without the parentheses and casts around it.
 fn bare(mut expression: &Expr) -> &Expr {
     loop {
         expression = match expression {

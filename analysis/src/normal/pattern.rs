@@ -1,4 +1,4 @@
-//! The form of patterns and of what is assigned to.
+//! The form of patterns and assignment targets.
 
 use swc_ecma_ast::{
     AssignTarget, AssignTargetPat, ObjectPat, ObjectPatProp, Pat, SimpleAssignTarget,
@@ -10,7 +10,7 @@ impl<'a> Writer<'a> {
     pub(super) fn maybe_pattern(&mut self, pattern: Option<&'a Pat>) {
         match pattern {
             Some(pattern) => self.pattern(pattern),
-            None => self.nothing(),
+            None => self.absent(),
         }
     }
 
@@ -29,7 +29,7 @@ impl<'a> Writer<'a> {
                 }
             }),
             Pat::Expr(target) => self.expr(target),
-            Pat::Invalid(_) => self.nothing(),
+            Pat::Invalid(_) => self.absent(),
         }
     }
 
@@ -75,7 +75,7 @@ impl<'a> Writer<'a> {
             AssignTarget::Simple(simple) => self.simple_target(simple),
             AssignTarget::Pat(AssignTargetPat::Array(array)) => self.array_pattern(&array.elems),
             AssignTarget::Pat(AssignTargetPat::Object(object)) => self.object_pattern(object),
-            AssignTarget::Pat(AssignTargetPat::Invalid(_)) => self.nothing(),
+            AssignTarget::Pat(AssignTargetPat::Invalid(_)) => self.absent(),
         }
     }
 
@@ -91,7 +91,7 @@ impl<'a> Writer<'a> {
             SimpleAssignTarget::TsNonNull(cast) => self.expr(&cast.expr),
             SimpleAssignTarget::TsTypeAssertion(cast) => self.expr(&cast.expr),
             SimpleAssignTarget::TsInstantiation(cast) => self.expr(&cast.expr),
-            SimpleAssignTarget::Invalid(_) => self.nothing(),
+            SimpleAssignTarget::Invalid(_) => self.absent(),
         }
     }
 }

@@ -1,24 +1,24 @@
-//! Which declaration a name means.
+//! Resolves names to declarations.
 
 use foldhash::HashMap;
 
 use swc_ecma_ast::{Decl, ForHead, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind, VarDeclOrExpr};
 
-/// The scopes that are open.
+/// The open scopes.
 #[derive(Default)]
 pub(super) struct Scopes<'a> {
-    /// What each name means here.
+    /// The declaration of each name in the current scope.
     meanings: HashMap<&'a str, Meaning>,
-    /// What the open scopes hide, the innermost last.
+    /// The meanings that the open scopes shadow, the innermost last.
     hidden: Vec<(&'a str, Option<Meaning>)>,
-    /// How much was hidden when each scope was opened.
+    /// The length of `hidden` when each scope was opened.
     open: Vec<usize>,
-    /// The number of each declaration, once it was met.
+    /// The number of each declaration, assigned at its first use.
     numbers: Vec<Option<u32>>,
     next: u32,
 }
 
-/// A declaration, and how many scopes are around it.
+/// A declaration and the depth of its scope.
 #[derive(Clone, Copy)]
 struct Meaning {
     declaration: usize,
@@ -26,7 +26,7 @@ struct Meaning {
 }
 
 impl<'a> Scopes<'a> {
-    /// Opens a scope in which `names` are declared.
+    /// Opens a scope that declares `names`.
     pub(super) fn open(&mut self, names: impl IntoIterator<Item = &'a str>) {
         self.open.push(self.hidden.len());
         for name in names {
@@ -34,8 +34,9 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// Opens the scope of a function's body: a `var` named like a parameter is that parameter.
+    /// Opens the scope of a function's body, where a `var` with the name of a parameter is that parameter.
     pub(super) fn open_body(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        // The depth of the scope around this one, which has the parameters.
         let parameters = self.open.len();
         self.open.push(self.hidden.len());
         for name in names {
@@ -54,7 +55,7 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// Declares a name, unless it is declared here or at the depth where it may be shared.
+    /// Declares a name, unless it is already declared in this scope or at depth `shared`.
     fn declare(&mut self, name: &'a str, shared: Option<usize>) {
         let depth = self.open.len();
         let before = self.meanings.get(name).copied();
@@ -66,7 +67,7 @@ impl<'a> Scopes<'a> {
         self.hidden.push((name, before));
     }
 
-    /// Returns the number of what `name` means here, or `None` when the program does not declare it.
+    /// Returns the number of the declaration of `name`, or `None` if the program does not declare it.
     pub(super) fn number(&mut self, name: &str) -> Option<u32> {
         let number = &mut self.numbers[self.meanings.get(name)?.declaration];
         if number.is_none() {
@@ -77,7 +78,7 @@ impl<'a> Scopes<'a> {
     }
 }
 
-/// Returns the names that a statement list declares for itself: `let`, `const`, classes, functions.
+/// Returns the names whose scope is the statement list: `let`, `const`, classes, functions.
 pub(super) fn lexical(statements: &[Stmt]) -> Vec<&str> {
     let mut names = Vec::new();
     for statement in statements {

@@ -21,8 +21,9 @@ impl<'a> Writer<'a> {
         );
     }
 
-    /// Writes the statements of a function's body, whose parameters are in the scope above.
+    /// Writes the statements of a function's body. The scope of its parameters is open.
     pub(super) fn body(&mut self, statements: &'a [Stmt]) {
+        // Labels around a function are not visible inside of it.
         let labels = std::mem::take(&mut self.labels);
         if let Some(scopes) = &mut self.scopes {
             scopes.open_body(hoisted(statements).into_iter().chain(lexical(statements)));
@@ -47,8 +48,8 @@ impl<'a> Writer<'a> {
         );
     }
 
-    /// Writes what a branch or loop holds; braces around it make no difference.
-    fn held(&mut self, statement: &'a Stmt) {
+    /// Writes the body of a branch or loop; braces around it make no difference.
+    fn nested(&mut self, statement: &'a Stmt) {
         match statement {
             Stmt::Block(block) => self.block(&block.stmts),
             other => self.block(std::slice::from_ref(other)),
@@ -62,13 +63,13 @@ impl<'a> Writer<'a> {
             Stmt::Debugger(_) => self.node("debugger", |_| {}),
             Stmt::With(with) => self.node("with", |writer| {
                 writer.expr(&with.obj);
-                writer.held(&with.body);
+                writer.nested(&with.body);
             }),
             Stmt::Return(back) => self.node("return", |writer| writer.maybe(back.arg.as_deref())),
             Stmt::Throw(thrown) => self.node("throw", |writer| writer.expr(&thrown.arg)),
             Stmt::Labeled(labeled) => self.node("label", |writer| {
                 writer.labels.push(&labeled.label.sym);
-                // A label on a block is left by `break`, so the block is not a mere bracket.
+                // `break` can leave a labelled block, so the block is kept.
                 writer.statement(&labeled.body);
                 writer.labels.pop();
             }),
@@ -80,15 +81,15 @@ impl<'a> Writer<'a> {
             }
             Stmt::If(choice) => self.node("if", |writer| {
                 writer.expr(&choice.test);
-                writer.held(&choice.cons);
+                writer.nested(&choice.cons);
                 if let Some(other) = &choice.alt {
                     match &**other {
-                        // `else if` is a chain, and also an `if` within an `else`.
+                        // `else if` is the same as an `if` within an `else` block.
                         Stmt::If(_) => writer.node("block", |writer| writer.statement(other)),
-                        _ => writer.held(other),
+                        _ => writer.nested(other),
                     }
                 } else {
-                    writer.nothing();
+                    writer.absent();
                 }
             }),
             Stmt::Switch(switch) => self.node("switch", |writer| {
@@ -103,13 +104,13 @@ impl<'a> Writer<'a> {
                     }
                 });
             }),
-            Stmt::Try(tried) => self.node("try", |writer| writer.tried(tried)),
+            Stmt::Try(tried) => self.node("try", |writer| writer.try_statement(tried)),
             Stmt::While(round) => self.node("while", |writer| {
                 writer.expr(&round.test);
-                writer.held(&round.body);
+                writer.nested(&round.body);
             }),
             Stmt::DoWhile(round) => self.node("do", |writer| {
-                writer.held(&round.body);
+                writer.nested(&round.body);
                 writer.expr(&round.test);
             }),
             Stmt::For(round) => self.node("for", |writer| {
@@ -121,19 +122,19 @@ impl<'a> Writer<'a> {
                     match &round.init {
                         Some(VarDeclOrExpr::VarDecl(declared)) => writer.variables(declared),
                         Some(VarDeclOrExpr::Expr(value)) => writer.expr(value),
-                        None => writer.nothing(),
+                        None => writer.absent(),
                     }
                     writer.maybe(round.test.as_deref());
                     writer.maybe(round.update.as_deref());
-                    writer.held(&round.body);
+                    writer.nested(&round.body);
                 });
             }),
             Stmt::ForIn(round) => self.node("for-in", |writer| {
-                writer.round(&round.left, &round.right, &round.body);
+                writer.for_each(&round.left, &round.right, &round.body);
             }),
             Stmt::ForOf(round) => {
                 self.node(if round.is_await { "for-await" } else { "for-of" }, |writer| {
-                    writer.round(&round.left, &round.right, &round.body);
+                    writer.for_each(&round.left, &round.right, &round.body);
                 });
             }
             Stmt::Decl(declared) => self.declaration(declared),
@@ -141,7 +142,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn round(&mut self, head: &'a ForHead, over: &'a swc_ecma_ast::Expr, body: &'a Stmt) {
+    fn for_each(&mut self, head: &'a ForHead, over: &'a swc_ecma_ast::Expr, body: &'a Stmt) {
         let names = || match head {
             ForHead::VarDecl(declared) => head_names(declared),
             _ => Vec::new(),
@@ -149,15 +150,15 @@ impl<'a> Writer<'a> {
         self.scope(names, |writer| {
             match head {
                 ForHead::VarDecl(declared) => writer.variables(declared),
-                ForHead::UsingDecl(_) => writer.nothing(),
+                ForHead::UsingDecl(_) => writer.absent(),
                 ForHead::Pat(pattern) => writer.pattern(pattern),
             }
             writer.expr(over);
-            writer.held(body);
+            writer.nested(body);
         });
     }
 
-    fn tried(&mut self, tried: &'a TryStmt) {
+    fn try_statement(&mut self, tried: &'a TryStmt) {
         self.block(&tried.block.stmts);
         match &tried.handler {
             Some(handler) => {
@@ -171,11 +172,11 @@ impl<'a> Writer<'a> {
                     writer.block(&handler.body.stmts);
                 });
             }
-            None => self.nothing(),
+            None => self.absent(),
         }
         match &tried.finalizer {
             Some(block) => self.block(&block.stmts),
-            None => self.nothing(),
+            None => self.absent(),
         }
     }
 
@@ -204,7 +205,7 @@ impl<'a> Writer<'a> {
                 });
             }
             Decl::Var(var) if !var.declare => self.variables(var),
-            // `using` is refused; of the others nothing is left at run time.
+            // `using` was refused; the others are erased.
             _ => {}
         }
     }
@@ -222,7 +223,7 @@ impl<'a> Writer<'a> {
                                 writer.expr(value);
                             }
                         }
-                        None => writer.nothing(),
+                        None => writer.absent(),
                     }
                 });
             }
@@ -230,7 +231,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns the names that the head of a loop declares for each round.
+/// Returns the names that the head of a loop declares for each iteration.
 fn head_names(declared: &VarDecl) -> Vec<&str> {
     let mut names = Vec::new();
     if declared.kind != VarDeclKind::Var {

@@ -1,27 +1,27 @@
-//! The comment with which a program begins.
+//! The doc comment at the beginning of a program.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// A parameter as `@param` tells it.
+/// A parameter that `@param` documents.
 #[derive(Debug, PartialEq)]
-pub(super) struct Told {
-    /// Whether the program does without it: `[name]`, or `{type=}`.
+pub(super) struct DocParam {
+    /// Whether it is optional: `[name]` or `{type=}`.
     pub(super) optional: bool,
     /// Its schema.
     pub(super) schema: Value,
 }
 
-/// Returns what a program says of itself: the doc comment at its beginning, up to the first tag.
+/// Returns the description of a program: the doc comment at its beginning, up to the first tag.
 pub fn description(source: &str) -> Option<String> {
     let text: Vec<&str> = lines(source)?.take_while(|line| !line.starts_with('@')).collect();
     let text = text.join("\n").trim().to_owned();
     (!text.is_empty()).then_some(text)
 }
 
-/// Returns the parameters that the doc comment names.
-pub(super) fn told(source: &str) -> BTreeMap<String, Told> {
+/// Returns the parameters that the doc comment documents.
+pub(super) fn params(source: &str) -> BTreeMap<String, DocParam> {
     let Some(lines) = lines(source) else { return BTreeMap::new() };
     lines.filter_map(|line| param(line.strip_prefix("@param")?)).collect()
 }
@@ -38,8 +38,8 @@ fn lines(source: &str) -> Option<impl Iterator<Item = &str>> {
     }))
 }
 
-/// Reads `{type} [args.name=default] - what it is`; each part but the name may be missing.
-fn param(text: &str) -> Option<(String, Told)> {
+/// Parses `{type} [args.name=default] - description`; every part except the name is optional.
+fn param(text: &str) -> Option<(String, DocParam)> {
     // `@params` is another tag.
     let text = text.strip_prefix([' ', '\t'])?.trim_start();
     let (kind, text) = match text.strip_prefix('{') {
@@ -58,7 +58,7 @@ fn param(text: &str) -> Option<(String, Told)> {
     };
     let name = name.trim();
     let name = name.strip_prefix("args.").unwrap_or(name);
-    // `args` itself, and parts of parts, say nothing of a field.
+    // `args` itself and nested parts do not document a field.
     let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     if name.is_empty() || name == "args" || !name.chars().all(is_name) {
         return None;
@@ -69,7 +69,7 @@ fn param(text: &str) -> Option<(String, Told)> {
     if !about.is_empty() {
         schema["description"] = json!(about);
     }
-    Some((name.to_owned(), Told { optional: bracketed || kind.ends_with('='), schema }))
+    Some((name.to_owned(), DocParam { optional: bracketed || kind.ends_with('='), schema }))
 }
 
 fn of_type(name: &str) -> Value {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_doc_comment_says_what_a_program_does() {
+    fn the_description_is_the_doc_comment_up_to_its_tags() {
         let read = |code: &str| description(code);
         assert_eq!(read("/** Adds one. */ return 1").as_deref(), Some("Adds one."));
         assert_eq!(read("#!/usr/bin/pml\n/** Adds one. */ 1").as_deref(), Some("Adds one."));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_is_told_by_its_tag() {
+    fn reads_param_tags() {
         for (line, name, optional, schema) in [
             (
                 "{string} path - The file.",
@@ -140,7 +140,7 @@ mod tests {
             ("{Whatever<X>} it", "it", false, json!({})),
         ] {
             let read = param(&format!(" {line}"));
-            assert_eq!(read, Some((name.to_owned(), Told { optional, schema })), "{line}");
+            assert_eq!(read, Some((name.to_owned(), DocParam { optional, schema })), "{line}");
         }
         for line in
             ["", " ", "s path", " args", " args.user.name", " {string", " [n", " {string}", " a-b"]

@@ -1,4 +1,4 @@
-//! Types as TypeScript writes them, as JSON Schema.
+//! Converts TypeScript types to JSON Schema.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ use swc_ecma_ast::{
 };
 use swc_ecma_visit::{Visit, VisitWith};
 
-/// How deep types are read; what is deeper may be anything.
+/// The maximum depth to which types are read; deeper types accept anything.
 const DEPTH: usize = 8;
 
-/// How many types are read in all; types that name one another grow as powers do.
+/// The maximum number of types read in total; types that refer to each other can expand exponentially.
 const BUDGET: usize = 2_000;
 
-/// The types that a program names.
+/// The named types of a program.
 pub(super) struct Named {
     types: BTreeMap<String, Option<Body>>,
     left: Cell<usize>,
@@ -34,7 +34,7 @@ pub(super) struct Member {
     pub(super) schema: Value,
 }
 
-/// What an object type says: its fields, and whether it may have others.
+/// The fields of an object type, and whether it may have others.
 pub(super) struct Members {
     pub(super) fields: Vec<Member>,
     pub(super) open: bool,
@@ -49,24 +49,24 @@ impl Named {
     }
 
     fn add(&mut self, name: &str, body: Option<Body>) {
-        // Of two types of one name it is not known here which one is meant.
+        // Scopes are not tracked here, so two types of the same name are ambiguous.
         self.types.entry(name.to_owned()).and_modify(|known| *known = None).or_insert(body);
     }
 
-    /// Tells whether another type may be read.
-    fn goes_on(&self, depth: usize) -> bool {
+    /// Returns whether another type may be read, and charges the budget for it.
+    fn may_read(&self, depth: usize) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));
         depth <= DEPTH && left > 0
     }
 
-    /// Returns the fields of an object type; nothing for another type, or one that is not understood.
+    /// Returns the fields of an object type, or `None` for other types and those that are not supported.
     pub(super) fn members(&self, kind: &TsType) -> Option<Members> {
         self.members_within(kind, 0)
     }
 
     fn members_within(&self, kind: &TsType, depth: usize) -> Option<Members> {
-        if !self.goes_on(depth) {
+        if !self.may_read(depth) {
             return None;
         }
         match kind {
@@ -113,7 +113,7 @@ impl Named {
         Some(out)
     }
 
-    /// Returns the schema of a type; `{}` for what JSON Schema does not say so simply.
+    /// Returns the schema of a type, or `{}` if the type is not supported.
     pub(super) fn schema(&self, kind: &TsType) -> Value {
         self.schema_or_none(kind, 0).0
     }
@@ -121,7 +121,7 @@ impl Named {
     /// Returns the schema, and whether `undefined` is a value of the type.
     fn schema_or_none(&self, kind: &TsType, depth: usize) -> (Value, bool) {
         let any = || (json!({}), true);
-        if !self.goes_on(depth) {
+        if !self.may_read(depth) {
             return any();
         }
         let present = |schema| (schema, false);
@@ -132,7 +132,7 @@ impl Named {
                 TsKeywordTypeKind::TsNumberKeyword => present(json!({ "type": "number" })),
                 TsKeywordTypeKind::TsBooleanKeyword => present(json!({ "type": "boolean" })),
                 TsKeywordTypeKind::TsNullKeyword => present(json!({ "type": "null" })),
-                // An array is one too.
+                // `object` includes arrays.
                 TsKeywordTypeKind::TsObjectKeyword => {
                     present(json!({ "type": ["object", "array"] }))
                 }
@@ -246,7 +246,7 @@ fn reference(named: &TsTypeRef) -> Option<(&str, &[Box<TsType>])> {
 
 impl Visit for Named {
     fn visit_ts_interface_decl(&mut self, node: &TsInterfaceDecl) {
-        // What it extends is not read, so its own fields are not all.
+        // Base interfaces are not read, so the fields of a derived one are incomplete.
         let plain = node.extends.is_empty() && node.type_params.is_none();
         let body = plain.then(|| Body::Members(node.body.body.clone()));
         self.add(&node.id.sym, body);

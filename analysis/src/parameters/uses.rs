@@ -1,7 +1,7 @@
-//! How a program uses `args`, read from its tree.
+//! Finds the uses of `args` in the syntax tree.
 //!
-//! Names are told apart by counting: one that is declared once and never written
-//! to means the same wherever it stands. Everything else is left open.
+//! Scopes are replaced by counting: a name that is declared once and never
+//! assigned to means the same everywhere. All other names are not followed.
 
 mod evidence;
 mod walk;
@@ -21,7 +21,7 @@ use self::evidence::Kinds;
 use super::types::Named;
 use super::{FIELD_LIMIT, Parameter, Parameters, doc};
 
-/// Reads what a program takes.
+/// Returns the fields of `args` that a program uses.
 pub(crate) fn parameters(program: &Function, source: &str) -> Parameters {
     if !source.contains("args") && !source.contains("globalThis") {
         return Parameters::default();
@@ -29,7 +29,7 @@ pub(crate) fn parameters(program: &Function, source: &str) -> Parameters {
     let mut names = Names::default();
     program.visit_with(&mut names);
     if names.declared.contains_key(&Atom::from("args")) {
-        // Another `args` hides ours somewhere; which one is meant where is not followed.
+        // Another declaration shadows `args` somewhere; which one each use means is not tracked.
         return Parameters { open: true, ..Parameters::default() };
     }
     let mut uses = Uses::new(Named::of(program), names.declared);
@@ -40,7 +40,7 @@ pub(crate) fn parameters(program: &Function, source: &str) -> Parameters {
     uses.finish(source)
 }
 
-/// Counts how often each name is declared or written.
+/// Counts how often each name is declared or assigned to.
 #[derive(Default)]
 struct Names {
     declared: HashMap<Atom, usize>,
@@ -53,7 +53,7 @@ impl Names {
 }
 
 impl Visit for Names {
-    // A target of an assignment is one as well.
+    // The target of an assignment is a binding identifier too.
     fn visit_binding_ident(&mut self, node: &BindingIdent) {
         self.count(&node.id.sym);
         node.type_ann.visit_with(self);
@@ -96,22 +96,22 @@ enum Meaning {
     Field { name: String, defaulted: bool },
 }
 
-/// What is known of one field.
+/// What is known about one field.
 #[derive(Default)]
 struct Field {
-    /// No run succeeds without it.
+    /// No run can succeed without it.
     needed: bool,
-    /// Some use does without it.
-    spared: bool,
-    /// The program gives it a value itself, or asks of which kind it is: uses show nothing.
+    /// Some use tolerates that it is missing.
+    tolerated: bool,
+    /// The program assigns to it or tests its type, so its uses reveal nothing.
     unclear: bool,
     /// The kinds that all uses allow.
     kinds: Kinds,
-    /// What a type annotation says: the schema, and whether it may be missing.
+    /// The schema of its type annotation, and whether it is optional there.
     annotated: Option<(Value, bool)>,
 }
 
-/// What is known of all uses.
+/// What is known about all uses.
 struct Uses {
     named: Named,
     declared: HashMap<Atom, usize>,
@@ -151,7 +151,7 @@ impl Uses {
                     let OptChainBase::Member(member) = &*chain.base else { return None };
                     return self.member(member);
                 }
-                // `args ?? {}` is `args`, which is always there.
+                // `args` always exists, so `args ?? {}` is `args`.
                 Expr::Bin(either)
                     if matches!(either.op.as_str(), "??" | "||")
                         && matches!(&*either.right, Expr::Object(empty) if empty.props.is_empty()) =>
@@ -180,23 +180,24 @@ impl Uses {
     }
 
     fn finish(self, source: &str) -> Parameters {
-        let mut told = doc::told(source);
+        let mut documented = doc::params(source);
         let mut open = self.open;
         let mut fields = BTreeMap::new();
         for (name, field) in self.fields {
-            let told = told.remove(&name);
-            let declared_needed = match (&field.annotated, &told) {
+            let param = documented.remove(&name);
+            let declared_needed = match (&field.annotated, &param) {
                 (Some((_, optional)), _) => !optional,
-                (None, Some(told)) => !told.optional && told.schema.get("type").is_some(),
+                (None, Some(param)) => !param.optional && param.schema.get("type").is_some(),
                 (None, None) => false,
             };
             let required = (field.needed && !field.unclear)
-                || (declared_needed && !field.spared && !field.unclear);
-            let described = told.as_ref().and_then(|told| told.schema.get("description").cloned());
+                || (declared_needed && !field.tolerated && !field.unclear);
+            let described =
+                param.as_ref().and_then(|param| param.schema.get("description").cloned());
             let inferred = if field.unclear { json!({}) } else { field.kinds.schema() };
             let choices = [
                 field.annotated.map(|(schema, _)| schema),
-                told.map(|told| without_description(told.schema)),
+                param.map(|param| without_description(param.schema)),
             ];
             let chosen = choices.into_iter().flatten().find(|schema| *schema != json!({}));
             let mut schema = chosen.unwrap_or(inferred);
@@ -205,10 +206,10 @@ impl Uses {
             }
             fields.insert(name, Parameter { required, schema });
         }
-        // What is told and not seen may be used where `args` is used as a whole.
+        // A documented field without a visible use may be used where `args` is used as a whole.
         if open {
-            for (name, told) in told {
-                fields.insert(name, Parameter { required: false, schema: told.schema });
+            for (name, param) in documented {
+                fields.insert(name, Parameter { required: false, schema: param.schema });
             }
         }
         if fields.len() > FIELD_LIMIT {
@@ -245,7 +246,7 @@ impl Aliases<'_> {
             (Pat::Ident(name), _) => self.name(&name.id.sym, meaning.clone()),
             (Pat::Object(pattern), Meaning::All) => {
                 for prop in &pattern.props {
-                    let Some((name, bound, defaulted)) = taken(prop) else { continue };
+                    let Some((name, bound, defaulted)) = destructured(prop) else { continue };
                     if let Some(bound) = bound {
                         self.name(bound, Meaning::Field { name, defaulted });
                     }
@@ -262,8 +263,9 @@ impl Aliases<'_> {
     }
 }
 
-/// Returns the field that a part of a pattern takes, the name that it binds if it is one, and whether it has a default.
-fn taken(prop: &ObjectPatProp) -> Option<(String, Option<&Atom>, bool)> {
+/// Returns the field that a property of a pattern reads, the variable that it binds if any, and whether it has a
+/// default.
+fn destructured(prop: &ObjectPatProp) -> Option<(String, Option<&Atom>, bool)> {
     match prop {
         ObjectPatProp::Assign(assign) => {
             let name = &assign.key.id.sym;

@@ -1,4 +1,4 @@
-//! A program that is nothing but one function is read as that function's body.
+//! A program that consists only of an arrow function is read as the body of that function.
 
 use swc_common::Spanned;
 use swc_ecma_ast::{ArrowFunctionBody, Expr, Stmt};
@@ -6,9 +6,9 @@ use swc_ecma_ast::{ArrowFunctionBody, Expr, Stmt};
 use super::offset;
 use crate::diagnostic::{Code, Finding};
 
-/// What came of looking for a program that is one function.
+/// The result of looking for a program that is one function.
 pub(super) enum Unwrapped {
-    /// The program is something else.
+    /// The program is not a single function.
     No,
     /// The function's body.
     Body(Body),
@@ -16,15 +16,15 @@ pub(super) enum Unwrapped {
     Refused(Finding),
 }
 
-/// A body whose head and tail are blanked out.
+/// A body with spaces in place of the function's head and tail.
 pub(super) struct Body {
-    /// The text; every byte keeps its place, but for what follows `inserted`.
+    /// The text; every byte before `inserted` keeps its offset.
     pub(super) text: String,
-    /// Where one character was added.
+    /// The offset at which one character was added.
     pub(super) inserted: Option<usize>,
 }
 
-/// Blanks out `async () => {` and its `}`; all else keeps its place.
+/// Replaces `async () => {` and its `}` by spaces; everything else keeps its position.
 pub(super) fn unwrap(body: &[Stmt], text: &str) -> Unwrapped {
     let mut statements = body.iter().filter(|statement| !matches!(statement, Stmt::Empty(_)));
     let (Some(Stmt::Expr(only)), None) = (statements.next(), statements.next()) else {
@@ -42,7 +42,7 @@ pub(super) fn unwrap(body: &[Stmt], text: &str) -> Unwrapped {
         Expr::Fn(_) => {
             return Unwrapped::Refused(refusal(
                 begin,
-                "the program is a function that nothing calls; write its body alone",
+                "the program is a function that is never called; submit only its body",
             ));
         }
         _ => return Unwrapped::No,
@@ -50,7 +50,7 @@ pub(super) fn unwrap(body: &[Stmt], text: &str) -> Unwrapped {
     if !arrow.params.is_empty() {
         return Unwrapped::Refused(refusal(
             begin,
-            "the program is a function with parameters; write its body alone, the input is `args`",
+            "the program is a function with parameters; submit only its body, and read the input from `args`",
         ));
     }
     let (inner_begin, inner_end, lead) = match &*arrow.body {
@@ -64,14 +64,14 @@ pub(super) fn unwrap(body: &[Stmt], text: &str) -> Unwrapped {
     let (Some(head), Some(tail)) = (text.get(begin..inner_begin), text.get(inner_end..end)) else {
         return Unwrapped::No;
     };
-    // In the place of as many plain characters, so that nothing else moves.
+    // `lead` replaces as many plain characters, so that nothing else moves.
     let is_plain = |bytes: &[u8]| bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
     let room = (0..=head.len().saturating_sub(lead.len()))
         .find(|at| head.as_bytes().get(*at..at + lead.len()).is_some_and(is_plain));
     let Some(room) = room else {
         return Unwrapped::Refused(refusal(
             begin,
-            "the program is a function that nothing calls; write `return` and the value instead",
+            "the program is a function that is never called; write `return` and the value instead",
         ));
     };
     let close = if lead.is_empty() { "" } else { ")" };
@@ -91,7 +91,7 @@ fn refusal(at: usize, message: &str) -> Finding {
     Finding::new(Code::UnsupportedSyntax, at as u32, message)
 }
 
-/// Writes spaces for `text`, as many bytes and as many UTF-16 units, keeping its line ends.
+/// Writes spaces in place of `text`, with the same number of bytes and of UTF-16 units, and keeps its line ends.
 fn blank(text: &str, out: &mut String) {
     for character in text.chars() {
         match character {

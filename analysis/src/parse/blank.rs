@@ -1,11 +1,10 @@
-//! Erases what needs nothing but spaces in its place, by the tree that is there already.
+//! Erases types that can simply be replaced by spaces, using the tree that was parsed already.
 //!
-//! Most types of most programs are annotations, casts, type arguments and
-//! declarations of types between other statements. What takes more is left to
-//! the eraser of SWC, which parses the program again: a modifier, a line break
-//! that would join two statements, whatever is not listed here. Where this
-//! module answers it writes what that eraser writes, and its text is checked
-//! against the tree like that of the other.
+//! Most types in most programs are annotations, casts, type arguments and type
+//! declarations between other statements. Everything else is left to SWC's
+//! eraser, which parses the program again: modifiers, line breaks that would join
+//! two statements, and whatever is not listed here. The result is the same as
+//! that of SWC's eraser, and is checked against the tree in the same way.
 
 use std::borrow::Cow;
 
@@ -20,11 +19,11 @@ use swc_ecma_visit::{Visit, VisitWith};
 
 use super::offset;
 
-/// Returns the text without the types of its tree, or `None` when that takes more than spaces.
+/// Returns the text with spaces in place of its types, or `None` if it needs SWC's eraser.
 pub(super) fn blank<'t>(program: &FunctionBody, text: &'t str) -> Option<Cow<'t, str>> {
-    let mut found = Blank { text, spans: Vec::new(), semicolons: Vec::new(), beyond: false };
+    let mut found = Blank { text, spans: Vec::new(), semicolons: Vec::new(), needs_eraser: false };
     found.statements(&program.stmts, true);
-    if found.beyond {
+    if found.needs_eraser {
         return None;
     }
     if found.spans.is_empty() {
@@ -47,14 +46,14 @@ pub(super) fn blank<'t>(program: &FunctionBody, text: &'t str) -> Option<Cow<'t,
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-/// What is to be erased.
+/// Collects what is to be erased.
 struct Blank<'t> {
     text: &'t str,
     spans: Vec<Span>,
-    /// Where a statement is kept apart from the one before it.
+    /// Where a `;` separates a statement from the one before it.
     semicolons: Vec<BytePos>,
-    /// The program has something that takes more than spaces.
-    beyond: bool,
+    /// The program has something that cannot be replaced by spaces.
+    needs_eraser: bool,
 }
 
 impl Blank<'_> {
@@ -62,8 +61,8 @@ impl Blank<'_> {
         self.spans.push(span);
     }
 
-    fn beyond_if(&mut self, holds: bool) {
-        self.beyond |= holds;
+    fn needs_eraser_if(&mut self, holds: bool) {
+        self.needs_eraser |= holds;
     }
 
     fn bytes(&self, from: BytePos, until: BytePos) -> &[u8] {
@@ -71,7 +70,7 @@ impl Blank<'_> {
         self.text.as_bytes().get(range).unwrap_or_default()
     }
 
-    /// Walks the statements of a list; `directives` if it may begin with some.
+    /// Walks a statement list; `directives` if it may begin with directives such as `'use strict'`.
     fn statements(&mut self, list: &[Stmt], mut directives: bool) {
         let mut before: Option<Span> = None;
         for statement in list {
@@ -96,13 +95,13 @@ impl Blank<'_> {
         }
     }
 
-    /// Erases what follows an expression: a cast.
+    /// Erases the suffix of an expression, such as a cast.
     fn suffix(&mut self, expression: &Expr, whole: Span) {
         expression.visit_with(self);
         self.erase(Span::new(expression.span().hi, whole.hi));
     }
 
-    /// Erases a cast, unless the next line would then go on with the expression.
+    /// Erases a cast, unless the next line would then continue the expression.
     fn cast(&mut self, expression: &Expr, whole: Span) {
         self.suffix(expression, whole);
         let rest = self.text.as_bytes().get(offset(whole.hi) as usize..).unwrap_or_default();
@@ -111,14 +110,14 @@ impl Blank<'_> {
             match byte {
                 b'\n' | b'\r' => line_break = true,
                 byte if byte.is_ascii_whitespace() => {}
-                b'(' | b'[' | b'`' => return self.beyond_if(line_break),
-                // A comment, or a space that is not plain.
-                byte => return self.beyond_if(*byte == b'/' || !byte.is_ascii()),
+                b'(' | b'[' | b'`' => return self.needs_eraser_if(line_break),
+                // A comment, or white space beyond ASCII.
+                byte => return self.needs_eraser_if(*byte == b'/' || !byte.is_ascii()),
             }
         }
     }
 
-    /// Returns whether a line may end between two places.
+    /// Returns whether there may be a line break between two positions.
     fn breaks(&self, from: BytePos, until: BytePos) -> bool {
         !self
             .bytes(from, until)
@@ -127,7 +126,7 @@ impl Blank<'_> {
     }
 }
 
-/// Returns whether a declaration is only made to the type checker.
+/// Returns whether a type declaration is ambient (`declare`).
 fn declared(statement: &Stmt) -> bool {
     match statement {
         Stmt::Decl(Decl::TsInterface(found)) => found.declare,
@@ -146,7 +145,7 @@ impl Visit for Blank<'_> {
     }
 
     fn visit_decl(&mut self, node: &Decl) {
-        let beyond = match node {
+        let needs_eraser = match node {
             Decl::Class(class) => class.declare,
             Decl::Fn(function) => function.declare,
             Decl::Var(variables) => variables.declare,
@@ -155,26 +154,26 @@ impl Visit for Blank<'_> {
             }
             _ => false,
         };
-        self.beyond_if(beyond);
-        if !beyond {
+        self.needs_eraser_if(needs_eraser);
+        if !needs_eraser {
             node.visit_children_with(self);
         }
     }
 
     fn visit_var_declarator(&mut self, node: &VarDeclarator) {
-        self.beyond_if(node.definite);
+        self.needs_eraser_if(node.definite);
         node.visit_children_with(self);
     }
 
     fn visit_function(&mut self, node: &Function) {
-        self.beyond_if(node.body.is_none() || node.this_param.is_some());
+        self.needs_eraser_if(node.body.is_none() || node.this_param.is_some());
         node.visit_children_with(self);
     }
 
     fn visit_arrow_expr(&mut self, node: &ArrowExpr) {
-        // The brackets of an arrow function stand on the line of its arrow.
+        // No line break is allowed between an arrow function's parameters and its arrow.
         if node.type_params.is_some() || node.return_type.is_some() {
-            self.beyond_if(self.breaks(node.span.lo, node.body.span().lo));
+            self.needs_eraser_if(self.breaks(node.span.lo, node.body.span().lo));
         }
         node.visit_children_with(self);
     }
@@ -190,22 +189,22 @@ impl Visit for Blank<'_> {
                             let at = node.id.span.lo + BytePos(at as u32);
                             self.erase(Span::new(at, at + BytePos(1)));
                         }
-                        _ => self.beyond = true,
+                        _ => self.needs_eraser = true,
                     }
                 }
-                None => self.beyond = true,
+                None => self.needs_eraser = true,
             }
         }
         node.visit_children_with(self);
     }
 
     fn visit_object_pat(&mut self, node: &ObjectPat) {
-        self.beyond_if(node.optional);
+        self.needs_eraser_if(node.optional);
         node.visit_children_with(self);
     }
 
     fn visit_array_pat(&mut self, node: &swc_ecma_ast::ArrayPat) {
-        self.beyond_if(node.optional);
+        self.needs_eraser_if(node.optional);
         node.visit_children_with(self);
     }
 
@@ -220,14 +219,14 @@ impl Visit for Blank<'_> {
                     | Expr::TsInstantiation(_)
             )
         };
-        self.beyond_if(node.op == BinaryOp::Exp && cast(&node.left));
+        self.needs_eraser_if(node.op == BinaryOp::Exp && cast(&node.left));
         node.visit_children_with(self);
     }
 
     fn visit_expr(&mut self, node: &Expr) {
         match node {
             Expr::Ident(_) | Expr::Lit(_) | Expr::This(_) => {}
-            Expr::TsTypeAssertion(_) => self.beyond = true,
+            Expr::TsTypeAssertion(_) => self.needs_eraser = true,
             _ => node.visit_children_with(self),
         }
     }
@@ -241,7 +240,7 @@ impl Visit for Blank<'_> {
     }
 
     fn visit_ts_const_assertion(&mut self, node: &TsConstAssertion) {
-        self.beyond_if(node.span.lo < node.expr.span().lo);
+        self.needs_eraser_if(node.span.lo < node.expr.span().lo);
         self.cast(&node.expr, node.span);
     }
 
@@ -266,7 +265,7 @@ impl Visit for Blank<'_> {
     }
 
     fn visit_class(&mut self, node: &Class) {
-        self.beyond_if(node.is_abstract || !node.implements.is_empty());
+        self.needs_eraser_if(node.is_abstract || !node.implements.is_empty());
         node.visit_children_with(self);
     }
 
@@ -281,12 +280,12 @@ impl Visit for Blank<'_> {
                 | ClassMember::StaticBlock(_)
                 | ClassMember::Empty(_)
         );
-        self.beyond_if(!kept);
+        self.needs_eraser_if(!kept);
         node.visit_children_with(self);
     }
 
     fn visit_constructor(&mut self, node: &Constructor) {
-        self.beyond_if(node.accessibility.is_some() || node.body.is_none());
+        self.needs_eraser_if(node.accessibility.is_some() || node.body.is_none());
         node.visit_children_with(self);
     }
 
@@ -295,7 +294,7 @@ impl Visit for Blank<'_> {
             || node.is_abstract
             || node.is_override
             || node.is_optional;
-        self.beyond_if(modified);
+        self.needs_eraser_if(modified);
         node.visit_children_with(self);
     }
 
@@ -304,7 +303,7 @@ impl Visit for Blank<'_> {
             || node.is_abstract
             || node.is_override
             || node.is_optional;
-        self.beyond_if(modified);
+        self.needs_eraser_if(modified);
         node.visit_children_with(self);
     }
 
@@ -316,11 +315,11 @@ impl Visit for Blank<'_> {
             || node.readonly
             || node.declare
             || node.definite;
-        // `get: T` without its type would go on with what follows.
+        // Without its type, `get: T` would become the modifier of the next member.
         let word = |key: &PropName| {
             key.as_ident().is_some_and(|name| matches!(&*name.sym, "get" | "set" | "static"))
         };
-        self.beyond_if(modified || node.type_ann.is_some() && word(&node.key));
+        self.needs_eraser_if(modified || node.type_ann.is_some() && word(&node.key));
         node.visit_children_with(self);
     }
 
@@ -330,12 +329,12 @@ impl Visit for Blank<'_> {
             || node.is_optional
             || node.readonly
             || node.definite;
-        self.beyond_if(modified);
+        self.needs_eraser_if(modified);
         node.visit_children_with(self);
     }
 
     fn visit_param_or_ts_param_prop(&mut self, node: &swc_ecma_ast::ParamOrTsParamProp) {
-        self.beyond_if(node.as_param().is_none());
+        self.needs_eraser_if(node.as_param().is_none());
         node.visit_children_with(self);
     }
 }
@@ -346,7 +345,7 @@ mod tests {
 
     use super::super::{parse_body, strip::strip, wrapper};
 
-    /// What this module makes of a program, and what the eraser of SWC makes of it.
+    /// The results of this module and of SWC's eraser.
     fn both(text: &str) -> (Option<String>, Option<String>) {
         let Ok(module) = parse_body(text) else { return (None, None) };
         let body = wrapper(&module).and_then(|function| function.body.as_ref()).unwrap();
@@ -354,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_types_are_erased_like_the_eraser_does() {
+    fn erases_plain_types_like_the_eraser() {
         for text in [
             "let a: number = 1, { b }: { b: string } = c, [d]: [E?] = f;",
             "const f = (a: A, b?: B, c ? : C, ...d: D[]): Promise<E> => a;",
@@ -377,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_more_than_spaces_is_left_to_the_eraser() {
+    fn leaves_everything_else_to_the_eraser() {
         for text in [
             "a as any\n(b)",
             "a as any // c\n;(b)",
@@ -405,9 +404,9 @@ mod tests {
         }
     }
 
-    /// The programs of the other tests.
+    /// On the programs of `tests/cases`.
     #[test]
-    fn programs_are_erased_alike() {
+    fn erases_the_cases_like_the_eraser() {
         let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")];
         let (mut plain, mut typed) = (0, 0);
         while let Some(folder) = open.pop() {

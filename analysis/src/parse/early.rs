@@ -1,7 +1,7 @@
-//! Errors that the language wants found before anything runs, and that the parser does not look for.
+//! Early errors of ECMAScript that the parser does not check.
 //!
-//! The engine's compiler finds them as well, but only after somebody may have
-//! been asked to approve the program.
+//! The engine's compiler reports them too, but possibly after a user was asked
+//! to approve the program.
 
 mod names;
 mod private;
@@ -21,13 +21,13 @@ use crate::diagnostic::{Code, Finding};
 use names::Names;
 use private::Private;
 
-/// Characters that the parser skips like spaces, and the language does not.
+/// Characters that the parser skips like white space, although ECMAScript does not.
 const NO_SPACES: [char; 2] = ['\u{85}', '\u{200b}'];
 
-/// Looks for the errors in a program that parsed.
+/// Checks a program that parsed.
 pub(super) fn check(module: &Module, text: &str) -> Result<(), Vec<Finding>> {
     if let Some(at) = text.find('\0') {
-        let message = "a program holds no NUL character; write `\\0` in a string";
+        let message = "a program cannot contain a NUL character; write `\\0` in a string";
         return Err(vec![Finding::new(Code::ParseError, at as u32, message)]);
     }
     let mut early = Early {
@@ -43,7 +43,7 @@ pub(super) fn check(module: &Module, text: &str) -> Result<(), Vec<Finding>> {
     if early.found.is_empty() { Ok(()) } else { Err(early.found) }
 }
 
-/// Whether `super()` may stand here.
+/// Whether `super()` is allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Call {
     Forbidden,
@@ -62,21 +62,22 @@ impl Early<'_> {
         self.found.push(Finding::new(Code::ParseError, start(span), message));
     }
 
-    /// The parser takes `(a, [b] => c)` for three expressions, of which the last begins
-    /// where the first does.
-    fn in_turn(&mut self, spans: impl Iterator<Item = Span>) {
+    /// Refuses expressions that overlap: the parser reads `(a, [b] => c)` as a list whose last
+    /// expression begins where the first does.
+    fn disjoint(&mut self, spans: impl Iterator<Item = Span>) {
         let mut last: Option<Span> = None;
         for span in spans {
             if last.is_some_and(|last| span.lo < last.hi) {
-                self.error(span, "put what stands in front of `=>` in parentheses of its own");
+                self.error(span, "put the parameters before `=>` in their own parentheses");
             }
             last = Some(span);
         }
     }
 
-    fn twice(&mut self, names: Vec<&Ident>) {
+    fn report_duplicates(&mut self, names: Vec<&Ident>) {
         for name in names {
-            let message = format!("`{}` is declared twice here; give one another name", name.sym);
+            let message =
+                format!("`{}` is declared twice in this scope; rename one of them", name.sym);
             self.error(name.span, message);
         }
     }
@@ -84,34 +85,35 @@ impl Early<'_> {
     fn body<'a>(&mut self, parameters: impl Iterator<Item = &'a Pat>, statements: &'a [Stmt]) {
         let mut bound = Names::default();
         parameters.for_each(|parameter| bound.pattern(parameter));
-        self.twice(bound.repeated());
+        self.report_duplicates(bound.repeated());
+        // At the top level of a function, function declarations are scoped like `var` and may be repeated.
         let own = Names::lexical(statements, false);
         if own.is_empty() {
             return;
         }
-        self.twice(own.repeated());
-        self.twice(own.also_in(&bound));
-        self.twice(own.also_in(&Names::hoisted(statements)));
-        self.twice(own.also_in(&Names::functions(statements)));
+        self.report_duplicates(own.repeated());
+        self.report_duplicates(own.also_in(&bound));
+        self.report_duplicates(own.also_in(&Names::hoisted(statements)));
+        self.report_duplicates(own.also_in(&Names::functions(statements)));
     }
 
     fn block(&mut self, statements: &[Stmt]) {
         let own = Names::lexical(statements, true);
         if !own.is_empty() {
-            self.twice(own.repeated());
-            self.twice(own.also_in(&Names::hoisted(statements)));
+            self.report_duplicates(own.repeated());
+            self.report_duplicates(own.also_in(&Names::hoisted(statements)));
         }
     }
 
     fn head(&mut self, head: &ForHead, body: &Stmt) {
         if let ForHead::VarDecl(declared) = head {
             let own = Names::of_let(declared);
-            self.twice(own.repeated());
-            self.twice(own.also_in(&Names::hoisted(std::slice::from_ref(body))));
+            self.report_duplicates(own.repeated());
+            self.report_duplicates(own.also_in(&Names::hoisted(std::slice::from_ref(body))));
         }
     }
 
-    /// Walks where `super()` may or may not stand.
+    /// Walks code where `super()` is or is not allowed.
     fn within(&mut self, call: Call, walk: impl FnOnce(&mut Self)) {
         let before = std::mem::replace(&mut self.constructor, call);
         walk(self);
@@ -138,7 +140,7 @@ impl Visit for Early<'_> {
         for place in awaits.0 {
             self.error(
                 place,
-                "an arrow function's parameter cannot wait; move `await` into the body",
+                "`await` is not allowed in the parameters of an arrow function; move it into the body",
             );
         }
         node.visit_children_with(self);
@@ -149,7 +151,7 @@ impl Visit for Early<'_> {
             let parameters = node.params.iter().filter_map(|parameter| parameter.as_param());
             self.body(parameters.map(|parameter| &parameter.pat), &body.stmts);
         }
-        // Whether the class is derived was noted where it was entered.
+        // `visit_class` has recorded whether the class is derived.
         node.visit_children_with(self);
     }
 
@@ -165,8 +167,8 @@ impl Visit for Early<'_> {
             own.add(Names::lexical(&case.cons, true));
             hoisted.add(Names::hoisted(&case.cons));
         }
-        self.twice(own.repeated());
-        self.twice(own.also_in(&hoisted));
+        self.report_duplicates(own.repeated());
+        self.report_duplicates(own.also_in(&hoisted));
         node.visit_children_with(self);
     }
 
@@ -174,11 +176,11 @@ impl Visit for Early<'_> {
         if let Some(caught) = &node.param {
             let mut bound = Names::default();
             bound.pattern(caught);
-            self.twice(bound.repeated());
-            self.twice(Names::lexical(&node.body.stmts, true).also_in(&bound));
-            // A `var` may have the name that is caught, but not one that is taken apart.
+            self.report_duplicates(bound.repeated());
+            self.report_duplicates(Names::lexical(&node.body.stmts, true).also_in(&bound));
+            // A `var` may redeclare a plain catch parameter, but not a name of a destructured one (B.3.4).
             if !caught.is_ident() {
-                self.twice(Names::hoisted(&node.body.stmts).also_in(&bound));
+                self.report_duplicates(Names::hoisted(&node.body.stmts).also_in(&bound));
             }
         }
         node.visit_children_with(self);
@@ -186,17 +188,17 @@ impl Visit for Early<'_> {
 
     fn visit_for_stmt(&mut self, node: &ForStmt) {
         if let Some(test) = &node.test {
-            // The parser does not miss the second `;` of `for (;test)`.
+            // The parser accepts `for (;test)` without the second `;`.
             let until = node.update.as_ref().map_or(node.body.span().lo, |update| update.span().lo);
             let (from, until) = (offset(test.span().hi) as usize, offset(until) as usize);
             if !self.text.get(from..until).is_some_and(has_semicolon) {
-                self.error(test.span(), "`for` has two `;` between its brackets; add the second");
+                self.error(test.span(), "the head of a `for` loop needs two `;`; add the second");
             }
         }
         if let Some(VarDeclOrExpr::VarDecl(declared)) = &node.init {
             let own = Names::of_let(declared);
-            self.twice(own.repeated());
-            self.twice(own.also_in(&Names::hoisted(std::slice::from_ref(&*node.body))));
+            self.report_duplicates(own.repeated());
+            self.report_duplicates(own.also_in(&Names::hoisted(std::slice::from_ref(&*node.body))));
         }
         node.visit_children_with(self);
     }
@@ -212,7 +214,7 @@ impl Visit for Early<'_> {
     }
 
     fn visit_class(&mut self, node: &Class) {
-        // What the class extends is outside of it.
+        // The `extends` expression is outside the class's private scope.
         node.super_class.visit_with(self);
         let repeated = self.private.open(node);
         for name in repeated {
@@ -225,33 +227,38 @@ impl Visit for Early<'_> {
                 _ => Call::Forbidden,
             };
             if let Some(key) = static_prototype(member) {
-                self.error(key.span(), "a class has a `prototype` of its own; choose another name");
+                self.error(
+                    key.span(),
+                    "a static member cannot be named `prototype`; choose another name",
+                );
             }
             self.within(call, |early| member.visit_with(early));
         }
         for (name, span) in self.private.close() {
-            let message = format!("no class around this declares `#{name}`; declare the field");
+            let message =
+                format!("`#{name}` is not declared in an enclosing class; declare the field");
             self.error(span, message);
         }
     }
 
     fn visit_private_name(&mut self, node: &PrivateName) {
         if !self.private.used(node) {
-            self.error(node.span, "a private name stands only within a class");
+            self.error(node.span, "private names are only allowed inside a class");
         }
     }
 
     fn visit_call_expr(&mut self, node: &CallExpr) {
         if let (Callee::Super(called), Call::Forbidden) = (&node.callee, self.constructor) {
-            let message = "`super()` is for the constructor of a class that extends another";
+            let message =
+                "`super()` is only allowed in the constructor of a class that extends another";
             self.error(called.span, message);
         }
-        self.in_turn(node.args.iter().map(Spanned::span));
+        self.disjoint(node.args.iter().map(Spanned::span));
         node.visit_children_with(self);
     }
 
     fn visit_seq_expr(&mut self, node: &SeqExpr) {
-        self.in_turn(node.exprs.iter().map(Spanned::span));
+        self.disjoint(node.exprs.iter().map(Spanned::span));
         node.visit_children_with(self);
     }
 
@@ -275,11 +282,11 @@ impl Visit for Early<'_> {
             if let PropOrSpread::Prop(property) = property
                 && let Prop::Assign(pair) = &**property
             {
-                self.error(pair.span, "`=` stands in an object that is a value; write `:`");
+                self.error(pair.span, "`=` is not allowed in an object literal; write `:`");
             }
         }
         if let Some(second) = second {
-            self.error(second, "`__proto__` stands twice in one object; remove one");
+            self.error(second, "`__proto__` is set twice in one object literal; remove one");
         }
         node.visit_children_with(self);
     }
@@ -287,13 +294,19 @@ impl Visit for Early<'_> {
     fn visit_str(&mut self, node: &Str) {
         if let Some(at) = node.raw.as_deref().and_then(octal) {
             let span = Span::new(node.span.lo + BytePos(at as u32), node.span.hi);
-            self.error(span, "a digit after `\\` is not supported; write `\\x` and two hex digits");
+            self.error(
+                span,
+                "`\\` before a digit is not allowed in a string; write `\\x` and two hex digits",
+            );
         }
     }
 
     fn visit_regex(&mut self, node: &Regex) {
         if node.exp.contains(['\u{2028}', '\u{2029}']) {
-            self.error(node.span, "a regular expression ends on its line; write `\\u2028`");
+            self.error(
+                node.span,
+                "a regular expression cannot contain a line terminator; write `\\u2028`",
+            );
         }
     }
 
@@ -310,7 +323,7 @@ impl Early<'_> {
     /// Checks that a name does not begin with an escaped digit.
     fn name(&mut self, name: &str, span: Span) {
         if name.starts_with(|first: char| first.is_ascii_digit()) {
-            self.error(span, "a name does not begin with a digit");
+            self.error(span, "a name cannot begin with a digit");
         }
     }
 }
@@ -346,7 +359,7 @@ fn static_prototype(member: &ClassMember) -> Option<&PropName> {
     is_named(key, "prototype").then_some(key)
 }
 
-/// Returns where a string's text has `\8`, `\9` or `\0` before a digit.
+/// Returns the offset of an octal escape, `\8` or `\9` in the raw text of a string.
 fn octal(raw: &str) -> Option<usize> {
     let bytes = raw.as_bytes();
     let mut at = 0;
@@ -364,7 +377,7 @@ fn octal(raw: &str) -> Option<usize> {
     None
 }
 
-/// Returns whether a `;` stands outside of the comments between two expressions.
+/// Returns whether the text between two expressions has a `;` outside of comments.
 fn has_semicolon(text: &str) -> bool {
     let mut rest = text;
     while let Some(at) = rest.find([';', '/']) {
@@ -379,11 +392,11 @@ fn has_semicolon(text: &str) -> bool {
     false
 }
 
-/// Finds a character that only looks like a space and stands in code.
+/// Finds a character in code that only looks like a space.
 fn odd_space(module: &Module, text: &str) -> Option<Finding> {
     let mut texts = Texts::default();
     module.visit_with(&mut texts);
-    // Comments are in no tree.
+    // The tree does not contain comments.
     let comments = super::comments(&wrap(text));
     let within = |at: usize| {
         let at = (PREFIX.len() + at + 1) as u32;
@@ -391,11 +404,12 @@ fn odd_space(module: &Module, text: &str) -> Option<Finding> {
     };
     let (at, found) = text.match_indices(NO_SPACES).find(|(at, _)| !within(*at))?;
     let point = found.chars().next().map_or(0, u32::from);
-    let message = format!("the character U+{point:04X} is no space; write a plain one");
+    let message =
+        format!("the character U+{point:04X} is not a space in JavaScript; write a plain space");
     Some(Finding::new(Code::ParseError, at as u32, message))
 }
 
-/// The places of `await`, outside of the functions within.
+/// The spans of `await` outside of nested functions.
 struct Awaits(Vec<Span>);
 
 impl Visit for Awaits {
@@ -408,7 +422,7 @@ impl Visit for Awaits {
     fn visit_arrow_expr(&mut self, _: &ArrowExpr) {}
 }
 
-/// The places of strings, templates and regular expressions.
+/// The spans of strings, templates and regular expressions.
 #[derive(Default)]
 struct Texts(Vec<Span>);
 
@@ -431,7 +445,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_hold_no_semicolon() {
+    fn semicolons_in_comments_do_not_count() {
         for (text, expected) in [
             (" ; ", true),
             (") ", false),

@@ -1,8 +1,8 @@
-//! A program without a `return` gives the value of its final expression.
+//! A program without a `return` returns the value of its final expression.
 //!
-//! The tree gets a `return await (…)` where the author wrote an expression, so that all who read the
-//! tree see what runs; the text gets it in [`write`]. The value is that of the last statement, functions and
-//! types aside; of an `if` or a `try` it is the last statement of each way through it.
+//! In the tree, the final expression becomes `return await (…)`, so that everything that reads the tree
+//! sees what runs; [`write`] makes the same change in the text. The value is that of the last statement, not
+//! counting functions and types; for an `if` or a `try`, that of the last statement of each branch.
 
 use swc_common::util::take::Take;
 use swc_common::{Span, Spanned};
@@ -14,10 +14,10 @@ use swc_ecma_visit::{Visit, VisitWith};
 use super::{offset, start};
 use crate::diagnostic::{Code, Finding};
 
-/// What is put before the expression; the sandbox takes it out of the columns that it tells.
+/// The text inserted before the expression; the sandbox subtracts it from the columns that it reports.
 pub(crate) const RETURN: &str = "return await (";
 
-/// Makes the final expressions of a program what it returns; `None` if it has a `return` of its own.
+/// Makes the program return its final expressions and returns their spans; `None` if it has a top-level `return`.
 pub(super) fn end(body: &mut FunctionBody) -> Result<Option<Vec<Span>>, Vec<Finding>> {
     let mut search = Search { found: false };
     body.stmts.visit_with(&mut search);
@@ -35,7 +35,7 @@ pub(super) fn end(body: &mut FunctionBody) -> Result<Option<Vec<Span>>, Vec<Find
     Ok(Some(spans))
 }
 
-/// Returns the last statement that does something; functions and types are there before all others.
+/// Returns the last statement that does something; functions are hoisted, and types are erased.
 fn last(statements: &mut [Stmt]) -> Option<&mut Stmt> {
     statements.iter_mut().rev().find(|statement| {
         !matches!(
@@ -55,7 +55,7 @@ fn end_statement(statement: &mut Stmt, spans: &mut Vec<Span>) {
             *statement = Stmt::Return(ReturnStmt { span: last.span, arg: Some(awaited) });
         }
         Stmt::If(choice) => {
-            // A chain is longer than a stack is deep.
+            // A loop: an `else if` chain may be longer than the stack is deep.
             let mut choice = choice;
             loop {
                 end_branch(&mut choice.cons, spans);
@@ -79,7 +79,7 @@ fn end_statement(statement: &mut Stmt, spans: &mut Vec<Span>) {
 fn end_branch(branch: &mut Stmt, spans: &mut Vec<Span>) {
     match branch {
         Stmt::Block(block) => end_block(block, spans),
-        // It is there to set a variable, as its sisters on the other ways are.
+        // An assignment in a branch sets a variable; its value is not meant as a result.
         Stmt::Expr(only) if matches!(*only.expr, Expr::Assign(_) | Expr::Update(_)) => {}
         branch => end_statement(branch, spans),
     }
@@ -91,7 +91,7 @@ fn end_block(block: &mut BlockStmt, spans: &mut Vec<Span>) {
     }
 }
 
-/// Refuses `{ a, b }` and `{ a: 1 }` at the end: they read like objects and are blocks.
+/// Refuses `{ a, b }` and `{ a: 1 }` at the end: they look like objects but are blocks.
 fn meant_as_object(last: &Stmt) -> Option<Finding> {
     let Stmt::Block(block) = last else { return None };
     let [only] = &block.stmts[..] else { return None };
@@ -104,7 +104,7 @@ fn meant_as_object(last: &Stmt) -> Option<Finding> {
         },
         _ => false,
     };
-    let message = "this is a block and not an object; write `return { … }`";
+    let message = "this is a block, not an object; write `return { … }`";
     is_object.then(|| Finding::new(Code::UnsupportedSyntax, start(block.span), message))
 }
 
@@ -121,16 +121,17 @@ impl Visit for Search {
     fn visit_function(&mut self, _: &Function) {}
     fn visit_arrow_expr(&mut self, _: &ArrowExpr) {}
     fn visit_class(&mut self, _: &Class) {}
-    // An expression has none but in functions.
+    // In an expression, only functions contain statements.
     fn visit_expr(&mut self, _: &Expr) {}
 }
 
-/// Writes the `return`s into the erased text, and returns where they stand in it.
+/// Inserts the `return`s into the erased text, and returns their offsets in it.
 ///
-/// The text has as many characters as the source before each of them.
+/// Up to each of them, the erased text has as many characters as the source.
 pub(super) fn write(source: &str, program: &str, spans: &[Span]) -> (String, Vec<u32>) {
     let mut out = String::with_capacity(program.len() + spans.len() * (RETURN.len() + 1));
     let mut returns = Vec::with_capacity(spans.len());
+    // In ASCII, offsets in bytes and in characters are the same, which saves counting.
     let is_aligned = source.len() == program.len() && source.is_ascii();
     let mut rest = program;
     let mut passed = 0;
@@ -159,9 +160,9 @@ pub(super) fn write(source: &str, program: &str, spans: &[Span]) -> (String, Vec
     (out, returns)
 }
 
-/// Returns the offset without the `return`s that were put in before it.
-pub(super) fn unwritten(offset: u32, returns: &[u32]) -> u32 {
+/// Converts an offset in the written text to one in the text without the inserted `return`s.
+pub(super) fn without_returns(offset: u32, returns: &[u32]) -> u32 {
     let before = returns.iter().take_while(|at| **at < offset).count() as u32;
-    // Each but the last that is open has its closing bracket, too.
+    // Every `return` before the last one also has its closing parenthesis before the offset.
     offset.saturating_sub(before * RETURN.len() as u32 + before.saturating_sub(1))
 }

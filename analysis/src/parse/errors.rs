@@ -1,26 +1,26 @@
-//! What the parser found wrong, told so that the author can put it right.
+//! Turns the parser's errors into diagnostics that say how to fix the program.
 
 use swc_common::Spanned;
 use swc_ecma_parser::error::{Error, SyntaxError};
 
 use crate::diagnostic::{Code, Finding};
 
-/// The most errors of one parse that are told.
+/// The maximum number of errors reported for one parse.
 const ERROR_LIMIT: usize = 20;
 
-/// What begins and ends code in Markdown.
+/// The delimiter of a code block in Markdown.
 pub(super) const FENCE: &str = "```";
 
-/// Finds a line that begins or ends code in Markdown.
+/// Finds a line that is a Markdown code fence.
 pub(super) fn fence(text: &str) -> Option<Finding> {
     let line = text.lines().find(|line| line.trim_start().starts_with(FENCE))?;
     let line = line.trim_start();
     let at = line.as_ptr() as usize - text.as_ptr() as usize;
-    let message = "this is Markdown; submit the program alone, without the lines that begin with three backticks and the text around them";
+    let message = "this is Markdown; submit only the program, without the lines that begin with three backticks and the text around them";
     Some(Finding::new(Code::UnsupportedSyntax, at as u32, message))
 }
 
-/// Turns parser errors into findings; JSX, Markdown, `import` and `export` get their own.
+/// Turns parser errors into findings, with specific messages for JSX, Markdown, `import` and `export`.
 pub(super) fn explain(found: Vec<Error>, text: &str) -> Vec<Finding> {
     if let Some(fence) = fence(text) {
         return vec![fence];
@@ -28,12 +28,12 @@ pub(super) fn explain(found: Vec<Error>, text: &str) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         found.into_iter().take(ERROR_LIMIT).map(|error| explain_one(error, text)).collect();
     if findings.is_empty() {
-        // The parser gave up without a word.
+        // The parser panicked.
         let message = "the program is not valid TypeScript; look for a string, comment or bracket that is not closed";
         findings.push(Finding::new(Code::ParseError, 0, message));
     }
     findings.sort();
-    // Only the first parse error is sure; what follows is often its echo.
+    // Only the first parse error is reliable; later ones are often consequences of it.
     if let Some(at) = findings.iter().position(|finding| finding.code == Code::ParseError) {
         let jsx = super::parse_module(&super::wrap(text), super::typescript(true)).is_ok();
         let first = findings.swap_remove(at);
@@ -67,34 +67,51 @@ fn explain_one(error: Error, text: &str) -> Finding {
         SyntaxError::LegacyOctal | SyntaxError::TS1085 => Finding::new(
             Code::ParseError,
             offset,
-            "old octal digits are not supported; write a number as `0o755`, a character as `\\x1b`",
+            "legacy octal digits are not supported; write a number as `0o755` and a character as `\\x1b`",
         ),
         SyntaxError::LegacyCommentInModule => Finding::new(
             Code::ParseError,
             offset,
-            "`<!--` and `-->` begin no comment; write `//`, or spaces between the operators",
+            "`<!--` and `-->` do not begin a comment; write `//`, or put spaces between the operators",
         ),
         SyntaxError::AwaitInFunction => Finding::new(
             Code::ParseError,
             offset,
-            "`await` stands in a function that is not `async`; write `async` before the function",
+            "`await` is only allowed in an `async` function; write `async` before the function",
         ),
         kind => {
-            // The end of the wrapper is the end of the program.
+            let message = message(kind);
+            // The parser reports the `}` of the wrapper; for the author that is the end of the program.
             let message = if offset as usize >= text.len() {
-                format!("the program ends too early: {}", kind.msg())
+                let expected = message.trim_end_matches(", got '<eof>'");
+                format!("unexpected end of the program: {expected}")
             } else {
-                kind.msg().into_owned()
+                message
             };
             Finding::new(Code::ParseError, offset, message)
         }
     }
 }
 
+/// Returns the parser's message in the style of ours: in lower case, without a full stop.
+pub(super) fn message(kind: &SyntaxError) -> String {
+    let text = kind.msg();
+    let text = text.trim_end_matches('.');
+    let is_name = text.starts_with("TypeScript") || text.starts_with("JavaScript");
+    let mut letters = text.chars();
+    match (letters.next(), letters.next()) {
+        // An upper-case second letter is an abbreviation, such as `JSX`.
+        (Some(first), Some(second)) if !is_name && !second.is_uppercase() => {
+            first.to_lowercase().chain(text.chars().skip(1)).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
 /// Refuses an `import` or `export` at an offset.
 fn module_syntax(offset: u32, at: &str) -> Finding {
     let message = if at.starts_with("export") {
-        "`export` is not supported; a program gives its result with `return`"
+        "`export` is not supported; return the result with `return`"
     } else {
         "`import` is not supported; call tools as `await mcp.namespace.action({ … })`"
     };

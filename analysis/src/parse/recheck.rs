@@ -1,49 +1,50 @@
-//! What runs is read once more, as the engine reads it.
+//! Parses the erased program again, as the engine will.
 
 use swc_common::Spanned;
 
+use super::errors::message;
 use super::{javascript, parse_module, start, typescript, wrap, wrapper};
 use crate::diagnostic::{Code, Finding};
 use crate::normal::Reading;
 
-/// Checks that `program` is JavaScript and means what was read with its types.
+/// Checks that `program` is JavaScript and has the same meaning as the source with types.
 ///
-/// The analysis follows the tree with types, the engine runs the text without
-/// them: an eraser that joins two statements, or leaves one more, is found here.
+/// The analysis follows the tree with types, but the engine runs the text without
+/// them. This detects an eraser that joins two statements or leaves an extra one.
 pub(super) fn recheck(program: &str, typed: &Reading) -> Result<(), Vec<Finding>> {
     let module = parse_module(&wrap(program), javascript()).map_err(|found| {
         let first = found.first();
         let offset = first.map_or(0, |error| start(error.span()));
-        let message = first.map_or_else(String::new, |error| error.kind().msg().into_owned());
-        let message = format!("the program is not valid JavaScript: {message}");
+        let reason = first.map_or_else(String::new, |error| message(error.kind()));
+        let message = format!("the program is not valid JavaScript: {reason}");
         vec![Finding::new(Code::ParseError, offset, message)]
     })?;
     let erased = wrapper(&module).map(Reading::without_meanings);
     if let Some(place) = differs(typed, erased) {
-        let message = "this means something else once its types are erased; write a `;` before it, or write it without types";
+        let message = "this changes its meaning when its types are erased; write a `;` before it, or write it without types";
         return Err(vec![Finding::new(Code::UnsupportedSyntax, place, message)]);
     }
     if !has_angles(program) {
         return Ok(());
     }
-    // Whoever is given the text may read it as TypeScript.
+    // Another tool may parse the text as TypeScript; it must mean the same there.
     let module = parse_module(&wrap(program), typescript(false)).ok();
     let again = module.as_ref().and_then(wrapper).map(Reading::without_meanings);
     match differs(typed, again) {
         Some(place) => {
-            let message = "what is left of this without its types reads like types; put its comparisons in parentheses";
+            let message = "without its types, this could be parsed as type arguments; put its comparisons in parentheses";
             Err(vec![Finding::new(Code::UnsupportedSyntax, place, message)])
         }
         None => Ok(()),
     }
 }
 
-/// Returns where one reading begins to differ from another, which may not be there.
+/// Returns the offset at which two readings differ; 0 if there is no second one.
 fn differs(one: &Reading, other: Option<Reading>) -> Option<u32> {
     other.map_or(Some(0), |other| one.differs_at(&other))
 }
 
-/// Returns whether a `<` and a `>` follow each other, as around types.
+/// Returns whether a `<` is followed by a `>`, as around type arguments.
 fn has_angles(program: &str) -> bool {
     let after = program.split_once('<').map_or("", |(_, after)| after);
     after.match_indices('>').any(|(at, _)| !after[..at].ends_with('='))
@@ -59,9 +60,9 @@ mod tests {
         Reading::of(wrapper(&module).unwrap())
     }
 
-    /// What a wrong eraser could leave is told at the statement where it begins.
+    /// A change of meaning is reported at the statement where it begins.
     #[test]
-    fn another_meaning_is_refused() {
+    fn refuses_erasure_that_changes_the_meaning() {
         for (typed, erased, offset) in [
             ("a as any\n;(b)", "a       \n (b)", 0),
             ("x; type A = 1\n;(b)", "x;           \n;(c)", 15),

@@ -1,4 +1,4 @@
-//! Type erasure that keeps every line and column.
+//! Type erasure by SWC, which keeps every line and column.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use swc_ts_fast_strip::{Mode, Options, operate};
 use super::{PREFIX, SUFFIX, wrap};
 use crate::diagnostic::{Code, Finding};
 
-/// Collects what the eraser complains about.
+/// Collects the errors of the eraser.
 struct Collector(Arc<Mutex<Vec<Finding>>>);
 
 impl Emitter for Collector {
@@ -31,7 +31,7 @@ impl Emitter for Collector {
     }
 }
 
-/// Returns `text` with its types blanked out.
+/// Returns `text` with spaces in place of its types.
 pub(super) fn strip(text: &str) -> Result<String, Vec<Finding>> {
     let findings = Arc::new(Mutex::new(Vec::new()));
     let handler = Handler::with_emitter(true, false, Box::new(Collector(findings.clone())));
@@ -52,12 +52,12 @@ pub(super) fn strip(text: &str) -> Result<String, Vec<Finding>> {
         return Err(vec![Finding::new(Code::UnsupportedSyntax, 0, message)]);
     };
     let refused = |message: String| {
-        let mut told =
+        let mut collected =
             findings.lock().map(|mut found| std::mem::take(&mut *found)).unwrap_or_default();
-        if told.is_empty() {
-            told.push(Finding::new(Code::UnsupportedSyntax, 0, message));
+        if collected.is_empty() {
+            collected.push(Finding::new(Code::UnsupportedSyntax, 0, message));
         }
-        told
+        collected
     };
     match stripped {
         Err(error) => Err(refused(error.message)),
@@ -69,11 +69,11 @@ pub(super) fn strip(text: &str) -> Result<String, Vec<Finding>> {
     }
 }
 
-/// Brings what the eraser left to the columns of the source, in characters.
+/// Aligns the erased text with the source, counted in characters.
 ///
-/// The eraser keeps UTF-16 columns: two spaces stand for one character beyond
-/// U+FFFF. `inserted` is the offset in the source before which one character
-/// was added.
+/// The eraser keeps UTF-16 columns: it replaces one character beyond U+FFFF by two
+/// spaces. `inserted` is the offset in the source before which one character was
+/// added.
 pub(super) fn by_characters(
     source: &str,
     stripped: Cow<'_, str>,

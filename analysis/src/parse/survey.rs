@@ -1,4 +1,4 @@
-//! A first walk over the tree: how deep it is, and what PML does not run.
+//! Checks the depth of the tree, and refuses syntax that PML does not run.
 
 use swc_common::{Span, Spanned};
 use swc_ecma_ast::{
@@ -16,7 +16,7 @@ use crate::diagnostic::{Code, Finding};
 pub(super) fn survey(module: &Module, limits: &Limits) -> Result<(), Vec<Finding>> {
     let mut survey = Survey {
         limits,
-        // The wrapper function is not the author's depth.
+        // The wrapper function does not count.
         depth: 0,
         chain: 0,
         on_chain: false,
@@ -34,11 +34,11 @@ pub(super) fn survey(module: &Module, limits: &Limits) -> Result<(), Vec<Finding
 struct Survey<'l> {
     limits: &'l Limits,
     depth: u32,
-    /// How many links of a chain lie above.
+    /// The number of links of the current chain above this node.
     chain: u32,
-    /// The next node is a link of the chain above it, not a level.
+    /// Whether the next node is a link of the current chain rather than a new level.
     on_chain: bool,
-    /// Within `declare`, of which nothing is left at run time.
+    /// Whether the walk is within `declare`, which is erased.
     ambient: bool,
     too_deep: Option<Finding>,
     findings: Vec<Finding>,
@@ -51,7 +51,7 @@ impl Survey<'_> {
         }
     }
 
-    /// Walks one level deeper, or one link further; not at all when too deep.
+    /// Walks one level deeper or one link further, unless that exceeds the limits.
     fn level(&mut self, span: Span, walk: impl FnOnce(&mut Self)) {
         let (depth, chain) = (self.depth, self.chain);
         if std::mem::take(&mut self.on_chain) {
@@ -61,7 +61,7 @@ impl Survey<'_> {
             self.chain = 0;
         }
         let message = if self.depth > self.limits.depth {
-            Some(format!("the program nests deeper than {} levels here", self.limits.depth))
+            Some(format!("the program is nested more than {} levels deep here", self.limits.depth))
         } else if self.chain > self.limits.chain {
             Some(format!("the chain has more than {} links", self.limits.chain))
         } else {

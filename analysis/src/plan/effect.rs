@@ -1,24 +1,24 @@
-//! What a tool does, told by its name.
+//! What a tool does, according to a table of known names.
 
 use protocol::ToolId;
 use serde::{Deserialize, Serialize};
 
 /// What a tool does to the world.
 ///
-/// It is told by the names of tools that are known; whatever is not known is
-/// [`Calls`](Self::Calls) and never taken for harmless.
+/// A table lists the names of known tools. All others are [`Calls`](Self::Calls);
+/// an unknown tool is never assumed to be harmless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// Reads what is kept: files, history, notes.
+    /// Reads stored data: files, history, notes.
     Reads,
-    /// Changes what is kept.
+    /// Changes stored data.
     Writes,
     /// Starts a program.
     Runs,
     /// Sends something to an outside service, or changes something there.
     Sends,
-    /// Asks an outside service; the question leaves, the answer comes back.
+    /// Queries an outside service: the query leaves the machine.
     Asks,
     /// Unknown: may do anything.
     Calls,
@@ -51,7 +51,7 @@ impl Effect {
         }
     }
 
-    /// Returns what a tool of this name does.
+    /// Returns the effect of a tool with this name.
     pub fn of(tool: &ToolId) -> Self {
         let known = TABLE.iter().find(|(namespace, _)| *namespace == tool.namespace());
         let Some((_, rules)) = known else { return Self::Calls };
@@ -62,7 +62,7 @@ impl Effect {
     }
 }
 
-/// Compares an action with a name of the table; `x*` stands for all that start with `x`.
+/// Compares an action with a name of the table; `x*` matches all that start with `x`.
 fn matches(name: &str, action: &str) -> bool {
     match name.strip_suffix('*') {
         Some(start) => action.starts_with(start),
@@ -70,12 +70,12 @@ fn matches(name: &str, action: &str) -> bool {
     }
 }
 
-/// For a namespace: names of its actions and what they do; the first match counts.
+/// The names of a namespace's actions and their effects; the first match applies.
 type Rules = &'static [(&'static [&'static str], Effect)];
 
-/// Names of services may be matched by their start, and whatever else a service
-/// of that kind offers is taken for the worst that it can do. Names of tools
-/// that read or compute stand in full.
+/// Names of services may be matched by prefix; every other action of such a
+/// service gets the worst effect that the service can have. Names of tools that
+/// read or compute are listed in full.
 const TABLE: &[(&str, Rules)] = &[
     (
         "filesystem",
@@ -208,7 +208,7 @@ const TABLE: &[(&str, Rules)] = &[
     ("sequential-thinking", &[(&["sequentialthinking"], Effect::Computes)]),
 ];
 
-/// How services name what only asks, also with the prefix of the service.
+/// How services name actions that only query, with and without the prefix of the service.
 const ASKING: &[&str] =
     &["get_*", "list_*", "search_*", "slack_get_*", "slack_list_*", "slack_search_*"];
 
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tools_are_told_by_their_names() {
+    fn known_names_have_their_effect() {
         for (tool, effect) in [
             ("filesystem:read_text_file", Effect::Reads),
             ("filesystem:move_file", Effect::Writes),
@@ -240,9 +240,9 @@ mod tests {
         }
     }
 
-    /// What is not known is not taken for harmless, whatever its name promises.
+    /// A name that merely resembles a known one is not assumed to be harmless.
     #[test]
-    fn the_unknown_is_never_harmless() {
+    fn unknown_tools_are_never_harmless() {
         for tool in [
             "filesystem:read_everything",
             "filesystem:Read_file",
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_stands_twice() {
+    fn names_are_unique() {
         let mut seen = std::collections::BTreeSet::new();
         for (namespace, rules) in TABLE {
             assert!(seen.insert((*namespace).to_owned()), "{namespace}");

@@ -1,5 +1,5 @@
-//! What leaves the machine: results and `args` that flow to tools which are, or may be, elsewhere, or decide on calls of
-//! them.
+//! What leaves the machine: results and parts of `args` that flow to tools which run elsewhere or may do so, or that
+//! decide whether these are called.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,17 +9,16 @@ use super::PlannedTask;
 use crate::Argument;
 use crate::structure::parameter;
 
-/// Returns each pair of a task that may be on the client whose result reaches a
-/// task that may send it away: in its arguments, by deciding whether or how often
-/// it is called, or so through other tasks' results.
+/// Returns each pair of a task that may be on the client and a task that may send
+/// its result away: the result is in the arguments, decides whether or how often
+/// the task is called, or reaches it in this way through other tasks.
 ///
-/// Whoever sees that a tool is called learns what decided on the call. And what a
-/// task returns depends on its arguments and on whether it was called, so the walk
-/// goes over data and decisions alike.
+/// The fact that a tool is called reveals what decided on the call. The result of
+/// a task depends on its arguments and on whether it was called, so the search
+/// follows data and decisions alike.
 ///
-/// What a server tool was given is on the server already; its result still
-/// carries the client's data to the next tool, and that is listed too: another
-/// service sees it.
+/// The arguments of a server tool are on the server already. The flow from its
+/// result to the next tool is listed too, because another service sees the data.
 pub(super) fn egress(tasks: &[PlannedTask]) -> Vec<Egress> {
     let sources = Sources::of(tasks);
     let mut out = Vec::new();
@@ -40,24 +39,24 @@ pub(super) fn egress(tasks: &[PlannedTask]) -> Vec<Egress> {
         .collect()
 }
 
-/// The most tasks that are named between two. Long chains have very many pairs,
-/// and with all of their tasks the plan would not fit into memory.
+/// The maximum number of tasks listed between two. A long chain has quadratically
+/// many pairs; with all the tasks between them, the plan would not fit into memory.
 const VIA_LIMIT: usize = 8;
 
-/// A pair of places and what is between them.
+/// A pair of tasks, by position, and the tasks between them.
 struct Flow {
     from: usize,
     to: usize,
     via: Vec<usize>,
-    /// Whether no way between them is data all along.
+    /// Whether no path between them consists of data only.
     decides: bool,
 }
 
-/// The places of the tasks whose results each task depends on.
+/// The positions of the tasks whose results each task depends on.
 struct Sources {
-    /// Those whose results flow into the arguments.
+    /// Tasks whose results flow into the arguments.
     data: Vec<Vec<usize>>,
-    /// These, and those that decide on the call.
+    /// `data`, and the tasks that decide on the call.
     all: Vec<Vec<usize>>,
 }
 
@@ -74,31 +73,31 @@ impl Sources {
         Self { data, all }
     }
 
-    /// Walks from one task that takes data away backwards to all whose results reach it.
+    /// Searches backwards from a task that sends data away for all tasks whose results reach it.
     fn reaching(&self, tasks: &[PlannedTask], to: usize, out: &mut Vec<Flow>) {
-        let (as_data, anyhow) = (steps_to(&self.data, to), steps_to(&self.all, to));
+        let (as_data, any) = (steps_to(&self.data, to), steps_to(&self.all, to));
         for (from, task) in tasks.iter().enumerate() {
             if !task.may_be_here() {
                 continue;
             }
-            // What arrives as data is told so, whatever it decides besides.
-            if let Some(via) = way(&as_data, from, to) {
+            // A result that arrives as data is listed as data, even if it also decides.
+            if let Some(via) = path(&as_data, from, to) {
                 out.push(Flow { from, to, via, decides: false });
-            } else if let Some(via) = way(&anyhow, from, to) {
+            } else if let Some(via) = path(&any, from, to) {
                 out.push(Flow { from, to, via, decides: true });
             }
         }
     }
 }
 
-/// Returns the next place on a shortest way from each place to one of them.
+/// Returns, for each task, the next task on a shortest path to `to`.
 fn steps_to(sources: &[Vec<usize>], to: usize) -> Vec<Option<usize>> {
     let mut next: Vec<Option<usize>> = vec![None; sources.len()];
     let mut waiting = VecDeque::from([to]);
     while let Some(place) = waiting.pop_front() {
         for &from in sources.get(place).into_iter().flatten() {
             let Some(seen) = next.get_mut(from) else { continue };
-            // The first way found is a shortest one.
+            // The search is breadth-first, so the first path found is a shortest one.
             if from == to || seen.is_some() {
                 continue;
             }
@@ -109,15 +108,15 @@ fn steps_to(sources: &[Vec<usize>], to: usize) -> Vec<Option<usize>> {
     next
 }
 
-/// Returns the first places between two, if a way leads from one to the other.
-fn way(next: &[Option<usize>], from: usize, to: usize) -> Option<Vec<usize>> {
+/// Returns the first tasks on the path between two, if there is a path.
+fn path(next: &[Option<usize>], from: usize, to: usize) -> Option<Vec<usize>> {
     let step = |place: usize| next.get(place).copied().flatten();
     let first = step(from)?;
     let places = std::iter::successors(Some(first), |place| step(*place));
     Some(places.take_while(|place| *place != to).take(VIA_LIMIT).collect())
 }
 
-/// Returns the tasks that take data away and whose arguments are made from `args`, or on which `args` decides.
+/// Returns the tasks that send data away and whose arguments depend on `args`, or on whose calls `args` decides.
 pub(super) fn args_egress(tasks: &[PlannedTask]) -> Vec<ArgsEgress> {
     tasks
         .iter()
@@ -136,7 +135,7 @@ pub(super) fn args_egress(tasks: &[PlannedTask]) -> Vec<ArgsEgress> {
         .collect()
 }
 
-/// Collects the parts of `args` that an argument is computed with.
+/// Collects the parts of `args` from which an argument is computed.
 fn collect_computed(argument: &Argument, out: &mut Vec<String>) {
     match argument {
         Argument::Literal { .. } | Argument::Reference { .. } | Argument::Parameter { .. } => {}
@@ -150,7 +149,7 @@ fn collect_computed(argument: &Argument, out: &mut Vec<String>) {
     }
 }
 
-/// Collects the parts of `args` that stand in an argument as they are.
+/// Collects the parts of `args` that an argument contains unchanged.
 pub(super) fn collect_parameters(argument: &Argument, out: &mut Vec<String>) {
     match argument {
         Argument::Parameter { path } => add(out, parameter(path)),

@@ -1,42 +1,42 @@
-//! What is open at each depth of brackets, and how much of it there may be.
+//! Counts what is open at each bracket level, and enforces the limits.
 
 use super::Scanner;
 use crate::diagnostic::Finding;
 
-/// The most `<` in code: type assertions and type arguments make the parser try
-/// again at each of them.
+/// The maximum number of `<` in code: the parser backtracks at each type assertion
+/// and type argument list.
 const ANGLE_LIMIT: u32 = 500;
-/// The most `? (…) : name =>` within each other. The parser reads what follows the arrow as the body
-/// of a function with a return type, and again when it is not: each of them doubles or trebles its time.
+/// The maximum nesting of `? (…) : name =>`. The parser reads what follows the arrow as the body of a
+/// function with a return type, and again if it is not: each level doubles or triples its time.
 const FORK_LIMIT: u32 = 4;
-/// The most brackets within each other that stand after a `<` that may begin type arguments: the parser
-/// reads what is in them as a type first.
+/// The maximum nesting of brackets after a `<` that may begin type arguments: the parser first reads
+/// their contents as a type.
 const SHADOW_LIMIT: u32 = 3;
-/// The most `<` within each other that begin a value: casts, and parameters of generic functions.
+/// The maximum nesting of `<` at the start of a value: casts and generic functions.
 const CAST_LIMIT: u32 = 6;
 
-/// What is open at one depth of brackets.
+/// What is open at one bracket level.
 #[derive(Default, Clone, Copy)]
 pub(super) struct Level {
     /// Whether this is the `(` of an `if (…)`.
     pub(super) head: bool,
     /// Whether this is the `${` of a template.
     pub(super) hole: bool,
-    /// Whether a `?` was met since the last boundary.
+    /// Whether there was a `?` since the last boundary.
     pub(super) choice: bool,
-    /// Whether `? … (…) :` was met since then, and not yet its arrow.
+    /// Whether there was a `? … (…) :` since then whose arrow may follow.
     pub(super) fork: bool,
-    /// How many `<` since the last boundary have no `>`: a comma may stand between types.
+    /// The number of `<` without `>` since the last boundary: a comma may separate types.
     pub(super) angles: u32,
-    /// How many `<` that begin a value were met since then.
+    /// The number of `<` at the start of a value since then.
     pub(super) casts: u32,
-    /// Whether the level around has such a `<`.
+    /// Whether the enclosing level has an open `<`.
     pub(super) shadowed: bool,
-    /// How many such arrows were met since then.
+    /// The number of arrows after `? … (…) :` since then.
     pub(super) forks: u32,
-    /// Tokens since the last boundary that nest what follows them.
+    /// The number of tokens since the last boundary that nest what follows them.
     pub(super) right: u32,
-    /// Tokens since the last boundary that lengthen a chain.
+    /// The number of tokens since the last boundary that lengthen a chain.
     pub(super) left: u32,
 }
 
@@ -62,13 +62,14 @@ impl Scanner<'_> {
         let Some(level) = self.levels.last_mut() else { return Ok(()) };
         level.right += 1;
         self.right_total += 1;
+        // Looser than the depth limit, because not every such token nests; `survey` checks the tree exactly.
         if level.right > self.limits.depth * 4 || self.right_total > self.limits.depth * 8 {
-            return Err(self.too_complex("the program nests too deep here"));
+            return Err(self.too_complex("the program is nested too deeply here"));
         }
         Ok(())
     }
 
-    /// Notes that no list of types is open here.
+    /// Records that no type argument list is open here.
     pub(super) fn end_types(&mut self) {
         self.levels.last_mut().into_iter().for_each(|level| level.angles = 0);
     }
@@ -85,7 +86,7 @@ impl Scanner<'_> {
             self.cast_total += u32::from(begins_value);
         }
         if self.cast_total > CAST_LIMIT {
-            return Err(self.too_complex("too many `<` begin a value here"));
+            return Err(self.too_complex("too many nested casts or generic functions here"));
         }
         Ok(())
     }
@@ -96,14 +97,14 @@ impl Scanner<'_> {
         level.into_iter().for_each(|level| level.angles = level.angles.saturating_sub(1));
     }
 
-    /// Counts an arrow at which the parser may have two ways to go.
+    /// Counts an arrow at which the parser may backtrack.
     pub(super) fn arrow(&mut self) -> Result<(), Finding> {
         let Some(level) = self.levels.last_mut() else { return Ok(()) };
         if std::mem::take(&mut level.fork) {
             level.forks += 1;
             self.fork_total += 1;
             if self.fork_total > FORK_LIMIT {
-                return Err(self.too_complex("too many functions are chosen from here by `?`"));
+                return Err(self.too_complex("too many nested `?:` with arrow functions here"));
             }
         }
         Ok(())
@@ -126,10 +127,10 @@ impl Scanner<'_> {
         self.levels.push(Level { shadowed, ..level });
         self.shadow_total += u32::from(shadowed);
         if self.shadow_total > SHADOW_LIMIT {
-            return Err(self.too_complex("too many brackets after `<` are open here"));
+            return Err(self.too_complex("too many nested brackets after `<` here"));
         }
         if self.levels.len() > self.limits.depth as usize + 1 {
-            return Err(self.too_complex("too many brackets are open here"));
+            return Err(self.too_complex("too many nested brackets here"));
         }
         Ok(())
     }

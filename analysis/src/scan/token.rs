@@ -1,4 +1,4 @@
-//! Words and punctuation: what they nest, and what they lengthen.
+//! Words and punctuation: which of them nest, and which lengthen a chain.
 
 use super::level::Level;
 use super::{LABEL_LIMIT, Previous, Scanner, is_word};
@@ -16,7 +16,7 @@ impl Scanner<'_> {
             return Ok(());
         }
         if word == b"else" {
-            // `a; else` goes on with the chain that the `;` seemed to end.
+            // `a; else` continues the chain that the `;` seemed to end.
             self.boundary = false;
             self.chain()?;
             self.operator();
@@ -37,14 +37,14 @@ impl Scanner<'_> {
             }
             b"do" | b"typeof" | b"void" | b"delete" | b"await" | b"new" | b"yield" | b"throw"
             | b"keyof" | b"async" => {
-                // `for await (` keeps its head.
+                // The `(` of `for await (` still begins a head.
                 if self.previous != Previous::HeadWord {
                     self.nest()?;
                     self.operator();
                 }
             }
             b"return" | b"case" => self.operator(),
-            // In a type, what follows these may stand on the next line.
+            // In a type, the operand of these may be on the next line.
             b"is" | b"readonly" | b"unique" | b"infer" | b"abstract"
                 if self.levels.last().is_some_and(|level| level.fork) =>
             {
@@ -86,6 +86,7 @@ impl Scanner<'_> {
                 let head = self.close().head;
                 self.labels = 0;
                 self.previous = if head { Previous::Head } else { Previous::Value };
+                // `? (…) :` may be the parameters and the return type of an arrow function.
                 let colon = self.is_followed_by_colon();
                 if let Some(around) = self.levels.last_mut() {
                     around.fork |= around.choice && colon;
@@ -95,6 +96,7 @@ impl Scanner<'_> {
                 self.at += 1;
                 self.boundary = false;
                 self.labels = 0;
+                // The `}` of `${…}` continues the text of the template.
                 if self.close().hole {
                     return self.template();
                 }
@@ -145,6 +147,7 @@ impl Scanner<'_> {
                 }
                 self.operator();
             }
+            // A prefix `++` nests what follows, a postfix one does not.
             b'+' | b'-' if next == Some(byte) => {
                 self.begin_token();
                 self.at += 2;
@@ -153,6 +156,7 @@ impl Scanner<'_> {
                     self.operator();
                 }
             }
+            // TypeScript's non-null assertion is a link of the chain.
             b'!' if previous == Previous::Value && next != Some(b'=') => {
                 self.at += 1;
                 self.chain()?;
@@ -163,6 +167,7 @@ impl Scanner<'_> {
                 self.labels = 0;
                 self.previous = Previous::Dot;
             }
+            // `**` is right-associative, so it nests.
             b'*' if next == Some(b'*') => {
                 self.at += 2;
                 self.nest()?;
@@ -180,6 +185,7 @@ impl Scanner<'_> {
                 self.chain()?;
                 self.operator();
             }
+            // A shift or a comparison, or the end of nested type arguments.
             b'>' if matches!(next, Some(b'=' | b'>')) => {
                 while let Some(byte @ (b'>' | b'=')) = self.peek(0) {
                     self.at += 1;

@@ -1,8 +1,8 @@
-//! What the engine's own functions do, as data.
+//! Tables of what the engine's functions do.
 //!
-//! A row is a proven rule. What has no row is unknown code: what it gives depends on all that it can
-//! reach, it may change all of that, call any function in it, and fail. `docs/builtins.md` tells the
-//! rows to users.
+//! Each row is a rule that must be sound. A function without a row is unknown code: its result depends on
+//! everything that it can reach, and it may change all of that, call any function in it, and fail.
+//! `docs/builtins.md` shows the rows to users.
 
 mod engine;
 #[cfg(test)]
@@ -14,25 +14,25 @@ use foldhash::HashMap;
 
 pub use engine::is_engine_function;
 
-/// What a method is given that becomes a part of what it is called on.
+/// The arguments of a method that become part of its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
     Nothing,
     /// All of its arguments.
     All,
-    /// Those from a place on.
+    /// Those from an index on.
     From(usize),
-    /// The first is a key, the second what stands under it.
+    /// The first is a key, the second its value.
     Pair,
 }
 
-/// What a method calls.
+/// The functions that a method calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Calls {
     Never,
     /// Its first argument, with each item, any number of times.
     Each,
-    /// Its first argument, with each item, until what it gives is enough.
+    /// Its first argument, with each item, until the result is decisive.
     Until,
     /// Its first argument, with the result so far and each item.
     Fold,
@@ -42,17 +42,17 @@ pub(super) enum Calls {
     Match,
 }
 
-/// What a method gives.
+/// The result of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gives {
     Undefined,
-    /// A text, a number or the like, made of all it is called on and given.
+    /// A primitive value, computed from the receiver and the arguments.
     Computed,
-    /// Data made of that.
+    /// Data computed from these.
     Data,
-    /// A list of texts made of that.
+    /// A list of strings computed from these.
     Texts,
-    /// What it is called on.
+    /// The receiver.
     Itself,
     /// One of its items.
     Part,
@@ -62,11 +62,11 @@ pub(super) enum Gives {
     Pairs,
     /// The keys.
     Keys,
-    /// A list of what the calls gave.
+    /// A list of the results of the calls.
     Mapped,
-    /// A list of what is in the lists that the calls gave.
+    /// A list of the items of the lists that the calls return.
     Flat,
-    /// What the last call gave.
+    /// The result of the last call.
     Folded,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Method {
     pub(super) takes: Takes,
     pub(super) calls: Calls,
     pub(super) gives: Gives,
-    /// Whether the order or the number of the items may be another afterwards.
+    /// Whether it may change the order or the number of the items.
     pub(super) moves: bool,
 }
 
@@ -84,7 +84,7 @@ const fn row(takes: Takes, calls: Calls, gives: Gives, moves: bool) -> Method {
     Method { takes, calls, gives, moves }
 }
 
-/// The methods that are known, by name: those of lists, maps, sets, texts, numbers, dates and patterns.
+/// The known methods by name: those of arrays, maps, sets, strings, numbers, dates and regular expressions.
 const METHODS: &[(&[&str], Method)] = &[
     (&["map"], row(Takes::Nothing, Calls::Each, Gives::Mapped, false)),
     (&["flatMap"], row(Takes::Nothing, Calls::Each, Gives::Flat, false)),
@@ -118,7 +118,7 @@ const METHODS: &[(&[&str], Method)] = &[
     (&["add"], row(Takes::All, Calls::Never, Gives::Itself, false)),
     (&["delete"], row(Takes::Nothing, Calls::Never, Gives::Computed, true)),
     (&["clear"], row(Takes::Nothing, Calls::Never, Gives::Undefined, true)),
-    // A pattern remembers where it stopped.
+    // A regular expression with the flag `g` or `y` stores `lastIndex`.
     (&["test"], row(Takes::All, Calls::Never, Gives::Computed, false)),
     (&["exec"], row(Takes::All, Calls::Never, Gives::Data, false)),
     (&["match"], row(Takes::Nothing, Calls::Never, Gives::Data, false)),
@@ -216,11 +216,11 @@ const METHODS: &[(&[&str], Method)] = &[
     ),
 ];
 
-/// Methods that are followed by rules of their own.
+/// Methods that `solve` follows by special rules.
 const FOLLOWED: &[&str] =
     &["then", "catch", "finally", "call", "apply", "bind", "next", "return", "throw"];
 
-/// Functions of the engine that call nothing and change nothing: what they give is made of what they are given.
+/// Functions that call nothing and change nothing: the result is computed from the arguments.
 const PURE: &[&str] = &[
     "Number",
     "String",
@@ -263,7 +263,7 @@ const PURE: &[&str] = &[
     "Intl.getCanonicalLocales",
 ];
 
-/// What of the engine's classes is followed by rules of its own.
+/// Members of the engine's classes that `solve` follows by special rules.
 const OFFERED: &[&str] = &[
     "prototype",
     "length",
@@ -291,7 +291,7 @@ const OFFERED: &[&str] = &[
     "__proto__",
 ];
 
-/// Classes of the engine whose objects only hold what they are given.
+/// Classes whose objects only hold the arguments of their constructor.
 const OPAQUE: &[&str] = &[
     "Date",
     "RegExp",
@@ -321,7 +321,7 @@ const OPAQUE: &[&str] = &[
     "Boolean",
 ];
 
-/// Names that every program has.
+/// The globals that every program has.
 const GLOBALS: &[&str] = &[
     "mcp",
     "args",
@@ -387,14 +387,33 @@ const GLOBALS: &[&str] = &[
     "Float64Array",
 ];
 
-/// Returns whether a name is one that every program has; others may not be there.
+/// Returns whether a function of the engine changes the object that it is given first, or gives access to it.
+#[must_use]
+pub(super) fn changes_its_argument(name: &str) -> bool {
+    matches!(
+        name,
+        "Object.defineProperty"
+            | "Object.defineProperties"
+            // The setter of `__proto__` is in a descriptor.
+            | "Object.getOwnPropertyDescriptor"
+            | "Object.getOwnPropertyDescriptors"
+            | "Object.setPrototypeOf"
+            | "Reflect.defineProperty"
+            | "Reflect.getOwnPropertyDescriptor"
+            | "Reflect.deleteProperty"
+            | "Reflect.set"
+            | "Reflect.setPrototypeOf"
+            | "Proxy"
+            | "Proxy.revocable"
+    )
+}
+
+/// Returns whether a name is a global that every program has; others may not exist.
 pub(super) fn is_global(name: &str) -> bool {
     GLOBALS.contains(&name)
 }
 
-/// Returns what a method does, if it is known.
-///
-/// With it comes the name of its row, which is the first in it.
+/// Returns the row of a known method, and the name of the row, which is the first name in it.
 pub(super) fn method(name: &str) -> Option<(&'static str, &'static Method)> {
     static BY_NAME: LazyLock<HashMap<&str, (&str, &Method)>> = LazyLock::new(|| {
         let rows = METHODS.iter();
@@ -412,7 +431,7 @@ pub(super) fn rows() -> impl Iterator<Item = (&'static str, &'static Method)> {
     METHODS.iter().map(|(names, method)| (names.first().copied().unwrap_or_default(), method))
 }
 
-/// Returns whether a name is that of a method of the engine's lists, texts and the like.
+/// Returns whether a name is that of a method of the engine's arrays, strings and similar.
 pub(super) fn is_method(name: &str) -> bool {
     method(name).is_some() || FOLLOWED.contains(&name) || name.starts_with("@@")
 }
@@ -438,18 +457,18 @@ pub(super) fn is_pure(name: &str) -> bool {
         || name.starts_with("console.")
 }
 
-/// Returns whether the engine offers something by a name, of which it is known what it does.
+/// Returns whether the engine has a function by a name whose behaviour is known.
 pub(super) fn is_offered(name: &str) -> bool {
     let is_last = |full: &&str| full.rsplit('.').next() == Some(name);
     is_method(name) || is_of_objects(name) || PURE.iter().any(is_last) || OFFERED.contains(&name)
 }
 
-/// Returns whether objects of a class only hold what they are given.
+/// Returns whether the objects of a class only hold the arguments of its constructor.
 pub(super) fn is_opaque(name: &str) -> bool {
     OPAQUE.contains(&name)
 }
 
-/// Returns whether a class is one of those of errors.
+/// Returns whether a class is an error class.
 pub(super) fn is_error(name: &str) -> bool {
     matches!(
         name,
@@ -464,7 +483,7 @@ pub(super) fn is_error(name: &str) -> bool {
     )
 }
 
-/// Returns whether what an object has above it are methods alone.
+/// Returns whether the prototype of an object has only methods.
 pub(super) fn is_prototype_only(name: &str) -> bool {
     name.ends_with(".prototype")
 }

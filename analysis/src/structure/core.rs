@@ -1,9 +1,9 @@
-//! The core language: what every program is a shorthand for.
+//! The core language to which every program is lowered.
 //!
 //! A function is a frame of numbered slots and a block of instructions. A slot is a variable or the
-//! result of one instruction. Control is nested: a block has one way in, and ways out that are named
-//! by their region. Classes, patterns, defaults, optional chains, templates and `switch` are spelled
-//! out; what has no spelling is [`Op::Unknown`], which may do everything.
+//! result of one instruction. Control flow is structured: a block has one entry, and its exits name the
+//! region that they leave. Classes, patterns, defaults, optional chains, templates and `switch` are
+//! expressed by simpler instructions; what cannot be expressed is [`Op::Unknown`], which may do anything.
 
 mod print;
 mod uses;
@@ -16,20 +16,20 @@ pub(super) use self::uses::{Text, Use};
 
 /// A variable or an intermediate result of one function.
 pub(super) type Slot = u32;
-/// A function of the program, by its place in [`Core::functions`].
+/// A function of the program, by its index in [`Core::functions`].
 pub(super) type FuncId = u32;
-/// A part of a function that can be left in its middle.
+/// A part of a function that a jump can leave.
 pub(super) type Region = u32;
 
 /// `this` of a function that has one.
 pub(super) const THIS: Slot = 0;
 /// `arguments` of a function that has them.
 pub(super) const ARGUMENTS: Slot = 1;
-/// What the function gives back.
+/// The return value of the function.
 pub(super) const RESULT: Slot = 2;
 /// `new.target` of a function that has one.
 pub(super) const TARGET: Slot = 3;
-/// The object that a constructor was called for, before `super(…)` gives it `this`.
+/// The object under construction, before `super(…)` makes it available as `this`.
 pub(super) const MADE: Slot = 4;
 /// The region of the whole function.
 pub(super) const WHOLE: Region = 0;
@@ -38,58 +38,58 @@ pub(super) const WHOLE: Region = 0;
 pub(super) struct Core {
     /// The functions; the first is the program itself.
     pub(super) functions: Vec<Function>,
-    /// Whether a property has the name of a method that conversions call: `toString`, `toJSON`, `then` …
+    /// Whether a property has the name of a method that the engine calls implicitly: `toString`, `toJSON`, `then` …
     pub(super) converts: bool,
     /// Whether the program has getters or setters.
     pub(super) accessors: bool,
-    /// Whether it names `Symbol`.
+    /// Whether the program mentions `Symbol`.
     pub(super) symbols: bool,
-    /// Whether it may give objects of the engine other ways to iterate, copy, match or split.
+    /// Whether it may replace how objects of the engine are iterated, copied, matched or split.
     pub(super) hooks: bool,
-    /// Whether it may see the order of the properties of an object.
+    /// Whether it may observe the order of an object's properties.
     pub(super) orders: bool,
-    /// Whether the program ends at its `return`, and not when all that it has started has ended.
+    /// Whether the program ends at its `return`, rather than when everything that it started has ended.
     pub(super) ends_at_return: bool,
-    /// The places of names that nothing declares and that look like others.
+    /// The positions of undeclared names that resemble others.
     pub(super) unknown_names: Vec<(u32, Atom)>,
-    /// Where the program first names `arguments` that are not those of a function of its own.
+    /// The first use of `arguments` outside of the program's own functions.
     pub(super) foreign_arguments: Option<u32>,
-    /// What methods are called on, by the number of the call, in order.
+    /// The receivers of method calls, by the id of the call instruction, in order.
     pub(super) called_on: Vec<(u32, Extent)>,
 }
 
 /// A function in the core language.
 pub(super) struct Function {
     pub(super) slots: u32,
-    /// The slots that other functions read or write.
+    /// Whether other functions read or write each slot.
     pub(super) captured: Vec<bool>,
     /// The loop in which each slot is declared, from 1; 0 is none.
     pub(super) in_loop: Vec<u32>,
-    /// The slots of which there is one for each turn of a loop.
+    /// Whether each slot exists anew in each iteration of a loop.
     pub(super) per_turn: Vec<bool>,
-    /// The text of what each slot has.
+    /// The source text of the value of each slot.
     pub(super) texts: Vec<Text>,
     /// The loop around each loop.
     pub(super) loops: Vec<u32>,
     pub(super) form: FuncForm,
     pub(super) is_async: bool,
     pub(super) is_generator: bool,
-    /// Whether it names `arguments`.
+    /// Whether it mentions `arguments`.
     pub(super) uses_arguments: bool,
-    /// Whether it names `new.target`.
+    /// Whether it mentions `new.target`.
     pub(super) uses_target: bool,
-    /// Whether it asks whether something is a promise.
+    /// Whether it tests if a value is a promise.
     pub(super) asks_for_promises: bool,
     pub(super) body: Block,
 }
 
-/// What kind of function it is.
+/// The kind of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FuncForm {
     Plain,
-    /// Has the `this` of what it stands in.
+    /// Has the `this` of the enclosing function.
     Arrow,
-    /// The constructor of a class; a derived one makes `this` by `super(…)`.
+    /// The constructor of a class; in a derived one, `super(…)` provides `this`.
     Constructor {
         derived: bool,
     },
@@ -97,11 +97,11 @@ pub(super) enum FuncForm {
 
 pub(super) type Block = Vec<Inst>;
 
-/// One instruction and the text it comes from.
+/// One instruction and the source text that it comes from.
 pub(super) struct Inst {
     pub(super) at: u32,
     pub(super) end: u32,
-    /// A number that no other instruction has.
+    /// A number that is unique in the program.
     pub(super) id: u32,
     pub(super) op: Op,
 }
@@ -118,7 +118,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// Returns whether it counts as true.
+    /// Returns whether it is truthy.
     pub(super) fn is_true(&self) -> bool {
         match self {
             Self::Undefined | Self::Null => false,
@@ -139,18 +139,18 @@ pub(super) enum Key {
     Slot(Slot),
 }
 
-/// What a new object is.
+/// The kind of a new object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Made {
     Object,
     Array,
-    /// A pattern; one that goes on where it stopped is changed by its use.
+    /// A regular expression; with the flag `g` or `y`, using it changes its `lastIndex`.
     Pattern {
         goes_on: bool,
     },
 }
 
-/// How a property is put into an object that is being written down.
+/// How a literal or a class defines a property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Put {
     Value,
@@ -159,30 +159,30 @@ pub(super) enum Put {
     Prototype,
 }
 
-/// What is computed of some values.
+/// A computation on values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sum {
     /// `+`
     Add,
-    /// The text of a template, whose parts are texts already or are converted.
+    /// The text of a template, whose parts are converted to strings.
     Text,
-    /// `===`, `!==`, `typeof`, `!`: looks at no part, and calls nothing.
+    /// `===`, `!==`, `typeof`, `!`: reads no property and calls nothing.
     Look,
-    /// `typeof x === 'undefined'` and the like: whether it is nothing.
+    /// Whether the value is `undefined` or `null`.
     IsNothing,
     IsUndefined,
     Not,
-    /// What of a value is left where it is true.
+    /// The value, where it is known to be truthy.
     True,
-    /// What of a value is left where it is false.
+    /// The value, where it is known to be falsy.
     False,
-    /// What of a value is left where it is neither `undefined` nor `null`.
+    /// The value, where it is known to be neither `undefined` nor `null`.
     There,
-    /// Arithmetic and comparisons: what converts its operands.
+    /// Arithmetic and comparisons, which convert their operands.
     Convert,
-    /// `in`, which hands the key to whatever the object is.
+    /// `in`, which passes the key to the object.
     In,
-    /// `instanceof`, which looks at the prototypes, too.
+    /// `instanceof`, which also reads the prototypes.
     Instance,
 }
 
@@ -195,14 +195,14 @@ pub(super) enum CallForm {
     Super,
 }
 
-/// What becomes of the promise of a call, as far as the text beside it tells.
+/// How the promise of a call is used, as far as the surrounding syntax shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// The program waits for it before it does anything else.
+    /// It is awaited immediately.
     Now,
-    /// It is what the function gives back, and is waited for as the call of the function is.
+    /// The function returns it, so it is awaited if the call of the function is.
     Tail,
-    /// It is dropped, kept or handed on.
+    /// It is dropped, stored or passed on.
     Other,
 }
 
@@ -213,25 +213,25 @@ pub(super) struct Arg {
     pub(super) spread: bool,
 }
 
-/// A part of the source, in bytes: where it begins and where it ends.
+/// A part of the source: the byte offsets of its start and its end.
 pub(super) type Extent = (u32, u32);
 
-/// What a choice is in the structure that people see.
+/// How a branch appears in the structure of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
-    /// Nothing.
+pub(super) enum Appearance {
+    /// It does not appear.
     Hidden,
-    /// The test of a loop, which may be left without a turn.
+    /// The test of a loop, whose body may not run at all.
     Test,
-    /// A decision between two ways, by the text of its test.
+    /// A decision with two branches, shown by the text of its test.
     Decision { test: Extent },
-    /// A decision whether the one way is taken that holds anything: that of `&&`, `||` or `??`.
+    /// A decision with one branch: that of `&&`, `||` or `??`.
     Either { test: Extent },
-    /// One way of a decision around it.
+    /// One branch of the enclosing decision.
     Way(Branch),
 }
 
-/// The way out of a part of the program that leads to what stands in it.
+/// A part of a construct, as it is named in the structure of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Branch {
     Then,
@@ -245,19 +245,19 @@ pub(super) enum Branch {
     Try,
     Catch,
     Finally,
-    /// One of those that are awaited together, from 0.
+    /// One of the promises that are awaited together, from 0.
     Member(u32),
     Members,
 }
 
-/// What a block is in the structure that people see.
+/// How a block appears in the structure of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// A decision whose ways stand in the block.
+    /// A decision whose branches are in the block.
     Decision { of: Slot, test: Extent },
     /// Calls that are in flight together, by the method of `Promise` that waits for them.
     Fork { how: &'static str },
-    /// A way of what stands around the block.
+    /// A part of the enclosing construct.
     Way(Branch),
 }
 
@@ -271,7 +271,7 @@ pub(super) enum Op {
         to: Slot,
         from: Slot,
     },
-    /// Reads a variable of a function around this one.
+    /// Reads a variable of an enclosing function.
     Outer {
         to: Slot,
         up: u32,
@@ -291,12 +291,12 @@ pub(super) enum Op {
         name: Atom,
         from: Slot,
     },
-    /// What the function is given at a place.
+    /// The argument at an index.
     Param {
         to: Slot,
         index: u32,
     },
-    /// What it is given from there on.
+    /// The arguments from an index on.
     Rest {
         to: Slot,
         index: u32,
@@ -333,7 +333,7 @@ pub(super) enum Op {
         from: Slot,
         how: Put,
     },
-    /// Copies the fields of an object, but for some.
+    /// Copies the fields of an object, except those in `but`.
     Spread {
         object: Slot,
         from: Slot,
@@ -344,13 +344,13 @@ pub(super) enum Op {
         from: Slot,
         spread: bool,
     },
-    /// One item of what can be iterated.
+    /// One item of an iterable.
     Item {
         to: Slot,
         of: Slot,
         index: u32,
     },
-    /// The items from a place on.
+    /// The items from an index on.
     Items {
         to: Slot,
         of: Slot,
@@ -360,7 +360,7 @@ pub(super) enum Op {
         to: Slot,
         func: FuncId,
     },
-    /// Makes a class of its constructor, its prototype and what it extends.
+    /// Makes a class from its constructor, its prototype and its parent.
     Class {
         class: Slot,
         prototype: Slot,
@@ -382,7 +382,7 @@ pub(super) enum Op {
     Await {
         to: Slot,
         from: Slot,
-        /// Whether it is waited for because an async function returns it.
+        /// Whether it is awaited because an async function returns it.
         returned: bool,
     },
     Yield {
@@ -394,20 +394,20 @@ pub(super) enum Op {
         cond: Slot,
         then: Block,
         other: Block,
-        told: Told,
+        appears: Appearance,
     },
-    /// Goes round until it is left; `turn` ends each round but not the loop.
+    /// Repeats until `exit` is left; leaving `turn` ends an iteration.
     Loop {
         serial: u32,
         exit: Region,
         turn: Region,
         over: Extent,
-        /// Whether the test stands behind the body.
+        /// Whether the test comes after the body.
         tests_last: bool,
         body: Block,
         after: Block,
     },
-    /// Goes round once for each item, or for each name with `names`.
+    /// Runs once for each item, or for each property name if `names`.
     Each {
         serial: u32,
         exit: Region,
@@ -429,7 +429,7 @@ pub(super) enum Op {
     Throw {
         from: Slot,
     },
-    /// What fails whatever it does: a failure in it decides nothing.
+    /// Code that ends in a `throw` in any case, so a failure in it decides nothing.
     Doomed {
         body: Block,
     },
@@ -438,17 +438,17 @@ pub(super) enum Op {
         handler: Option<(Slot, Block)>,
         finally: Option<Block>,
     },
-    /// A block that people see as a part of the program.
+    /// A block that appears in the structure of the plan.
     Marked {
         mark: Mark,
         body: Block,
     },
-    /// What has no lowering: everything may happen to what it is given.
+    /// A construct without a lowering: anything may happen to its operands.
     Unknown {
         to: Slot,
         of: Vec<Slot>,
     },
-    /// Does nothing: what comes next uses the value in a way that makes no sense for a promise.
+    /// Has no effect. Records that the next instructions use the value as something other than a promise.
     Take {
         of: Slot,
         how: Use,

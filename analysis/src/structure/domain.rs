@@ -1,7 +1,7 @@
-//! What is known of values: where they come from, and what they may be.
+//! Abstract values: their sources, and what they may be.
 //!
-//! Sets, shapes and names are kept once and named by numbers, so that a value is two words, equal
-//! values are equal numbers, and joining the same two a second time is a look-up.
+//! Sets, shapes and names are interned, so that a value is two words, equal values have equal ids, and
+//! joining the same two again is a look-up.
 
 mod heap;
 mod names;
@@ -18,18 +18,18 @@ use super::core::Scalar;
 
 /// A set of sources.
 pub(super) type Deps = u32;
-/// The set without any.
+/// The empty set.
 pub(super) const NONE: Deps = 0;
 /// A name.
 pub(super) type NameId = u32;
-/// A way from a value to a part of it.
+/// A path from a value to a part of it.
 pub(super) type PathId = u32;
 /// What a value may be.
 pub(super) type ShapeId = u32;
-/// A call of a tool, by its place in the source and its tool.
+/// A call of a tool, identified by its position in the source and its tool.
 pub(super) type SiteId = u32;
 
-/// What is known of a value: what flows into it, not counting its parts, and what it may be.
+/// An abstract value: the sources that flow into it, not counting its parts, and what it may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Value {
     pub(super) deps: Deps,
@@ -37,13 +37,13 @@ pub(super) struct Value {
 }
 
 impl Value {
-    /// No value: what was never written.
+    /// No value: bottom, for what was never written.
     pub(super) const NEVER: Self = Self { deps: NONE, shape: Shapes::NEVER };
-    /// What a property has that is not there.
+    /// The value of a property that does not exist.
     pub(super) const ABSENT: Self = Self { deps: NONE, shape: Shapes::ABSENT };
     pub(super) const UNDEFINED: Self = Self { deps: NONE, shape: Shapes::UNDEFINED };
 
-    /// Some text, number or the like.
+    /// An unknown primitive value.
     pub(super) fn computed(deps: Deps) -> Self {
         Self { deps, shape: Shapes::ANY }
     }
@@ -53,7 +53,7 @@ impl Value {
     }
 }
 
-/// Everything that values are made of.
+/// The tables of everything that values consist of.
 #[derive(Default)]
 pub(super) struct Domain {
     pub(super) sources: Sources,
@@ -73,7 +73,7 @@ impl Domain {
         }
     }
 
-    /// Returns a value into which more flows.
+    /// Returns a value with additional sources.
     pub(super) fn with(&mut self, value: Value, deps: Deps) -> Value {
         Value { deps: self.sources.union(value.deps, deps), shape: value.shape }
     }
@@ -94,12 +94,12 @@ impl Domain {
         self.shapes.get(value.shape)
     }
 
-    /// Returns a value of which is known whether it is a promise.
+    /// Returns a value with what is known about its being a promise.
     pub(super) fn promised(&mut self, value: Value, promised: Promised) -> Value {
         Value { deps: value.deps, shape: self.shapes.with_promised(value.shape, promised) }
     }
 
-    /// Returns whether two values differ in nothing but what is known about promises.
+    /// Returns whether two values are equal, ignoring what is known about promises.
     pub(super) fn same(&self, left: Value, right: Value) -> bool {
         left == right
             || left.deps == right.deps
@@ -110,9 +110,10 @@ impl Domain {
         self.names.id(name)
     }
 
-    /// Returns the texts that a value has as a key, if they are known.
+    /// Returns the property names that a value may be as a key, if they are known.
     pub(super) fn keys(&mut self, value: Value) -> Option<smallvec::SmallVec<[NameId; 2]>> {
         let shape = self.shapes.get(value.shape);
+        // An object as a key is converted by its own methods, so the name is unknown.
         if !shape.refs.is_empty() || shape.absent {
             return None;
         }
@@ -122,7 +123,7 @@ impl Domain {
     }
 }
 
-/// Returns the text that a constant has as a key, where it is known how it is written.
+/// Returns the property name that a constant is as a key, unless its formatting is not implemented here.
 pub(super) fn key_text(scalar: &Scalar) -> Option<Atom> {
     Some(match scalar {
         Scalar::Undefined => "undefined".into(),

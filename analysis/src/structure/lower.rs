@@ -1,4 +1,4 @@
-//! SWC tree → core language. Beside the parser, these files alone name the tree's types.
+//! Lowers the SWC tree to the core language.
 
 mod call;
 mod class;
@@ -49,17 +49,17 @@ pub(super) fn lower(main: &ast::Function) -> Core {
 
 struct Lower {
     core: Core,
-    /// The functions around the place that is lowered, the innermost last.
+    /// The functions around the current position, the innermost last.
     frames: Vec<Frame>,
     /// The number of the next instruction.
     next: u32,
-    /// Whether names are given their first values.
+    /// Whether an assignment initializes a declaration, which is allowed for constants.
     declares: bool,
-    /// Where the functions begin that `new Promise(…)` is given.
+    /// The positions of the functions that are passed to `new Promise(…)`.
     executors: Vec<u32>,
 }
 
-/// Whether a symbol makes the engine's own functions do something else.
+/// Returns whether a well-known symbol can change what the engine's functions do.
 fn is_hook(symbol: &str) -> bool {
     !matches!(
         symbol,
@@ -73,7 +73,7 @@ fn is_hook(symbol: &str) -> bool {
     )
 }
 
-/// Whether a function of the engine shows the order in which properties were added.
+/// Returns whether a function of the engine reveals the order of properties.
 fn sees_order(name: &str) -> bool {
     matches!(
         name,
@@ -88,7 +88,7 @@ fn sees_order(name: &str) -> bool {
     )
 }
 
-/// Names of methods that the engine calls by itself.
+/// Returns whether the engine calls methods of this name implicitly.
 fn is_called_by_engine(name: &str) -> bool {
     matches!(name, "toString" | "valueOf" | "toJSON" | "then" | "return") || name.starts_with("@@")
 }
@@ -96,7 +96,7 @@ fn is_called_by_engine(name: &str) -> bool {
 impl Lower {
     fn frame(&mut self) -> &mut Frame {
         // The program itself is a frame, and is left last.
-        self.frames.last_mut().expect("lowering stands in a function")
+        self.frames.last_mut().expect("lowering is always inside a function")
     }
 
     fn emit(&mut self, span: Span, op: Op) {
@@ -106,7 +106,7 @@ impl Lower {
         self.frame().out.push(Inst { at, end, id, op });
     }
 
-    /// Returns a slot that nothing else uses.
+    /// Returns a new slot.
     fn fresh(&mut self) -> Slot {
         self.frame().fresh()
     }
@@ -127,26 +127,26 @@ impl Lower {
         to
     }
 
-    /// Lowers what `make` emits into a block of its own.
+    /// Collects what `make` emits into a separate block.
     fn block<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> (Block, T) {
         let before = std::mem::replace(&mut self.frame().out, Block::with_capacity(4));
         let made = make(self);
         (std::mem::replace(&mut self.frame().out, before), made)
     }
 
-    /// Lowers what `make` emits as a part of the program that people see.
+    /// Wraps what `make` emits in a block that appears in the plan's structure.
     fn marked<T>(&mut self, span: Span, mark: Mark, make: impl FnOnce(&mut Self) -> T) -> T {
         let (body, made) = self.block(make);
         self.emit(span, Op::Marked { mark, body });
         made
     }
 
-    /// Lowers what `make` emits as a way of what is seen around it.
-    fn way<T>(&mut self, span: Span, branch: Branch, make: impl FnOnce(&mut Self) -> T) -> T {
+    /// Wraps what `make` emits as a branch of the enclosing construct.
+    fn branch<T>(&mut self, span: Span, branch: Branch, make: impl FnOnce(&mut Self) -> T) -> T {
         self.marked(span, Mark::Way(branch), make)
     }
 
-    /// Lowers what `make` emits in a scope of its own.
+    /// Runs `make` in a new scope.
     fn scoped<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
         self.frame().scopes.push(Default::default());
         let made = make(self);
@@ -160,7 +160,7 @@ impl Lower {
         frame.regions
     }
 
-    /// Finds a variable: how many functions up, and its slot there.
+    /// Finds a variable: the number of functions up, and its slot there.
     fn lookup(&mut self, name: &Atom) -> Option<(u32, Slot)> {
         for (up, frame) in self.frames.iter_mut().rev().enumerate() {
             let found = frame.find(name);
@@ -177,6 +177,7 @@ impl Lower {
     /// Reads a name.
     fn read(&mut self, span: Span, name: &Atom) -> Slot {
         let found = self.lookup(name);
+        // At the top level, `arguments` are those of the wrapper around the program.
         if let Some((up, ARGUMENTS)) = found
             && up as usize + 1 == self.frames.len()
         {
@@ -184,7 +185,7 @@ impl Lower {
         }
         match found {
             Some((0, slot)) => {
-                // The variable may change before the value is used.
+                // A copy, because the variable may change before the value is used.
                 let to = self.fresh();
                 self.emit(span, Op::Copy { to, from: slot });
                 to
@@ -201,7 +202,7 @@ impl Lower {
                 self.core.symbols |= leads;
                 self.core.hooks |= &**name == "Symbol";
                 if !name.is_ascii() {
-                    // No global has such a name; `mсp` with a Cyrillic letter is not `mcp`.
+                    // No global has a non-ASCII name. `mсp` with a Cyrillic letter is probably meant as `mcp`.
                     self.core.unknown_names.push((offset(span.lo), name.clone()));
                 }
                 self.emit(span, Op::Global { to, name: name.clone() });
@@ -212,6 +213,7 @@ impl Lower {
 
     /// Writes a name.
     fn write(&mut self, span: Span, name: &Atom, from: Slot) {
+        // Assigning to a constant throws a `TypeError`.
         if !self.declares && self.is_constant(name) {
             let from = self.undefined(span);
             self.emit(span, Op::Throw { from });
@@ -235,7 +237,7 @@ impl Lower {
         false
     }
 
-    /// Lowers something that names `Symbol` in a way that tells which symbol is meant.
+    /// Lowers a use of `Symbol` that shows which symbol is meant, so `hooks` need not be set.
     fn with_symbol<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.core.hooks;
         let made = make(self);
@@ -255,16 +257,16 @@ impl Lower {
     }
 
     fn name_key(&mut self, name: &Atom) -> Key {
-        self.looks_at_name(name);
+        self.record_name_read(name);
         self.defined_key(name)
     }
 
-    /// Notes a name that is read: by some of them the program gets at symbols.
-    fn looks_at_name(&mut self, name: &str) {
+    /// Records the name of a property that is read: some of them give access to symbols.
+    fn record_name_read(&mut self, name: &str) {
         self.core.hooks |= matches!(name, "getOwnPropertySymbols" | "ownKeys");
     }
 
-    /// Lowers the name of a property that is written down.
+    /// Lowers a literal property name.
     fn defined_key(&mut self, name: &Atom) -> Key {
         self.core.hooks |= name.strip_prefix("@@").is_some_and(is_hook);
         self.core.orders |= sees_order(name);
@@ -294,6 +296,7 @@ impl Lower {
                 ast::MemberProp::Ident(name) => self.symbol_key(&name.sym),
                 _ => Key::Slot(self.expr(key)),
             },
+            // The key is converted at run time, which may call a `toString` of the program.
             _ => {
                 self.core.converts = true;
                 Key::Slot(self.expr(key))
@@ -326,7 +329,7 @@ fn is_index(value: f64) -> bool {
     value.fract() == 0.0 && (0.0..1e15).contains(&value)
 }
 
-/// Returns an expression without the brackets and casts around it.
+/// Returns an expression without the parentheses and casts around it.
 pub(super) fn bare(expr: &ast::Expr) -> &ast::Expr {
     use ast::Expr;
     let mut expr = expr;

@@ -7,12 +7,12 @@ use serde_json::Value as Json;
 
 /// The tasks, decisions, loops, forks and joins of a program.
 ///
-/// The nodes are a flat list in evaluation order; `parent` says what encloses
-/// what, so that deep programs stay shallow JSON. A decision or loop that
-/// governs no task is left out.
+/// The nodes are a flat list in evaluation order, linked by `parent`, so that
+/// deeply nested programs are not deeply nested JSON. Decisions and loops without
+/// tasks are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StaticStructure {
-    /// The nodes; a parent stands before its children.
+    /// The nodes; a parent comes before its children.
     pub nodes: Vec<Node>,
 }
 
@@ -27,8 +27,8 @@ impl StaticStructure {
 
     /// Turns the tasks whose tool is a capability into capability nodes.
     ///
-    /// A program calls a tool and a capability alike; only the registry knows
-    /// which is which.
+    /// A program calls tools and capabilities in the same way; only the registry can
+    /// distinguish them.
     pub fn mark_capabilities(&mut self, is_capability: impl Fn(&ToolId) -> bool) {
         for node in &mut self.nodes {
             match &node.kind {
@@ -44,21 +44,21 @@ impl StaticStructure {
 /// One part of a structure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// The number of the node, from 0; also its place in the list.
+    /// The number of the node, from 0; also its index in the list.
     pub id: u32,
     /// The node that encloses this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
-    /// Which way out of the parent leads here: `then`, `else`, `case 1`,
+    /// The part of the parent that contains this node: `then`, `else`, `case 1`,
     /// `default`, `test`, `body`, `catch`, `finally`, or the member of a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// What the node is.
+    /// The kind of the node.
     #[serde(flatten)]
     pub kind: NodeKind,
 }
 
-/// What a node of a structure is.
+/// The kind of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum NodeKind {
@@ -66,14 +66,14 @@ pub enum NodeKind {
     Task(Task),
     /// A call of a tool that the registry knows to be a capability.
     Capability(Task),
-    /// A choice: `if`, `?:`, `&&`, `||`, `??`, `switch`, `try`.
+    /// A branch: `if`, `?:`, `&&`, `||`, `??`, `switch`, `try`.
     Decision {
         /// The test, as written, shortened.
         test: String,
         /// The tasks whose results decide.
         depends_on: Vec<String>,
     },
-    /// A repetition: a loop, or a function given to `map` and its like.
+    /// A repetition: a loop, or a callback of `map` and similar methods.
     Loop {
         /// What is iterated or tested, as written, shortened.
         over: String,
@@ -105,26 +105,26 @@ pub struct Task {
     pub column: u32,
     /// Whether a run may skip the call.
     pub conditional: bool,
-    /// Whether a run may make the call any number of times, also none.
+    /// Whether a run may make the call any number of times, including never.
     pub repeats: bool,
-    /// The arguments by name; `*` stands for what has no name: an argument that
-    /// is not an object literal, or the spread part of one.
+    /// The arguments by name; `*` is an argument that is not an object literal, or the
+    /// spread part of one.
     pub arguments: IndexMap<String, Argument>,
-    /// The tasks that must be done before: those whose results flow into the
-    /// arguments, and those that decide whether the call is made. Earlier tasks
-    /// only; what one round of a loop hands to the next is left out.
+    /// The earlier tasks that this one depends on: their results flow into the
+    /// arguments, or decide whether the call is made. Dependencies on the previous
+    /// iteration of a loop are omitted.
     pub depends_on: Vec<String>,
-    /// The tasks whose results decide whether, or how often, the call is made: by a
-    /// choice or a loop around it, or by a way out before it. Of tasks that stand
-    /// later, those that no loop around the call names.
+    /// The tasks whose results decide whether or how often the call is made: by a
+    /// branch or a loop around it, or by an early exit before it. Later tasks are
+    /// included only if no loop around the call lists them.
     #[serde(default)]
     pub decided_by: Vec<String>,
-    /// The fields of `args` that decide this, or a part of which does: `args.x`; `args` if any part may.
+    /// The fields of `args` that decide this, in whole or in part: `args.x`, or `args` if any part may.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decided_by_args: Vec<String>,
-    /// All tasks whose results flow into the arguments as data, in evaluation
-    /// order: also those of a later place, and the task itself, when an earlier
-    /// round of a loop hands their results on.
+    /// All tasks whose results flow into the arguments as data, in evaluation order.
+    /// In a loop this includes later tasks, and the task itself, whose results come
+    /// from an earlier iteration.
     #[serde(default)]
     pub data_from: Vec<String>,
     /// Whether `args`, the input of the program, flows into the arguments as data.
@@ -145,32 +145,32 @@ pub enum Argument {
     Reference {
         /// The task.
         task: String,
-        /// The way from its result to the part.
+        /// The path from its result to the part.
         path: Vec<PathStep>,
     },
     /// A part of `args`, the input of the program.
     Parameter {
-        /// The way from `args` to the part.
+        /// The path from `args` to the part.
         path: Vec<PathStep>,
     },
-    /// An object of which not every field is a literal.
+    /// An object that is not entirely literal.
     Object {
         /// The fields, in order; `*` is the part that is spread into it.
         fields: IndexMap<String, Argument>,
     },
-    /// An array of which not every item is a literal.
+    /// An array that is not entirely literal.
     Array {
         /// The items, in order.
         items: Vec<Argument>,
     },
-    /// Anything that is computed.
+    /// A computed value.
     Expression {
         /// The expression, as written, shortened.
         source: String,
         /// The tasks whose results flow into it.
         depends_on: Vec<String>,
-        /// The fields of `args` that flow into it, or a part of which does: `args.x`;
-        /// `args` if any part may. None if the input does not flow into it.
+        /// The fields of `args` that flow into it, in whole or in part: `args.x`, or
+        /// `args` if any part may. Empty if the input does not flow into it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         from_args: Vec<String>,
     },
@@ -199,12 +199,12 @@ fn is_false(value: &bool) -> bool {
 pub enum PathStep {
     /// The item at an index.
     Index(u32),
-    /// The field of a name.
+    /// The field with a name.
     Field(String),
 }
 
 impl PathStep {
-    /// Returns the step that a key takes: an index if it is written like one.
+    /// Returns the step for a key: an index if the key is formatted like one.
     pub(crate) fn of(key: &str) -> Self {
         match key.parse::<u32>() {
             Ok(index) if index.to_string() == key => Self::Index(index),
@@ -213,7 +213,7 @@ impl PathStep {
     }
 }
 
-/// Returns a part of `args` as a program names it.
+/// Returns a part of `args` as a program writes it.
 pub(crate) fn parameter(path: &[PathStep]) -> String {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let is_name =

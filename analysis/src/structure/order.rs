@@ -1,9 +1,9 @@
-//! The order in which the calls of a program happen, told by its text.
+//! The order of the calls of a program, derived from its syntax tree.
 //!
-//! The walk goes through the program as it runs, into its functions at each place that calls them.
-//! A call that is awaited where it stands is a step of its own. Calls that the program starts
-//! before it waits share a step, or run on beside later ones. Whatever is called by others than
-//! the program's own text (a callback that is kept, a method, a getter) can happen at any time.
+//! The walk follows the program in evaluation order, into its functions at each of their calls. A call
+//! that is awaited immediately is a separate step. Calls that the program starts before it waits share a
+//! step, or run concurrently with later ones. Functions that the program does not call directly (stored
+//! callbacks, methods, getters) can run at any time.
 
 mod names;
 mod steps;
@@ -21,32 +21,32 @@ use self::steps::Steps;
 use super::lower::bare;
 use crate::parse::start;
 
-/// The most expressions that are walked, with functions counted at each of their calls; beyond it
-/// the order is not told.
+/// The maximum number of expressions that are walked, counting a function at each of its calls. Beyond it
+/// every call is `any_time`.
 const WORK: usize = 200_000;
-/// The deepest nesting of functions that are gone into.
+/// The maximum depth of nested calls that are followed.
 const DEPTH: usize = 24;
-/// The stack that one step of the walk may need, and what is added when less is left.
+/// The stack that one step of the walk may need, and the size of the stack that is allocated if less is left.
 const STACK_STEP: usize = 256 * 1024;
 const STACK_MORE: usize = 16 * 1024 * 1024;
 
-/// What becomes of the promise that an expression gives.
+/// How the promise that an expression returns is used.
 #[derive(Debug, Clone, Default, PartialEq)]
 enum Use {
-    /// Nothing that is understood.
+    /// Not at all, or in a way that is not followed.
     #[default]
     Dropped,
-    /// The program waits for it before it goes on.
+    /// The program waits for it before it continues.
     Awaited,
     /// It is an array of promises, and the program waits for all of them.
     AllAwaited,
-    /// A name stands for it that never stands for anything else.
+    /// It is assigned to a variable that never has another value.
     Named(Atom),
-    /// It is put into an array of this name, which is only added to and awaited.
+    /// It is added to an array of this name, which is only added to and awaited.
     Listed(Atom),
 }
 
-/// A function as it is gone into.
+/// A function that the walk can enter.
 #[derive(Clone, Copy)]
 pub(super) struct Callable<'a> {
     at: u32,
@@ -92,11 +92,11 @@ impl<'a> Callable<'a> {
         }
     }
 
-    /// Returns the function that an expression is the text of.
+    /// Returns the function if an expression is a function expression.
     fn of(expr: &'a Expr) -> Option<Self> {
         match bare(expr) {
             Expr::Arrow(arrow) => Some(Self::arrow(arrow)),
-            // By a name of its own it could call itself.
+            // A named function expression could call itself.
             Expr::Fn(function) if function.ident.is_none() => Self::function(&function.function),
             _ => None,
         }
@@ -110,8 +110,8 @@ impl<'a> Callable<'a> {
     }
 }
 
-/// Returns the steps of a program; `sites` has the place of each task, in order, and each task is
-/// in at least one step.
+/// Returns the steps of a program. `sites` has the position of each task, in order; each task is in at
+/// least one step.
 pub(crate) fn order(main: &Function, sites: &[u32]) -> Vec<Step> {
     let mut tasks: HashMap<u32, Vec<usize>> = HashMap::default();
     for (task, at) in sites.iter().enumerate() {
@@ -136,23 +136,23 @@ pub(crate) fn order(main: &Function, sites: &[u32]) -> Vec<Step> {
 
 struct Walk<'a, 't> {
     names: Names,
-    /// The functions that have a name, under which they are called and nothing else.
+    /// The functions whose name is only ever called.
     functions: HashMap<Atom, Callable<'a>>,
     steps: Steps,
     tasks: &'t HashMap<u32, Vec<usize>>,
-    /// The functions that parameters stand for.
+    /// The functions that are bound to parameters.
     bound: HashMap<Atom, Callable<'a>>,
-    /// The functions that the walk is in.
+    /// The functions around the current position.
     within: Vec<u32>,
     recursive: HashSet<u32>,
-    /// What becomes of what the function returns.
+    /// How the return value of the current function is used.
     returns: Use,
     work: usize,
 }
 
 impl<'a> Walk<'a, '_> {
-    /// Walks the program's own statements. Nothing comes after the last one that does something, and
-    /// the program ends with its value.
+    /// Walks the top-level statements. The program ends with the value of the last one that does something,
+    /// which is awaited.
     fn body(&mut self, statements: &'a [Stmt]) {
         let does_nothing =
             |statement: &Stmt| matches!(statement, Stmt::Empty(_) | Stmt::Decl(Decl::Fn(_)));
@@ -160,7 +160,7 @@ impl<'a> Walk<'a, '_> {
         self.list(statements, last);
     }
 
-    /// Walks a list of statements; the value of the one at `awaited` is waited for.
+    /// Walks a list of statements; the value of the one at `awaited` is awaited.
     fn list(&mut self, statements: &'a [Stmt], awaited: Option<usize>) {
         self.steps.enter_block();
         self.hoist(statements);
@@ -186,14 +186,14 @@ impl<'a> Walk<'a, '_> {
         stacker::maybe_grow(STACK_STEP, STACK_MORE, || self.kind(expr, uses));
     }
 
-    /// Notes that the tasks at a place are called.
+    /// Records a call of the tasks at a position.
     fn call_at(&mut self, at: u32, uses: &Use) {
         if let Some(tasks) = self.tasks.get(&at) {
             self.steps.add(tasks, uses);
         }
     }
 
-    /// Walks what nobody here calls: others may, at any time.
+    /// Walks code that is not called here and may run at any time.
     fn any_time(&mut self, walk: impl FnOnce(&mut Self)) {
         let before = self.steps.begin_any_time();
         let returns = std::mem::take(&mut self.returns);
@@ -205,19 +205,22 @@ impl<'a> Walk<'a, '_> {
     /// Walks a function that is called here.
     fn enter(&mut self, function: Callable<'a>, given: &'a [ExprOrSpread], uses: Use) {
         if function.is_generator || self.within.len() >= DEPTH {
-            // Its body runs whenever it is asked for the next value.
+            // The body of a generator runs whenever its next value is requested.
             if function.is_generator {
                 self.any_time(|walk| walk.inside(function, Use::Dropped));
             } else {
+                // Give up: without work left, every call becomes `any_time`.
                 self.work = 0;
             }
             return;
         }
+        // A recursive call is not followed again.
         if self.within.contains(&function.at) {
             self.recursive.insert(function.at);
             return;
         }
         self.within.push(function.at);
+        // A callback that is only called by its parameter's name is walked at those calls.
         let mut replaced = Vec::new();
         for (pattern, given) in function.params().into_iter().zip(given) {
             let Pat::Ident(name) = pattern else { continue };
@@ -232,10 +235,10 @@ impl<'a> Walk<'a, '_> {
             }
         }
         let first = self.steps.mark();
-        // A function that is not waited for runs beside what follows, all of it.
-        let apart = function.is_async && !matches!(uses, Use::Awaited | Use::AllAwaited);
-        if apart {
-            self.apart(uses, false, |walk| walk.inside(function, Use::Awaited));
+        // All of a function that is not awaited runs concurrently with what follows.
+        let is_concurrent = function.is_async && !matches!(uses, Use::Awaited | Use::AllAwaited);
+        if is_concurrent {
+            self.one_step(uses, false, |walk| walk.inside(function, Use::Awaited));
         } else {
             self.inside(function, uses);
         }
@@ -246,8 +249,9 @@ impl<'a> Walk<'a, '_> {
             };
         }
         self.within.pop();
+        // The calls of a recursive function have no fixed order.
         if self.recursive.remove(&function.at) {
-            self.steps.scatter_from(first);
+            self.steps.unorder_from(first);
         }
     }
 
@@ -267,8 +271,8 @@ impl<'a> Walk<'a, '_> {
         self.returns = returns;
     }
 
-    /// Walks what makes one step: calls that are in flight together.
-    fn apart(&mut self, uses: Use, many: bool, walk: impl FnOnce(&mut Self)) {
+    /// Walks code whose calls are in flight together, as one step.
+    fn one_step(&mut self, uses: Use, many: bool, walk: impl FnOnce(&mut Self)) {
         let opened = self.steps.begin_region(many);
         walk(self);
         self.steps.end_region(opened, &uses);
@@ -314,10 +318,10 @@ impl<'a> Walk<'a, '_> {
             matches!(bare(object), Expr::Ident(name) if self.names.is_global(&name.sym, "Promise"));
         match method {
             "all" | "allSettled" | "any" | "race" if is_promise => {
-                // The first that ends is enough for `any` and `race`; the others go on.
+                // `any` and `race` settle with the first promise; the other calls continue.
                 let waits_for_all = matches!(method, "all" | "allSettled");
                 let uses = if waits_for_all { uses } else { Use::Dropped };
-                self.apart(uses, false, |walk| {
+                self.one_step(uses, false, |walk| {
                     for arg in args {
                         walk.members(&arg.expr);
                     }
@@ -325,7 +329,7 @@ impl<'a> Walk<'a, '_> {
                 });
             }
             "then" | "catch" | "finally" => {
-                // The chain ends when all of its links have ended.
+                // The chain settles when all of its callbacks have.
                 let is_awaited = matches!(uses, Use::Awaited | Use::AllAwaited);
                 let chain = |walk: &mut Self| {
                     walk.expr(object, Use::Awaited);
@@ -335,12 +339,12 @@ impl<'a> Walk<'a, '_> {
                             None => walk.expr(&arg.expr, Use::Dropped),
                         }
                     }
-                    // A tool that is a link itself has the place of the chain.
+                    // A tool that is passed as a callback has the position of the chain.
                     if args.iter().any(|arg| Callable::of(&arg.expr).is_none()) {
                         walk.call_at(at, &Use::Awaited);
                     }
                 };
-                if is_awaited { chain(self) } else { self.apart(uses, false, chain) }
+                if is_awaited { chain(self) } else { self.one_step(uses, false, chain) }
             }
             "push" if matches!(bare(object), Expr::Ident(name) if self.names.is_list(&name.sym)) => {
                 let Expr::Ident(list) = bare(object) else { return };
@@ -353,11 +357,11 @@ impl<'a> Walk<'a, '_> {
                 self.expr(object, Use::Dropped);
                 let uses = match uses {
                     Use::AllAwaited => Use::Awaited,
-                    // The name stands for an array here, and not for a promise.
+                    // Here the variable has an array of promises, not a promise.
                     Use::Named(name) if self.names.is_list(&name) => Use::Listed(name),
                     _ => Use::Dropped,
                 };
-                self.apart(uses, true, |walk| walk.callbacks(args));
+                self.one_step(uses, true, |walk| walk.callbacks(args));
             }
             _ => {
                 self.expr(object, Use::Dropped);
@@ -367,7 +371,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Walks what `Promise.all` is given.
+    /// Walks the argument of `Promise.all` and similar functions.
     fn members(&mut self, list: &'a Expr) {
         match bare(list) {
             Expr::Array(array) => {
@@ -389,8 +393,8 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Walks the arguments of a call. A function among them may be called from here on, by whoever
-    /// gets it; what `callee` calls itself is walked there.
+    /// Walks the arguments of a call. A function among them may be called from here on, unless it is bound
+    /// to a parameter of `callee` that is only called: then it is walked at those calls.
     fn args(&mut self, args: &'a [ExprOrSpread], callee: Option<Callable<'a>>) {
         let params = callee.map(|callee| callee.params()).unwrap_or_default();
         for (place, arg) in args.iter().enumerate() {
@@ -406,12 +410,12 @@ impl<'a> Walk<'a, '_> {
                 _ => false,
             };
             if !is_bound {
-                self.apart(Use::Dropped, true, |walk| walk.enter(function, &[], Use::Awaited));
+                self.one_step(Use::Dropped, true, |walk| walk.enter(function, &[], Use::Awaited));
             }
         }
     }
 
-    /// Walks what may be repeated.
+    /// Walks code that may be repeated.
     fn looped(&mut self, walk: impl FnOnce(&mut Self)) {
         let first = self.steps.mark();
         walk(self);

@@ -1,4 +1,4 @@
-//! What the solver found, in the form that the rest of the crate has.
+//! Converts the result of the solver to the public types.
 
 mod argument;
 mod excerpt;
@@ -22,13 +22,13 @@ use crate::Limits;
 use crate::diagnostic::{Code, Finding};
 use crate::parse::Parsed;
 
-/// What is known of a program before it runs.
+/// The result of the flow analysis.
 pub(crate) struct Built {
     pub(crate) tools: BTreeSet<ToolId>,
     pub(crate) dynamic: bool,
     pub(crate) structure: StaticStructure,
     pub(crate) findings: Vec<Finding>,
-    /// The places of the tasks, in their order.
+    /// The positions of the tasks, in order.
     pub(crate) sites: Vec<u32>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Bu
         return Err(Finding::new(Code::ParseError, 0, "the program is not the body of a function"));
     };
     let mut core = lower(main);
-    // Those that were added for the value of the last statement wait for everything.
+    // A `return` that was inserted for the last statement does not cancel what still runs.
     core.ends_at_return = parsed.implicit_returns.is_none();
     let solved = solve(&core, limits)?;
     let mut findings = gap::findings(&solved);
@@ -51,9 +51,10 @@ pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Bu
     let mut edges = 0;
     for (place, found) in report.found.iter().enumerate() {
         let task = report.task(place, found, &mut lines);
+        // Without a limit, the output would grow quadratically with the program.
         edges += task.depends_on.len().max(task.data_from.len());
         if edges > limits.edges {
-            let message = "the tasks of this program depend on each other in too many ways; pass results on in smaller steps";
+            let message = "the calls in this program have too many dependencies on each other; split it into smaller programs";
             return Err(Finding::new(Code::TooComplex, found.at, message));
         }
         tasks.push(task);
@@ -67,11 +68,11 @@ pub(crate) fn build(parsed: &Parsed, source: &str, limits: &Limits) -> Result<Bu
     })
 }
 
-/// What the parts of the report are made from.
+/// The input of the report's parts.
 struct Report<'s> {
     solved: &'s Solved,
     source: &'s str,
-    /// The calls in the order in which they stand in the structure.
+    /// The calls in the order of the structure.
     found: Vec<&'s FoundTask>,
     places: HashMap<SiteId, usize>,
 }
@@ -83,7 +84,7 @@ impl<'s> Report<'s> {
         Self { solved, source, found, places }
     }
 
-    /// Returns the places of the tasks in a set of sources.
+    /// Returns the indices of the tasks in a set of sources.
     fn tasks(&self, deps: Deps) -> BTreeSet<usize> {
         if self.solved.lost {
             return (0..self.solved.tasks.len()).collect();
@@ -102,7 +103,7 @@ impl<'s> Report<'s> {
 
     fn task(&self, place: usize, found: &FoundTask, lines: &mut Lines) -> Task {
         let (data, decides) = (self.tasks(found.data), self.tasks(found.decides));
-        // What one round of a loop hands to the next has no place in a graph without cycles.
+        // The graph is acyclic, so dependencies on the previous iteration of a loop are omitted.
         let before: BTreeSet<usize> =
             data.union(&decides).copied().filter(|of| *of < place).collect();
         let (line, column) = lines.locate(self.source, found.at);
@@ -124,7 +125,7 @@ impl<'s> Report<'s> {
     }
 }
 
-/// Returns the name of the task at a place.
+/// Returns the id of the task at an index.
 fn name(place: usize) -> String {
     format!("t{}", place + 1)
 }

@@ -1,4 +1,4 @@
-//! Where calls end: the `.edges` files number calls by that.
+//! The ends of calls, by which the `.edges` files number them.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl Visit for Ends {
     }
 }
 
-/// Returns where each call ends, by the line and column of its begin.
+/// Returns the end of each call, by the line and column of its start.
 pub(crate) fn call_ends(source: &str) -> BTreeMap<(u32, u32), u32> {
     const PREFIX: &str = "async function program(){";
     let text = format!("{PREFIX}{source}\n}}");

@@ -1,15 +1,15 @@
-//! What holds for the analysis of any text.
+//! Properties that hold for the analysis of any text.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use analysis::{Analysis, Limits, analyze};
 
-/// The longest that one analysis may take, also in a debug build.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The time limit of one analysis, also in a debug build.
+const TIME_LIMIT: Duration = Duration::from_secs(2);
 
-/// Takes away the hook by which the fuzzer counts every panic: the parser panics for some
-/// broken programs, which the analysis catches. One that it does not catch still counts.
+/// Replaces the panic hook through which the fuzzer counts every panic: the parser panics for some
+/// invalid programs, and the analysis catches that. A panic that it does not catch still counts.
 #[allow(dead_code, reason = "the tests have no such hook")]
 pub(crate) fn let_parser_panic() {
     std::panic::set_hook(Box::new(|panic| {
@@ -17,14 +17,14 @@ pub(crate) fn let_parser_panic() {
     }));
 }
 
-/// Analyses a text and checks what must hold; returns the analysis.
+/// Analyses a text, checks the properties, and returns the analysis.
 pub(crate) fn check(source: &str) -> Analysis {
     let limits = Limits::default();
     let begun = Instant::now();
     let analysis = analyze(source, &limits);
     let took = begun.elapsed();
-    assert!(took < PATIENCE, "{took:?} for {source:?}");
-    // It is refused with a reason, or there is something to run.
+    assert!(took < TIME_LIMIT, "{took:?} for {source:?}");
+    // Either the program is refused with a reason, or it can run.
     if analysis.can_run() {
         assert!(analysis.normal_hash.is_some(), "no hash of {source:?}");
         again(source, &analysis, &limits);
@@ -45,17 +45,17 @@ pub(crate) fn check(source: &str) -> Analysis {
     analysis
 }
 
-/// What runs has the lines of the source, reads as before and does the same.
+/// The erased program has the lines of the source, and its analysis has the same result.
 fn again(source: &str, first: &Analysis, limits: &Limits) {
     let ends = |text: &str| text.chars().filter(|c| "\n\r\u{2028}\u{2029}".contains(*c)).count();
     assert_eq!(ends(&first.program), ends(source), "lines of {source:?}");
-    // Without its types the text may be the longer one, for a `;` or a `)`.
+    // The erased text may be longer than the source, because of an inserted `;` or `)`.
     if first.program.len() > limits.source_bytes {
         return;
     }
     let second = analyze(&first.program, limits);
-    let told = second.first_error().map(|found| &found.message);
-    assert!(second.can_run(), "{source:?} became {:?}: {told:?}", first.program);
+    let error = second.first_error().map(|found| &found.message);
+    assert!(second.can_run(), "{source:?} became {:?}: {error:?}", first.program);
     assert_eq!(second.normal_hash, first.normal_hash, "{source:?} became {:?}", first.program);
     assert_eq!(second.program, first.program, "{source:?}");
     assert_eq!(second.tools, first.tools, "{source:?}");

@@ -1,21 +1,21 @@
-//! Programs of the tests, broken in many ways.
+//! Mutates the programs of the cases.
 
 use std::path::{Path, PathBuf};
 
-/// Choices taken from bytes; when they end, from a generator that they seed.
+/// Choices taken from bytes, and after these from a pseudo-random generator.
 pub(crate) struct Choices<'a> {
     bytes: std::slice::Iter<'a, u8>,
     state: u64,
 }
 
 impl<'a> Choices<'a> {
-    /// Chooses as the bytes say.
+    /// Chooses by bytes.
     #[allow(dead_code, reason = "the tests choose by a seed")]
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self { bytes: bytes.iter(), state: bytes.len() as u64 }
     }
 
-    /// Chooses as a seed says.
+    /// Chooses by a seed.
     #[allow(dead_code, reason = "the targets of cargo fuzz choose by bytes")]
     pub(crate) fn seeded(state: u64) -> Self {
         Self { bytes: [].iter(), state }
@@ -39,7 +39,7 @@ impl<'a> Choices<'a> {
     }
 }
 
-/// Pieces that change how what is around them is read.
+/// Tokens that change how the surrounding text is parsed.
 const PIECES: &[&str] = &[
     "mcp",
     ".",
@@ -149,30 +149,30 @@ pub(crate) fn mutated(programs: &[String], choices: &mut Choices<'_>) -> String 
 fn change(text: &mut Vec<u8>, programs: &[String], choices: &mut Choices<'_>) {
     let at = choices.below(text.len() + 1);
     match choices.below(8) {
-        // A bit is turned over.
+        // Flip a bit.
         0 => {
             if let Some(byte) = text.get_mut(at) {
                 *byte ^= 1 << choices.below(8);
             }
         }
-        // A piece is put in.
+        // Insert a token.
         1 | 2 => {
             let piece = PIECES[choices.below(PIECES.len())];
             text.splice(at..at, piece.bytes());
         }
-        // A few bytes go.
+        // Delete some bytes.
         3 => {
             let end = (at + 1 + choices.below(12)).min(text.len());
             text.drain(at..end);
         }
-        // A part of another program is put in.
+        // Insert a part of another program.
         4 => {
             let other = programs[choices.below(programs.len())].as_bytes();
             let from = choices.below(other.len() + 1);
             let to = (from + choices.below(200)).min(other.len());
             text.splice(at..at, other[from..to].iter().copied());
         }
-        // Two tokens change places.
+        // Swap two tokens.
         5 => {
             let tokens = tokens(text);
             if tokens.len() > 1 {
@@ -191,7 +191,7 @@ fn change(text: &mut Vec<u8>, programs: &[String], choices: &mut Choices<'_>) {
                 }
             }
         }
-        // A token goes, or stands twice.
+        // Delete or duplicate a token.
         6 => {
             let tokens = tokens(text);
             if let Some(token) = tokens.get(choices.below(tokens.len())).cloned() {
@@ -203,12 +203,12 @@ fn change(text: &mut Vec<u8>, programs: &[String], choices: &mut Choices<'_>) {
                 }
             }
         }
-        // The rest goes.
+        // Truncate the text.
         _ => text.truncate(at),
     }
 }
 
-/// Returns the places of words and of single characters.
+/// Returns the ranges of words and of other single characters.
 fn tokens(text: &[u8]) -> Vec<std::ops::Range<usize>> {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
     let mut found = Vec::new();
@@ -226,14 +226,14 @@ fn tokens(text: &[u8]) -> Vec<std::ops::Range<usize>> {
     found
 }
 
-/// Returns the programs of the cases and those that agents write.
+/// Returns the programs of the cases.
 pub(crate) fn programs() -> Vec<String> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // The fuzz targets are a package of their own, a folder deeper.
+    // The fuzz targets are a separate package, one folder deeper.
     let tests: PathBuf = [manifest.join("tests"), manifest.join("../tests")]
         .into_iter()
         .find(|folder| folder.join("cases").is_dir())
-        .expect("the cases lie beside the tests");
+        .expect("the cases are next to the tests");
     let mut folders = vec![tests.join("cases")];
     let mut found = Vec::new();
     while let Some(folder) = folders.pop() {

@@ -1,11 +1,11 @@
-//! Each construct by itself.
+//! Programs with a single construct.
 
 use super::program::{Part, Program};
 use super::random::Random;
 use super::writer::Writer;
 use super::{Construct, Grade, calls, changes, statements, values};
 
-/// Writes programs in which each construct stands alone.
+/// Writes a program for each construct, with nothing else in it.
 pub(super) fn write() -> Vec<(Program, bool)> {
     let tables: [(&'static [Construct], &'static str); 7] = [
         (statements::STATEMENTS, ""),

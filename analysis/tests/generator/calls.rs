@@ -1,4 +1,4 @@
-//! Expressions that call tools. The value of each is neither false nor nothing.
+//! Expressions that call tools. The value of each is truthy.
 
 use super::{Construct, plain, wild};
 
@@ -222,7 +222,7 @@ pub(super) const CALLS: &[Construct] = &[
     wild("replaced tool", "((o, p = o) => { p.t = @[s@t1@]; return o.t({}); })({ t: @u })"),
     wild("replaced name", "@~n1((o, p) => { p = o; p.k = @k1; return @^1[o.k](@o); })({ k: @i })"),
     wild(
-        "generator fed",
+        "value passed to a generator",
         "((g) => { g.next(); return [g.next(@[s@t@])]; })((function* () { (yield)({}); })())",
     ),
     wild("decorated class", "new (((C) => class extends C { f = @[s@x@]; })(Object))()"),

@@ -1,13 +1,13 @@
-//! Variables that change all the time, in every place where a program can change them.
+//! Variables that are reassigned in every place where a program can assign.
 
 use super::{Construct, later, plain};
 
-/// What stands at the start of a program whose variables change all the time.
+/// The declarations at the start of such a program.
 pub(super) const STATE: &str =
     "let s1: any = @u1, s2: any = @u2, s3: any = @u3, k1 = \"aa\", k2 = \"bb\", k3 = \"cc\";";
 
-/// Reads and writes of these variables. What they hold is not kept track of, so no
-/// call of them is one that must be seen.
+/// Reads and writes of these variables. The generator does not track their values, so it
+/// expects no particular call of them.
 pub(super) const CHANGES: &[Construct] = &[
     plain("state: call", "s1({});"),
     plain("state: call", "s2({}); s3({});"),
@@ -158,7 +158,7 @@ pub(super) const CHANGES: &[Construct] = &[
         "state: shadowed",
         "{ let s1 = s2, k1 = k2; s1({}); mcp.fs[k1]({}); s1 = s3; k1 = k3; s1({}); } s1({});",
     ),
-    // What is never assigned names a tool, too: `undefined`.
+    // A variable that was never assigned names a tool, too: `undefined`.
     later(
         "state: var",
         "(() => { if (@y) { var $1 = s1, $2 = k1; } s1 = $1; mcp.fs[$2]({}); })();",

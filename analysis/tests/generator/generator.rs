@@ -1,9 +1,9 @@
-//! Odd but valid programs, and which tools each of them calls when it runs.
+//! Generates unusual but valid programs, and the set of tools that each of them calls when it runs.
 //!
-//! A program is put together from the templates in `calls`, `values` and
-//! `statements`, each with holes that are filled from the same tables at random.
-//! While it is written it is known which places its run reaches, so the tools
-//! that it must call are known without running it.
+//! A program is composed of the templates in `calls`, `values` and `statements`,
+//! whose holes are filled from the same tables at random. The writer tracks which
+//! places a run reaches, so the tools that the program must call are known without
+//! running it.
 
 // Each of the tests that share this module uses a part of it.
 #![allow(dead_code, reason = "each test uses a part of the generator")]
@@ -21,22 +21,22 @@ mod writer;
 pub(crate) use program::Program;
 pub(crate) use random::Random;
 
-/// What programs are given as `args`: the text of a JSON object.
+/// The `args` of the programs, as JSON.
 pub(crate) const ARGS: &str =
     r#"{"on":true,"off":false,"n":3,"list":[1,2],"text":"x","space":"given","action":"by_name"}"#;
 
-/// Whether a construct is meant to be followed.
+/// Whether the analysis is expected to follow a construct.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Grade {
-    /// A program that is made of such constructs is not dynamic.
+    /// A program that consists of such constructs is not dynamic.
     Plain,
-    /// It ought to be followed, and is not yet.
+    /// It should be followed, but is not yet.
     Later,
     /// It may be dynamic.
     Wild,
 }
 
-/// A piece of program with holes; `writer` says what the marks mean.
+/// A program template with holes; `writer` documents the marks.
 struct Construct {
     name: &'static str,
     grade: Grade,
@@ -60,8 +60,8 @@ pub(crate) fn generate(seed: u64) -> Program {
     writer::write(seed)
 }
 
-/// Writes a program for each construct, with nothing else in it, and tells whether
-/// the analysis is yet to follow it.
+/// Writes a program for each construct, with nothing else in it, and returns whether the
+/// analysis does not follow it yet.
 pub(crate) fn each_alone() -> Vec<(Program, bool)> {
     alone::write()
 }

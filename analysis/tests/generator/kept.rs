@@ -1,12 +1,12 @@
-//! Programs that change what they keep names and namespaces in, in every way there is,
+//! Programs that modify the objects in which they store names and namespaces, in many ways,
 //! and then call tools by them.
 
 use super::program::{Part, Piece, Program};
 use super::random::Random;
 use super::{Construct, wild};
 
-/// What such programs declare, as far as they use it: a name and its declaration.
-/// A later one may use those before it.
+/// The declarations that such programs include if they use them: a name and its declaration.
+/// A later one may use earlier ones.
 pub(super) const KEPT: &[(&str, &str)] = &[
     (
         "o1",
@@ -41,7 +41,7 @@ pub(super) const KEPT: &[(&str, &str)] = &[
     ),
 ];
 
-/// Calls of tools by what is kept.
+/// Calls of tools by stored names.
 pub(super) const USES: &[Construct] = &[
     wild("kept: use 1", "mcp.fs[o1.k]({});"),
     wild("kept: use 2", "mcp.fs[o1[\"j\"]]({});"),
@@ -112,7 +112,7 @@ pub(super) const USES: &[Construct] = &[
     wild("kept: use 61", "for (var { s: $1, k: $2 } of q1) ~await null, mcp[$1][$2]({});"),
 ];
 
-/// Changes; `@E` is the object, by one of its names.
+/// Modifications; `@E` is an expression for the object.
 pub(super) const KEPT_CHANGES: &[Construct] = &[
     wild("kept: change 1", "@E.k = \"zz\";"),
     wild("kept: change 2", "@E[\"k\"] = \"zz\"; @E.n = { k: \"zy\" };"),
@@ -304,7 +304,7 @@ pub(super) const KEPT_CHANGES: &[Construct] = &[
     ),
 ];
 
-/// Names of the object `o1`, and of rows of tables.
+/// Expressions for the object `o1`, and for rows of tables.
 pub(super) const OBJECTS: &[Construct] = &[
     wild("kept: name 1", "o1"),
     wild("kept: name 2", "(args.on ? o1 : {} as any)"),
@@ -345,7 +345,7 @@ pub(super) const OBJECTS: &[Construct] = &[
     wild("kept: name 37", "(q1[args.n] ?? q1[1])"),
 ];
 
-/// What a change or a use may stand in.
+/// Constructs around a modification or a use.
 const AROUND: &[(&str, &str)] = &[
     ("", ""),
     ("", ""),
@@ -359,12 +359,12 @@ const AROUND: &[(&str, &str)] = &[
     ("await Promise.all([1, 2].map(async () => {", "}));"),
 ];
 
-/// Writes a program that changes what it keeps names and namespaces in.
+/// Writes a program that modifies the objects in which it stores names and namespaces.
 pub(super) fn write(seed: u64, mut random: Random) -> Program {
     let mut body = Vec::new();
     let mut names = 0;
     let first = random.percent(75);
-    // The more there is, the sooner all of it is dynamic and nothing is learned.
+    // Few statements: a larger program is more likely to be dynamic, which shows nothing.
     for at in 0..2 + random.below(5) / 3 {
         let change = first == (at == 0);
         let table = if change { KEPT_CHANGES } else { USES };

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 /// A tool's namespace and action.
 pub(crate) type Tool = (String, String);
 
-/// A program and what is known of it.
+/// A program and what is known about it.
 #[derive(Clone)]
 pub(crate) struct Program {
     pub(crate) seed: u64,
-    /// Everything in it is meant to be followed.
+    /// Whether the analysis is expected to follow everything in it.
     pub(crate) resolvable: bool,
     pub(super) body: Vec<Part>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Part {
     /// The tools that are called here in every run.
     pub(super) tools: Vec<Tool>,
     pub(super) constructs: Vec<&'static str>,
-    /// What stands here when the part is left out.
+    /// The text in place of the part if it is left out.
     pub(super) instead: &'static str,
     pub(super) left_out: bool,
 }
@@ -58,7 +58,7 @@ impl Part {
         }
     }
 
-    /// Returns the part of a number, counting from zero in the order of the text.
+    /// Returns the part with a number, counting from zero in source order.
     fn numbered(&mut self, left: &mut usize) -> Option<&mut Part> {
         if self.left_out {
             return None;
@@ -84,7 +84,7 @@ impl Program {
     pub(crate) fn source(&self) -> String {
         let mut out = String::new();
         self.body.iter().for_each(|part| part.write(&mut out));
-        // Without it the last value would be the result, and a tool or a cycle is none.
+        // Without `return`, the last value would be the result, and a tool or a cycle cannot be serialized.
         out.push_str("\nreturn;");
         out
     }
@@ -102,19 +102,19 @@ impl Program {
         called
     }
 
-    /// Returns the names of what it is made of.
+    /// Returns the names of its constructs.
     pub(crate) fn constructs(&self) -> BTreeSet<&'static str> {
         let mut names = BTreeSet::new();
         self.visit(|part| names.extend(&part.constructs));
         names
     }
 
-    /// Returns the name of what it begins with.
+    /// Returns the name of its first construct.
     pub(crate) fn first_construct(&self) -> &'static str {
         self.body.first().and_then(|part| part.constructs.first()).copied().unwrap_or_default()
     }
 
-    /// Leaves out what is not needed for the program to fail.
+    /// Removes parts that are not needed for the program to fail.
     pub(crate) fn shrunk(&self, mut fails: impl FnMut(&Program) -> bool) -> Program {
         let mut best = self.clone();
         let mut tries = 0;
@@ -143,5 +143,5 @@ impl Program {
     }
 }
 
-/// The most smaller programs that are tried.
+/// The maximum number of smaller programs that are tried.
 const TRIES: usize = 600;

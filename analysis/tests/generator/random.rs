@@ -1,4 +1,4 @@
-//! Numbers that look random and follow from a seed.
+//! A seeded pseudo-random generator.
 
 /// SplitMix64.
 pub(crate) struct Random(u64);

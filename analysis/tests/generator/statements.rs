@@ -1,4 +1,4 @@
-//! Statements. A name that a template gives to a tool may be used by those after it.
+//! Statements. Later statements may use the variables to which a template assigns tools.
 
 use super::{Construct, plain, wild};
 

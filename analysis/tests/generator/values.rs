@@ -1,5 +1,5 @@
-//! Expressions that are `mcp`, a namespace, a tool or a name. Each can stand
-//! before a dot; the slot without a number holds what it gives.
+//! Expressions that evaluate to `mcp`, a namespace, a tool or a name. Each can be
+//! followed by a dot; its value is in the slot without a number.
 
 use super::{Construct, plain, wild};
 
@@ -212,7 +212,7 @@ pub(super) const NAMES: &[Construct] = &[
     wild("name by split", "@w.split(\"\").join(\"\")"),
 ];
 
-/// Returns whether a table is one of these.
+/// Returns whether a table is one of those above.
 pub(super) fn are(table: &'static [Construct]) -> bool {
     [MCP, NAMESPACES, TOOLS, NAMES].iter().any(|values| std::ptr::eq(*values, table))
 }

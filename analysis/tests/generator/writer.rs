@@ -1,25 +1,25 @@
 //! Fills the holes of templates.
 //!
-//! A mark is `@` and a letter, often with the number of a slot that keeps what
-//! stood there:
+//! A mark is `@` and a letter, often with the number of the slot that stores its
+//! value:
 //!
-//! | mark | what stands there |
+//! | mark | replaced by |
 //! |---|---|
-//! | `@x` `@d` | an expression that calls tools and is not falsy; one that is never reached |
+//! | `@x` `@d` | an expression that calls tools and is truthy; one that is never reached |
 //! | `@t1` `@u1` | a tool that is called, one that is not (yet) |
 //! | `@n1` `@m1` | a namespace; `mcp` |
 //! | `@s1` `@e1` | the name of a namespace; of an action in the namespace of the slot |
-//! | `@v1` `@k1` | an expression that gives such an action's name; it is called in the second |
-//! | `@q1` | an expression that gives a namespace's name |
-//! | `@w` `@p` `@r` `@i` | the name asked for, its halves, and another name, quoted |
-//! | `@~u1` `@^1` | writes `@u1` aside; puts it here |
-//! | `@!1` | the slot's tool is called here |
-//! | `@T12$1` `@N1$1` `@M$1` | from here on the variable is the slots' tool, namespace, or `mcp` |
-//! | `@o` `@y` `@z` | an object; something true; something false |
-//! | `@S` `@G` `@D` `@B` `@L` `@C` `@R` `@U` `@W` | statements: any; that are not left early; never reached; a function's; a loop's; a loop's that goes on; a `try` that may throw, one that does not; a `case` |
-//! | `@[a` … `@]` | an async function; `s` a plain one, `g` and `h` generators, `d` what is never reached, `f` a `finally`, `l` what the label `$9` stands before, `.` a scope |
-//! | `~await` `~yield` | the word, where it may stand; elsewhere the template is not used |
-//! | `$1` | a name of its own |
+//! | `@v1` `@k1` | an expression for the name of such an action; with `@k1` the tool is called |
+//! | `@q1` | an expression for the name of a namespace |
+//! | `@w` `@p` `@r` `@i` | the requested name, its halves, and another name, quoted |
+//! | `@~u1` `@^1` | nothing, but stores the text of `@u1`; the stored text |
+//! | `@!1` | nothing: the slot's tool is called here |
+//! | `@T12$1` `@N1$1` `@M$1` | nothing: from here on the variable is the slots' tool, the namespace, or `mcp` |
+//! | `@o` `@y` `@z` | an object; a truthy expression; a falsy one |
+//! | `@S` `@G` `@D` `@B` `@L` `@C` `@R` `@U` `@W` | statements: any; without an early exit; never reached; of a function; of a loop; of a loop without `break`; of a `try` that may throw; of one that does not; of a `case` |
+//! | `@[a` … `@]` | encloses an async function; `s` a plain one, `g` and `h` generators, `d` unreachable code, `f` a `finally`, `l` the statement of the label `$9`, `.` a scope |
+//! | `~await` `~yield` | the keyword, where it is allowed; elsewhere the template is not used |
+//! | `$1` | a new name |
 
 mod holes;
 
@@ -27,7 +27,7 @@ use super::program::{Part, Piece, Program, Tool};
 use super::random::Random;
 use super::{Construct, Grade, calls, changes, kept, statements, values};
 
-/// Which function is being written.
+/// The kind of the current function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
@@ -36,13 +36,13 @@ enum Kind {
     AsyncGenerator,
 }
 
-/// What encloses the place that is being written.
+/// A construct around the current position.
 #[derive(Clone, PartialEq, Eq)]
 enum Frame {
     Function(Kind),
     /// A function's statements, up to its end.
     Body,
-    /// What may not be left early.
+    /// Code without an early exit.
     Guard,
     Loop {
         breaks: bool,
@@ -51,7 +51,7 @@ enum Frame {
     Label(String),
     /// A block with a `catch` that expects an error.
     Try,
-    /// A block whose error would be caught where none is expected.
+    /// A block that must not throw, because its `catch` expects no error.
     NoThrow,
     Finally,
     Scope,
@@ -64,7 +64,7 @@ struct Open {
     known: usize,
 }
 
-/// What a variable holds.
+/// The value of a variable.
 #[derive(Clone)]
 enum Known {
     Tools(Vec<Tool>),
@@ -72,7 +72,7 @@ enum Known {
     Mcp,
 }
 
-/// What stood in a hole.
+/// The value of a hole.
 #[derive(Clone, Default)]
 pub(super) struct Slot {
     tools: Vec<Tool>,
@@ -83,25 +83,25 @@ pub(super) struct Slot {
 pub(super) struct Writer {
     random: Random,
     wild: bool,
-    /// How many more templates may be used before only the simplest are.
+    /// The number of templates left until only the simplest are used.
     budget: i32,
     depth: u32,
     names: u32,
     open: Vec<Open>,
-    /// Whether every run comes here.
+    /// Whether every run reaches the current position.
     live: bool,
-    /// The frame that was left early.
+    /// The frame that an early exit leaves.
     exit: Option<usize>,
     known: Vec<(String, Known)>,
     pub(super) parts: Vec<Part>,
-    /// The name that an expression is to give.
+    /// The name that an expression must evaluate to.
     wanted: String,
-    /// The construct that is to be used next, where it fits.
+    /// The construct to use at the next possible place.
     pub(super) forced: Option<&'static str>,
-    /// The namespace that comes next is only one: which of several goes with which of
-    /// several names is not followed.
+    /// Whether the next namespace must be a single one: the analysis does not follow which of
+    /// several namespaces goes with which of several names.
     exact: bool,
-    /// The program begins with variables that change all the time.
+    /// Whether the program begins with variables that are reassigned everywhere.
     state: bool,
 }
 
@@ -214,7 +214,7 @@ impl Writer {
         {
             return table.iter().find(|one| one.name == forced).unwrap_or(&table[0]);
         }
-        // Values are tried out at every call, so most of them are simple, and they cost nothing.
+        // Every call has values, so most of them are simple, and they do not use the budget.
         let value = values::are(table);
         self.budget -= i32::from(!value);
         if self.budget <= 0 || self.depth > 14 || (value && self.random.percent(65)) {
@@ -222,7 +222,7 @@ impl Writer {
         }
         for _ in 0..20 {
             let construct = self.random.one(table);
-            // What is wild stands among much that is not.
+            // Wild constructs are used less often than plain ones.
             let skip = construct.grade != Grade::Plain && self.random.percent(50);
             if self.may_use(construct) && !skip {
                 return construct;
@@ -258,50 +258,50 @@ impl Writer {
         self.parts.pop().expect("the part was pushed above")
     }
 
-    /// Writes a way out, if there is one here.
+    /// Writes an early exit, if one is possible here.
     fn leave(&mut self) -> bool {
-        let mut ways: Vec<(String, usize)> = Vec::new();
+        let mut exits: Vec<(String, usize)> = Vec::new();
         let (mut throws, mut jumps) = (true, true);
         for (index, open) in self.open.iter().enumerate().rev() {
             match &open.frame {
                 Frame::Body => {
-                    ways.push(("return".into(), index));
+                    exits.push(("return".into(), index));
                     break;
                 }
                 Frame::Function(_) | Frame::Guard | Frame::Finally => break,
                 Frame::Loop { breaks } if jumps => {
-                    ways.push(("continue".into(), index));
+                    exits.push(("continue".into(), index));
                     if *breaks {
-                        ways.push(("break".into(), index));
+                        exits.push(("break".into(), index));
                     }
                     jumps = false;
                 }
                 Frame::Switch if jumps => {
-                    ways.push(("break".into(), index));
-                    // `continue` would mean the loop around the switch.
+                    exits.push(("break".into(), index));
+                    // `continue` would continue the loop around the switch.
                     jumps = false;
                 }
-                Frame::Label(name) => ways.push((format!("break {name}"), index)),
+                Frame::Label(name) => exits.push((format!("break {name}"), index)),
                 Frame::Try if throws => {
-                    ways.push(("throw new Error(\"left\")".into(), index));
+                    exits.push(("throw new Error(\"left\")".into(), index));
                     throws = false;
                 }
                 Frame::NoThrow => throws = false,
                 _ => {}
             }
         }
-        if ways.is_empty() || (self.open.len() == 2 && self.budget > 8) {
+        if exits.is_empty() || (self.open.len() == 2 && self.budget > 8) {
             return false;
         }
-        let (way, target) = self.random.one(&ways).clone();
+        let (exit, target) = self.random.one(&exits).clone();
         let sure = self.random.one(TRUE);
         let text = match self.random.below(3) {
-            0 => format!("if ({sure}) {{ {way}; }}"),
-            1 => format!("if ({sure}) {way};"),
-            _ => format!("{way};"),
+            0 => format!("if ({sure}) {{ {exit}; }}"),
+            1 => format!("if ({sure}) {exit};"),
+            _ => format!("{exit};"),
         };
         self.text(&text);
-        let word = way.split(' ').next().unwrap_or_default().to_owned();
+        let word = exit.split(' ').next().unwrap_or_default().to_owned();
         let names = ["return", "continue", "break", "throw"];
         let name = names.into_iter().find(|name| *name == word).unwrap_or("break");
         self.parts.last_mut().expect("a part is open").constructs.push(name);

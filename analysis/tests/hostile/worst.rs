@@ -1,4 +1,4 @@
-//! Programs that go as far as a limit lets them, in the ways that cost most.
+//! Programs at the limits, in the forms that cost most.
 
 use analysis::Limits;
 
@@ -6,7 +6,7 @@ use analysis::Limits;
 pub(crate) struct Worst {
     /// The limit that it reaches.
     pub(crate) limit: &'static str,
-    /// What it is made of.
+    /// A description of its contents.
     pub(crate) shape: String,
     /// The program.
     pub(crate) source: String,
@@ -39,12 +39,12 @@ impl Made {
         self.found.push(Worst { limit, shape, source });
     }
 
-    /// Adds as many copies of a line as there is room for.
+    /// Adds as many copies of a line as fit into the size limit.
     fn fill(&mut self, limit: &'static str, line: &str) {
         self.add(limit, line.trim(), line.repeat(self.bytes / line.len()));
     }
 
-    /// Adds numbered lines between a head and a tail, as many as there is room for.
+    /// Adds numbered lines between a head and a tail, as many as fit into the size limit.
     fn numbered(
         &mut self,
         limit: &'static str,
@@ -64,7 +64,7 @@ impl Made {
         self.add(limit, shape, source);
     }
 
-    /// Many statements, names, members: 64 KiB of them.
+    /// 64 KiB of statements, names or members.
     fn source_bytes(&mut self) {
         for line in [
             "a;",
@@ -115,7 +115,7 @@ impl Made {
         });
     }
 
-    /// Tokens that the parser tries again at.
+    /// Tokens at which the parser backtracks.
     fn tokens(&mut self, limits: &Limits) {
         self.add("tokens", "a<", format!("a{};", "<b".repeat(499)));
         self.add("tokens", "f<A>(b);", "f<A>(b);".repeat(499));
@@ -128,7 +128,7 @@ impl Made {
             "async<",
             format!("x={}0{}", "async<a>(b=".repeat(240), ")=>c".repeat(240)),
         );
-        // What is read again and again, as often as it is taken, around much to read.
+        // As much backtracking as the limits allow, around a large expression.
         let core = format!("[{}a]", "a,".repeat(self.bytes / 2 - 200));
         for (head, tail) in [
             ("a?(b):c=>", ""),
@@ -177,7 +177,7 @@ impl Made {
             ("a?(b)=>(", "0", "):c"),
             ("a?(b):(", "0", ")"),
         ] {
-            // The deepest that is still taken, by steps.
+            // Several depths up to the limit.
             let most = limits.depth as usize;
             for count in [most / 5, most / 4, most / 3, most / 2, most - 2] {
                 let source = format!("{}{core}{}", head.repeat(count), tail.repeat(count));
@@ -273,7 +273,7 @@ impl Made {
         self.add("edges", "each of 140 into each of 140", all);
     }
 
-    /// Values that take many rounds until nothing new is learned of them.
+    /// Values that take many rounds to reach the fixed point.
     fn rounds(&mut self) {
         let mut backwards = String::from("let v0=mcp.a;\nlet v60=null;\n");
         let mut steps: Vec<String> =
@@ -342,7 +342,7 @@ impl Made {
         });
     }
 
-    /// Faults in great number: each is told with its place.
+    /// Programs with very many errors or warnings.
     fn broken(&mut self) {
         for line in
             ["let a;", "@", ")", "const x;", "a b;", "enum A{}\n", "mcp[a]();", "mcp.a[b]();"]

@@ -1,4 +1,4 @@
-//! Gives every local of a program another name.
+//! Renames every local of a program.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,9 @@ use swc_ecma_visit::{Visit, VisitWith};
 
 const HEAD: &str = "async function program(){";
 
-/// Returns the program with other names and how many names it has, or `None` when it has none.
+/// Returns the renamed program and the number of its names, or `None` if it has none.
 ///
-/// A name becomes the same other name wherever it stands; names that some part
-/// of a program declares and another takes from outside are not told apart.
+/// A name is replaced by the same new name everywhere; scopes are not taken into account.
 pub(crate) fn locals(source: &str) -> Option<(String, usize)> {
     let source = match source.strip_prefix("#!") {
         Some(rest) => format!("//{rest}"),
@@ -29,7 +28,7 @@ pub(crate) fn locals(source: &str) -> Option<(String, usize)> {
         .ok()?;
     let mut names = Names::default();
     module.visit_with(&mut names);
-    // The head of the wrapper, and what a case may declare for its types only.
+    // The wrapper function, and names that a case may declare for its types only.
     for kept in ["program", "mcp", "args", "arguments"] {
         names.declared.remove(kept);
     }
@@ -122,7 +121,7 @@ impl Visit for Names {
     }
 }
 
-/// Where they stand, and what is written there instead.
+/// The positions of the names, and their replacements.
 struct Uses<'a> {
     declared: &'a BTreeSet<String>,
     edits: BTreeMap<usize, (usize, String)>,

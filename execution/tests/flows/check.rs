@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 
 use crate::explore::{Effort, Observed, explore, look_again};
-use crate::judge::{Verdict, judge, see};
+use crate::judge::{Miss, Verdict, judge, see};
 use crate::program::Program;
 use crate::random::Random;
 use crate::runner::{Run, Runner};
@@ -17,6 +17,8 @@ use crate::world::Source;
 const AT_ONCE: usize = 4;
 /// Programs that are kept in memory until all of them are checked.
 const CHUNK: usize = 64;
+/// How often the runs that show a miss are repeated; a miss has to occur each time.
+const REPEATS: usize = 4;
 
 /// A program with what was told of it and what it did.
 #[derive(Debug)]
@@ -95,6 +97,28 @@ async fn check(runner: Runner, teller: Teller, program: Program, effort: Effort)
             look_again(&runner, prepared, &mut observed, &sources, &mut random).await;
             verdict = judge(&prepared.told, &observed, &see(&observed));
         }
+        confirm(&runner, prepared, &observed, &mut verdict).await;
     }
     Checked { program, prepared, observed, verdict }
+}
+
+/// Drops misses that do not occur again when the same runs are repeated.
+///
+/// Timers and calls race in real time. On a busy machine a timer can fire before a call returns, in one of two runs that
+/// are compared. Time is not a source, and such a difference is not the effect of the one that was changed.
+async fn confirm(runner: &Runner, prepared: &Prepared, observed: &Observed, verdict: &mut Verdict) {
+    for _ in 0..REPEATS {
+        if verdict.misses.is_empty() {
+            return;
+        }
+        let mut again = Observed { runs: Vec::new(), groups: observed.groups.clone() };
+        for run in &observed.runs {
+            again.runs.push(runner.run(prepared, run.world.clone()).await);
+        }
+        let repeated = judge(&prepared.told, &again, &see(&again)).misses;
+        let is_same = |one: &Miss, other: &Miss| {
+            (one.kind, &one.from, &one.to) == (other.kind, &other.from, &other.to)
+        };
+        verdict.misses.retain(|miss| repeated.iter().any(|other| is_same(miss, other)));
+    }
 }

@@ -68,10 +68,16 @@ impl Timers {
         }
     }
 
-    /// Returns the time until the next timer is due.
-    pub(crate) fn next(&self) -> Option<Duration> {
+    /// Returns the time until the next timer is due, while `in_flight` tool calls are unanswered; `None` if no timer can
+    /// Returns the time until the next timer is due while `in_flight` tool calls are unanswered; `None` if no timer
+    /// can fire before an answer arrives.
+    pub(crate) fn next(&self, in_flight: u64) -> Option<Duration> {
         let (_, timer) = self.queue.first_key_value()?;
-        Some(timer.real.saturating_sub(monotonic()))
+        match self.frozen {
+            Some(_) if in_flight > 0 => None,
+            Some(_) => Some(Duration::ZERO),
+            None => Some(timer.real.saturating_sub(monotonic())),
+        }
     }
 
     /// Returns whether a timer is set that fires only once.
@@ -79,12 +85,15 @@ impl Timers {
         self.queue.values().any(|timer| !timer.repeats)
     }
 
-    /// Removes the next timer if it is due, and returns its id.
-    pub(crate) fn take_due(&mut self) -> Option<u64> {
-        let entry = self.queue.first_entry()?;
-        if entry.get().real > monotonic() {
+    /// Removes the next timer if it is due while `in_flight` tool calls are unanswered, and returns its id.
+    ///
+    /// On a frozen clock, calls take no time: timers wait for all calls, and then fire at once. Otherwise the order of
+    /// timers and answers would depend on how busy the machine is.
+    pub(crate) fn take_due(&mut self, in_flight: u64) -> Option<u64> {
+        if !self.next(in_flight)?.is_zero() {
             return None;
         }
+        let entry = self.queue.first_entry()?;
         let ((due, _), Timer { id, .. }) = entry.remove_entry();
         self.places.remove(&id);
         if let Some((_, moved)) = &mut self.frozen {

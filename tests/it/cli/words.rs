@@ -134,7 +134,7 @@ fn https_to_a_plain_port_is_told() {
 #[test]
 fn a_call_at_the_wrong_level_is_told_how_tools_are_called() {
     let (envelope, _) = Project::new().exec("return await mcp.call_tool('json:parse', {})");
-    let words = "`mcp.call_tool` is not a tool; a tool is called as `mcp.namespace.action({ … })`";
+    let words = "`mcp.call_tool` is not a tool; call a tool as `mcp.namespace.action({ … })`";
     assert!(envelope.to_string().contains(words), "{envelope}");
 }
 

@@ -158,15 +158,15 @@ fn nothing_else_gets_in_by_an_import() {
         ("./huge.ts", "more than 65536 bytes"),
         ("./bytes.ts", "not UTF-8"),
         ("./nested.ts", "TOO_COMPLEX"),
-        ("./self.ts", "in a circle: ./self.ts → ./self.ts"),
-        ("./main.ts", "in a circle: ./main.ts → ./main.ts"),
+        ("./self.ts", "circular import: ./self.ts → ./self.ts"),
+        ("./main.ts", "circular import: ./main.ts → ./main.ts"),
         ("./.pml/token.ts", "protected"),
         ("./nowhere", "no such file"),
         ("./lib", "no such file"),
         ("./fine.ts/x.ts", "no such file"),
         ("secret", "is a package"),
         ("node:fs", "another runtime"),
-        ("https://127.0.0.1:1/x.ts", "network"),
+        ("https://127.0.0.1:1/x.ts", "is a URL"),
     ] {
         let (code, shown) = told(specifier);
         assert_eq!(code, 2, "{specifier}: {shown}");

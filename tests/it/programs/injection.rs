@@ -250,7 +250,7 @@ fn strings_are_no_names_of_tools() {
         ] {
             for envelope in sides.execute(&code, &json!({})) {
                 let told = failure(&envelope, "UNSUPPORTED_SYNTAX");
-                assert!(told.contains("names no tool"), "{text:?}: {envelope:#}");
+                assert!(told.contains("cannot be a "), "{text:?}: {envelope:#}");
                 assert!(envelope.get("calls").is_none(), "it never ran: {envelope:#}");
             }
         }

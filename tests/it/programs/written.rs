@@ -126,7 +126,7 @@ fn faults(case: &Case, project: &Project) -> Vec<String> {
                         let (line, column) = place.split_once(':').expect("a place");
                         format!("line {line}, column {column}")
                     });
-                    told.contains("awaits") && analyzed.contains(words) && told.contains(&place)
+                    told.contains("await") && analyzed.contains(words) && told.contains(&place)
                 } else if let (Some(line), Some(column)) = (place.next(), place.next())
                     && line.parse::<u32>().is_ok()
                 {

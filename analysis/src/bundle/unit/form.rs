@@ -1,10 +1,10 @@
-//! What statements look like from outside: their ends, and the names that they give.
+//! Properties of statements: how they end, and which names they declare.
 
 use swc_ecma_ast::{Decl, ModuleExportName, Stmt};
 
 use crate::normal::scope::bound_by;
 
-/// Skips space and comments.
+/// Skips white space and comments.
 pub(super) fn trivia(mut text: &str) -> &str {
     loop {
         let trimmed = text.trim_start();
@@ -18,11 +18,11 @@ pub(super) fn trivia(mut text: &str) -> &str {
     }
 }
 
-/// Tells whether nothing can go on with a statement.
+/// Returns whether the next line cannot continue a statement.
 pub(super) fn ends_closed(statement: &Stmt) -> bool {
     match statement {
         Stmt::Block(_) | Stmt::Try(_) | Stmt::Switch(_) | Stmt::Empty(_) => true,
-        Stmt::Decl(declared) => !goes_on(declared),
+        Stmt::Decl(declared) => !may_continue(declared),
         Stmt::If(choice) => ends_closed(choice.alt.as_deref().unwrap_or(&choice.cons)),
         Stmt::For(round) => ends_closed(&round.body),
         Stmt::ForIn(round) => ends_closed(&round.body),
@@ -33,12 +33,12 @@ pub(super) fn ends_closed(statement: &Stmt) -> bool {
     }
 }
 
-/// Tells whether the line after a declaration may belong to it, where no `;` ends it.
-pub(super) fn goes_on(declared: &Decl) -> bool {
+/// Returns whether the next line may continue a declaration that has no `;`.
+pub(super) fn may_continue(declared: &Decl) -> bool {
     matches!(declared, Decl::Var(_) | Decl::TsTypeAlias(_) | Decl::Using(_))
 }
 
-/// Tells whether a declaration only says what there is.
+/// Returns whether a declaration is ambient (`declare`).
 pub(super) fn is_ambient(declared: &Decl) -> bool {
     match declared {
         Decl::Class(class) => class.declare,
@@ -50,7 +50,7 @@ pub(super) fn is_ambient(declared: &Decl) -> bool {
     }
 }
 
-/// Returns the names that a declaration gives.
+/// Returns the names that a declaration declares.
 pub(super) fn declared_names(declared: &Decl) -> Vec<String> {
     let mut found = Vec::new();
     match declared {

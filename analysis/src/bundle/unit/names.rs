@@ -1,4 +1,4 @@
-//! Where the names of a file's top level stand.
+//! Finds the uses of a file's top-level names.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -14,7 +14,7 @@ use swc_ecma_visit::{Visit, VisitMutWith, VisitWith};
 use super::Unit;
 use crate::parse;
 
-/// One place of a name of the top level.
+/// One use of a top-level name.
 pub(in crate::bundle) struct Use {
     pub(in crate::bundle) low: u32,
     pub(in crate::bundle) high: u32,
@@ -22,19 +22,20 @@ pub(in crate::bundle) struct Use {
     pub(in crate::bundle) form: Form,
 }
 
-/// How a name stands there.
+/// The form of a use.
 pub(in crate::bundle) enum Form {
     /// By itself.
     Plain,
-    /// As `{ name }`, which is its own key.
+    /// As the shorthand `{ name }`, which is also the key.
     Short,
-    /// As `name.property`, up to `high`; whether that is written to.
+    /// As `name.property`, up to `high`; `written` if it is assigned to.
     Member { property: String, high: u32, written: bool },
 }
 
 /// Finds all names of a file.
 pub(super) fn collect(module: &mut Module, unit: &mut Unit, ambient: &BTreeSet<String>) {
     GLOBALS.set(&Globals::new(), || {
+        // After resolution, the syntax context tells globals, top-level names and inner names apart.
         let (unresolved, top) = (Mark::new(), Mark::new());
         module.visit_mut_with(&mut resolver(unresolved, top, true));
         let mut names = Names {
@@ -53,7 +54,7 @@ struct Names<'u> {
     ambient: &'u BTreeSet<String>,
     top: SyntaxContext,
     unresolved: SyntaxContext,
-    /// Members that are written to.
+    /// Members that are assigned to.
     written: HashSet<Span>,
 }
 
@@ -67,7 +68,7 @@ impl Names<'_> {
                 self.unit.own.insert(name.clone(), name.clone());
             }
             let low = parse::start(ident.span);
-            // Where a type follows, some spans reach to its end.
+            // The span of some identifiers includes the type annotation after them.
             let is_plain = self.unit.text[low as usize..].starts_with(&name);
             let high =
                 if is_plain { low + name.len() as u32 } else { parse::offset(ident.span.hi) };
@@ -81,7 +82,7 @@ impl Names<'_> {
         ident.ctxt == self.top && self.unit.imports.contains_key(&*ident.sym)
     }
 
-    /// Notes what is written to.
+    /// Records the target of an assignment.
     fn target(&mut self, target: &Expr) {
         match target {
             Expr::Ident(ident) if self.is_import(ident) => {
@@ -101,7 +102,7 @@ impl Names<'_> {
 }
 
 impl Visit for Names<'_> {
-    // Their names are no places: nothing of these statements is left.
+    // These statements are removed, so names in them are not uses.
     fn visit_import_decl(&mut self, _: &ImportDecl) {}
     fn visit_named_export(&mut self, _: &NamedExport) {}
 

@@ -1,4 +1,4 @@
-//! The statements of a file's top level, one by one.
+//! Reads the top-level statements of a file.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,17 @@ use swc_ecma_ast::{
     ModuleItem, Stmt, Str,
 };
 
-use super::form::{declared_names, ends_closed, exported_name, goes_on, is_ambient, trivia};
+use super::form::{declared_names, ends_closed, exported_name, is_ambient, may_continue, trivia};
 use super::{DEFAULT, Edge, Edit, Export, Import, New, Unit};
 use crate::bundle::path;
 use crate::diagnostic::{Code, Finding};
 use crate::parse;
 
-/// Takes `import` and `export` out of a file, and notes what they say.
+/// Removes `import` and `export` from a file, and records what they declare.
 pub(super) struct Reader {
     pub(super) is_entry: bool,
     pub(super) findings: Vec<Finding>,
-    /// Names of `declare`: they say what there is, and declare nothing.
+    /// Names of ambient declarations (`declare`), which refer to globals.
     pub(super) ambient: BTreeSet<String>,
     pub(super) unit: Unit,
 }
@@ -26,20 +26,21 @@ pub(super) struct Reader {
 impl Reader {
     /// Reads all statements of the top level.
     pub(super) fn items(&mut self, module: &Module) {
+        // A program that is one arrow function runs as its body, but a bundle with other files is not one.
         let mut statements = module.body.iter().filter_map(ModuleItem::as_stmt);
         if let (true, Some(Stmt::Expr(only)), None) =
             (self.is_entry, statements.next(), statements.next())
             && only.expr.is_arrow()
             && module.body.len() > 1
         {
-            let message = "with an `import` beside it this function is never called; write what it does at the top level";
+            let message = "this function is never called, because the file also has an `import`; move its body to the top level";
             self.refuse(only.span, message);
         }
         let mut open: Option<u32> = None;
         for item in &module.body {
             let removed = self.item(item);
             if removed {
-                // What follows would go on with a statement that only the `import` ended.
+                // Without the removed statement, the next line could continue the one before it.
                 if let Some(end) = open.take() {
                     self.edit(end, end, ";");
                 }
@@ -52,12 +53,12 @@ impl Reader {
         }
     }
 
-    /// Reads one statement of the top level; tells whether nothing of it is left.
+    /// Reads one top-level statement; returns whether it is removed completely.
     fn item(&mut self, item: &ModuleItem) -> bool {
         match item {
             ModuleItem::Stmt(Stmt::Decl(declared)) if is_ambient(declared) => {
                 self.ambient.extend(declared_names(declared));
-                // Two files may say the same of `mcp`.
+                // Two files may both declare `mcp`.
                 if !self.is_entry {
                     self.remove(item.span());
                 }
@@ -73,7 +74,7 @@ impl Reader {
             && !matches!(declared, ModuleDecl::Import(_) | ModuleDecl::TsImportEquals(_))
         {
             let message =
-                "`export` is not supported here; a program gives its result with `return`";
+                "`export` is not supported in the entry file; return the result with `return`";
             self.refuse(declared.span(), message);
             return true;
         }
@@ -225,14 +226,11 @@ impl Reader {
         self.unit.exports.insert(name, meaning);
     }
 
-    /// Notes a file that is needed.
+    /// Records an imported file.
     fn edge(&mut self, source: &Str, has_attributes: bool, span: Span) -> Option<usize> {
         let at = parse::start(source.span);
         if has_attributes {
-            self.refuse(
-                span,
-                "attributes of an import are not supported; only programs can be imported",
-            );
+            self.refuse(span, "import attributes are not supported; only programs can be imported");
             return None;
         }
         let specifier = source.value.to_string_lossy();
@@ -251,12 +249,12 @@ impl Reader {
     fn default_value(&mut self, at: u32, rest: u32) {
         let stem = self.unit.path.rsplit('/').next().unwrap_or_default();
         let stem = stem.split('.').next().unwrap_or_default();
-        let mut wish: String =
+        let mut preferred: String =
             stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        if !wish.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            wish.insert(0, '_');
+        if !preferred.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            preferred.insert(0, '_');
         }
-        self.unit.own.insert(DEFAULT.into(), wish + "_default");
+        self.unit.own.insert(DEFAULT.into(), preferred + "_default");
         self.unit.exports.insert("default".into(), Export::Own { name: DEFAULT.into(), at });
         self.unit.edits.push(Edit { low: at, high: rest, to: New::Default });
     }
@@ -270,7 +268,7 @@ impl Reader {
         self.unit.edits.push(Edit { low, high, to: New::Text(to.to_owned()) });
     }
 
-    /// Takes a statement out, and its lines where nothing else is in them.
+    /// Removes a statement, and its lines if nothing else is on them.
     fn remove(&mut self, span: Span) {
         let (mut low, mut high) = (parse::start(span) as usize, self.end(span) as usize);
         let text = self.unit.text.as_str();
@@ -287,17 +285,17 @@ impl Reader {
         self.edit(low as u32, high as u32, "");
     }
 
-    /// Returns where a span ends.
+    /// Returns the offset at which a span ends.
     fn end(&self, span: Span) -> u32 {
         parse::offset(span.hi).min(self.unit.text.len() as u32)
     }
 
-    /// Returns where a statement ends that has no `;` and needs one if something else follows.
+    /// Returns the end of a statement that has no `;` and needs one if another statement follows.
     fn open_end(&self, item: &ModuleItem) -> Option<u32> {
         let is_closed = match item {
             ModuleItem::Stmt(statement) => ends_closed(statement),
-            ModuleItem::ModuleDecl(ModuleDecl::ExportDecl(export)) => !goes_on(&export.decl),
-            // One without a name gets its `;` with the name.
+            ModuleItem::ModuleDecl(ModuleDecl::ExportDecl(export)) => !may_continue(&export.decl),
+            // An anonymous one gets its `;` together with its name.
             ModuleItem::ModuleDecl(ModuleDecl::ExportDefaultDecl(_)) => true,
             ModuleItem::ModuleDecl(_) => false,
         };
@@ -307,7 +305,7 @@ impl Reader {
         (!is_closed && !has_one).then_some(end)
     }
 
-    /// Returns where the text goes on after `words` at an offset, and the space and comments between them.
+    /// Returns the offset after `words`, and after the white space and comments that follow each of them.
     fn after(&self, at: u32, words: &[&str]) -> u32 {
         let mut rest = &self.unit.text[at as usize..];
         for word in words {

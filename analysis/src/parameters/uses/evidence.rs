@@ -1,9 +1,9 @@
-//! What a use shows of the kind of a value.
+//! What a use reveals about the type of a value.
 
 use serde_json::{Value, json};
 use swc_ecma_ast::{Expr, Lit};
 
-/// Kinds that a value may be of. A value that came as JSON has no methods but those of its kind.
+/// The JSON types that a value may have. A value from JSON only has the methods of its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kinds(u8);
 
@@ -20,15 +20,15 @@ impl Kinds {
     pub(super) const BOOLEAN: Self = Self(4);
     pub(super) const ARRAY: Self = Self(8);
     pub(super) const OBJECT: Self = Self(16);
-    /// What `for … of` and `...` go through.
+    /// What `for … of` and `...` can iterate over.
     pub(super) const ITERABLE: Self = Self(Self::STRING.0 | Self::ARRAY.0);
 
-    /// Keeps what another use allows as well.
+    /// Keeps the types that another use also allows.
     pub(super) fn allow(&mut self, other: Self) {
         self.0 &= other.0;
     }
 
-    /// Returns the schema; `{}` when uses contradict one another, for then some are not reached.
+    /// Returns the schema, or `{}` if uses contradict each other, because then some of them are not reached.
     pub(super) fn schema(self) -> Value {
         let words = [
             (Self::STRING, "string"),
@@ -48,7 +48,7 @@ impl Kinds {
     }
 }
 
-/// Returns the kinds whose values have a method.
+/// Returns the types that have a method.
 pub(super) fn of_method(name: &str) -> Option<Kinds> {
     Some(match name {
         "map" | "filter" | "forEach" | "reduce" | "reduceRight" | "flatMap" | "flat" | "some"
@@ -65,7 +65,7 @@ pub(super) fn of_method(name: &str) -> Option<Kinds> {
     })
 }
 
-/// Returns the kind of a default value.
+/// Returns the type of a default value.
 pub(super) fn of_default(value: &Expr) -> Option<Kinds> {
     Some(match value {
         Expr::Lit(Lit::Str(_)) | Expr::Tpl(_) => Kinds::STRING,

@@ -1,6 +1,6 @@
-//! The walk over the program: which uses every run makes, and what each shows.
+//! Walks over the program: which uses every run makes, and what each reveals.
 
-mod said;
+mod annotations;
 
 use swc_ecma_ast::{
     ArrayLit, ArrowExpr, AssignExpr, AssignTarget, BinExpr, BinaryOp, CallExpr, Callee, Class,
@@ -22,27 +22,28 @@ pub(super) fn walk(body: &FunctionBody, uses: &mut Uses) {
 
 struct Walk<'u> {
     uses: &'u mut Uses,
-    /// How many tests, loops, `try` and functions are around this place.
+    /// The number of tests, loops, `try` statements and functions around this place.
     skippable: u32,
-    /// How many of them are functions.
+    /// The number of functions among them.
     functions: u32,
     /// Some runs have returned before this place.
     left: bool,
 }
 
-/// What a use says about a field that is missing.
+/// What a use does if the field is missing.
 #[derive(Clone, Copy, PartialEq)]
 enum Missing {
-    /// The run fails, or shows `undefined`.
-    Shows,
-    /// It makes no difference: the use asks for it, or has something instead.
-    Spared,
-    /// The field is handed on.
-    HandedOn,
+    /// The run fails or yields `undefined`.
+    Fails,
+    /// It tolerates it: the use tests for the field, or has a default.
+    Tolerates,
+    /// It passes `undefined` on.
+    PassesOn,
 }
 
 impl Walk<'_> {
-    fn perhaps(&mut self, walk: impl FnOnce(&mut Self)) {
+    /// Walks code that a run may skip.
+    fn conditionally(&mut self, walk: impl FnOnce(&mut Self)) {
         self.skippable += 1;
         walk(self);
         self.skippable -= 1;
@@ -50,11 +51,11 @@ impl Walk<'_> {
 
     fn in_function(&mut self, walk: impl FnOnce(&mut Self)) {
         self.functions += 1;
-        self.perhaps(walk);
+        self.conditionally(walk);
         self.functions -= 1;
     }
 
-    /// Notes a use of `args` or a field, if the expression is one; else walks it.
+    /// Records a use of `args` or a field if the expression is one; otherwise walks it.
     fn used(&mut self, expression: &Expr, missing: Missing, kinds: Option<Kinds>) {
         let Some(meaning) = self.uses.meaning(expression) else {
             expression.visit_with(self);
@@ -62,8 +63,8 @@ impl Walk<'_> {
         };
         self.annotations(expression);
         match meaning {
-            // It is asked whether there is any, and there is.
-            Meaning::All if missing == Missing::Spared => {}
+            // A test whether `args` exists is always true.
+            Meaning::All if missing == Missing::Tolerates => {}
             Meaning::All => self.uses.open = true,
             Meaning::Field { name, defaulted } => self.field(&name, defaulted, missing, kinds),
         }
@@ -73,17 +74,17 @@ impl Walk<'_> {
         let always = self.skippable == 0 && !self.left;
         let field = self.uses.field(name);
         match missing {
-            Missing::Shows => field.needed |= always && !defaulted,
-            Missing::Spared => field.spared = true,
-            Missing::HandedOn => {}
+            Missing::Fails => field.needed |= always && !defaulted,
+            Missing::Tolerates => field.tolerated = true,
+            Missing::PassesOn => {}
         }
-        field.spared |= defaulted;
+        field.tolerated |= defaulted;
         if let Some(kinds) = kinds {
             field.kinds.allow(kinds);
         }
     }
 
-    /// Notes that the field's value or kind is not what was given.
+    /// Records that the field's uses say nothing about the value that the caller passes.
     fn unclear(&mut self, name: &str) {
         self.uses.field(name).unclear = true;
     }
@@ -99,14 +100,14 @@ impl Walk<'_> {
     fn arguments(&mut self, arguments: &[ExprOrSpread], missing: Missing, kinds: Option<Kinds>) {
         for argument in arguments {
             match argument.spread {
-                Some(_) => self.used(&argument.expr, Missing::Shows, Some(Kinds::ITERABLE)),
+                Some(_) => self.used(&argument.expr, Missing::Fails, Some(Kinds::ITERABLE)),
                 None => self.used(&argument.expr, missing, kinds),
             }
         }
     }
 
-    /// Follows the object of a member, on which a method is perhaps called.
-    fn object(&mut self, member: &MemberExpr, spared: bool, called: bool) {
+    /// Follows the object of a member expression, which may be the callee of a call.
+    fn object(&mut self, member: &MemberExpr, optional: bool, called: bool) {
         let kinds = match &member.prop {
             MemberProp::Ident(name) if called => of_method(&name.sym),
             _ => None,
@@ -115,13 +116,14 @@ impl Walk<'_> {
             self.uses.catches |=
                 matches!(&*name.sym, "catch" | "then" | "allSettled" | "race" | "any" | "finally");
         }
-        let missing = if spared { Missing::Spared } else { Missing::Shows };
+        let missing = if optional { Missing::Tolerates } else { Missing::Fails };
         match self.uses.meaning(&member.obj) {
-            // A field that is chosen as the program runs.
+            // The name of the field is computed at run time.
             Some(Meaning::All) => self.uses.open = true,
             _ => self.used(&member.obj, missing, kinds),
         }
         if let MemberProp::Computed(computed) = &member.prop {
+            // The property may be `catch` or similar.
             self.uses.catches |= !matches!(&*computed.expr, Expr::Lit(Lit::Num(_)));
             computed.expr.visit_with(self);
         }
@@ -136,52 +138,52 @@ impl Walk<'_> {
                 OptChainBase::Member(member) => self.object(member, chain.optional, true),
                 OptChainBase::Call(_) => chain.visit_with(self),
             },
-            _ => self.used(callee, Missing::Shows, None),
+            _ => self.used(callee, Missing::Fails, None),
         }
     }
 }
 
-/// Returns what a function of the engine makes of a field that is missing, and of which kind it must be.
+/// Returns what a built-in function does if the field is missing, and the type that it requires.
 fn of_builtin(callee: &Expr) -> Option<(Missing, Option<Kinds>)> {
     let Expr::Member(member) = callee else { return None };
     let (Expr::Ident(object), MemberProp::Ident(name)) = (&*member.obj, &member.prop) else {
         return None;
     };
     match (&*object.sym, &*name.sym) {
-        ("JSON", "parse") => Some((Missing::Shows, Some(Kinds::STRING))),
-        ("Math", _) => Some((Missing::Shows, Some(Kinds::NUMBER))),
+        ("JSON", "parse") => Some((Missing::Fails, Some(Kinds::STRING))),
+        ("Math", _) => Some((Missing::Fails, Some(Kinds::NUMBER))),
         _ => None,
     }
 }
 
-/// Returns the field that an expression asks the kind of.
-fn asked_of(callee: &Expr, arguments: &[ExprOrSpread], uses: &Uses) -> Option<String> {
+/// Returns the field whose type a call tests.
+fn type_tested(callee: &Expr, arguments: &[ExprOrSpread], uses: &Uses) -> Option<String> {
     let Expr::Member(member) = callee else { return None };
     let (Expr::Ident(object), MemberProp::Ident(name)) = (&*member.obj, &member.prop) else {
         return None;
     };
-    let asks = match &*object.sym {
+    let tests = match &*object.sym {
         "Array" => &*name.sym == "isArray",
         "Number" => name.sym.starts_with("is"),
         _ => false,
     };
     match uses.meaning(&arguments.first()?.expr) {
-        Some(Meaning::Field { name, .. }) if asks => Some(name),
+        Some(Meaning::Field { name, .. }) if tests => Some(name),
         _ => None,
     }
 }
 
 impl Visit for Walk<'_> {
-    // Types make no use of anything.
+    // Types are erased and use nothing.
     fn visit_ts_type(&mut self, _: &TsType) {}
 
     fn visit_expr(&mut self, node: &Expr) {
         if self.uses.meaning(node).is_some() {
-            self.used(node, Missing::HandedOn, None);
+            self.used(node, Missing::PassesOn, None);
             return;
         }
         if let Expr::Ident(name) = node {
-            // Ways to `args` that do not name it.
+            // These give access to `args` without naming it.
             self.uses.open |= matches!(&*name.sym, "globalThis" | "eval" | "Function");
         }
         node.visit_children_with(self);
@@ -204,7 +206,7 @@ impl Visit for Walk<'_> {
         match node {
             Pat::Assign(assign) => {
                 assign.left.visit_with(self);
-                self.perhaps(|walk| assign.right.visit_with(walk));
+                self.conditionally(|walk| assign.right.visit_with(walk));
             }
             Pat::Expr(target) => self.written(target),
             _ => node.visit_children_with(self),
@@ -220,7 +222,7 @@ impl Visit for Walk<'_> {
             OptChainBase::Member(member) => self.object(member, node.optional, false),
             OptChainBase::Call(call) => {
                 self.callee(&call.callee);
-                self.perhaps(|walk| walk.arguments(&call.args, Missing::HandedOn, None));
+                self.conditionally(|walk| walk.arguments(&call.args, Missing::PassesOn, None));
             }
         }
     }
@@ -231,11 +233,11 @@ impl Visit for Walk<'_> {
             return;
         };
         self.callee(callee);
-        if let Some(asked) = asked_of(callee, &node.args, self.uses) {
-            self.unclear(&asked);
+        if let Some(tested) = type_tested(callee, &node.args, self.uses) {
+            self.unclear(&tested);
             return;
         }
-        let (missing, kinds) = of_builtin(callee).unwrap_or((Missing::HandedOn, None));
+        let (missing, kinds) = of_builtin(callee).unwrap_or((Missing::PassesOn, None));
         self.arguments(&node.args, missing, kinds);
     }
 
@@ -245,23 +247,23 @@ impl Visit for Walk<'_> {
             BinaryOp::NullishCoalescing | BinaryOp::LogicalOr | BinaryOp::LogicalAnd => {
                 let fills = node.op != BinaryOp::LogicalAnd;
                 let kinds = if fills { of_default(&node.right) } else { None };
-                self.used(&node.left, Missing::Spared, kinds);
-                self.perhaps(|walk| walk.used(&node.right, Missing::HandedOn, None));
+                self.used(&node.left, Missing::Tolerates, kinds);
+                self.conditionally(|walk| walk.used(&node.right, Missing::PassesOn, None));
             }
             BinaryOp::EqEq | BinaryOp::NotEq | BinaryOp::EqEqEq | BinaryOp::NotEqEq => {
-                self.used(&node.left, Missing::Spared, None);
-                self.used(&node.right, Missing::Spared, None);
+                self.used(&node.left, Missing::Tolerates, None);
+                self.used(&node.right, Missing::Tolerates, None);
             }
             BinaryOp::In => {
                 if let (Expr::Lit(Lit::Str(name)), Some(Meaning::All)) =
                     (&*node.left, self.uses.meaning(&node.right))
                     && let Some(name) = name.value.as_str()
                 {
-                    self.field(name, false, Missing::Spared, None);
+                    self.field(name, false, Missing::Tolerates, None);
                     return;
                 }
-                self.used(&node.left, Missing::Shows, None);
-                self.used(&node.right, Missing::Shows, None);
+                self.used(&node.left, Missing::Fails, None);
+                self.used(&node.right, Missing::Fails, None);
             }
             BinaryOp::InstanceOf => {
                 if let Some(Meaning::Field { name, .. }) = self.uses.meaning(&node.left) {
@@ -272,12 +274,12 @@ impl Visit for Walk<'_> {
                 node.right.visit_with(self);
             }
             BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Mod | BinaryOp::Exp => {
-                self.used(&node.left, Missing::Shows, number);
-                self.used(&node.right, Missing::Shows, number);
+                self.used(&node.left, Missing::Fails, number);
+                self.used(&node.right, Missing::Fails, number);
             }
             _ => {
-                self.used(&node.left, Missing::Shows, None);
-                self.used(&node.right, Missing::Shows, None);
+                self.used(&node.left, Missing::Fails, None);
+                self.used(&node.right, Missing::Fails, None);
             }
         }
     }
@@ -288,10 +290,10 @@ impl Visit for Walk<'_> {
                 self.unclear(&name);
             }
             (UnaryOp::Bang | UnaryOp::Void | UnaryOp::TypeOf, _) => {
-                self.used(&node.arg, Missing::Spared, None);
+                self.used(&node.arg, Missing::Tolerates, None);
             }
-            (UnaryOp::Minus, _) => self.used(&node.arg, Missing::Shows, Some(Kinds::NUMBER)),
-            (UnaryOp::Plus | UnaryOp::Tilde, _) => self.used(&node.arg, Missing::Shows, None),
+            (UnaryOp::Minus, _) => self.used(&node.arg, Missing::Fails, Some(Kinds::NUMBER)),
+            (UnaryOp::Plus | UnaryOp::Tilde, _) => self.used(&node.arg, Missing::Fails, None),
             (UnaryOp::Delete, _) => node.arg.visit_with(self),
         }
     }
@@ -314,8 +316,8 @@ impl Visit for Walk<'_> {
     }
 
     fn visit_cond_expr(&mut self, node: &CondExpr) {
-        self.used(&node.test, Missing::Spared, None);
-        self.perhaps(|walk| {
+        self.used(&node.test, Missing::Tolerates, None);
+        self.conditionally(|walk| {
             node.cons.visit_with(walk);
             node.alt.visit_with(walk);
         });
@@ -323,22 +325,22 @@ impl Visit for Walk<'_> {
 
     fn visit_tpl(&mut self, node: &Tpl) {
         for part in &node.exprs {
-            self.used(part, Missing::Shows, None);
+            self.used(part, Missing::Fails, None);
         }
     }
 
     fn visit_array_lit(&mut self, node: &ArrayLit) {
         for item in node.elems.iter().flatten() {
-            self.arguments(std::slice::from_ref(item), Missing::HandedOn, None);
+            self.arguments(std::slice::from_ref(item), Missing::PassesOn, None);
         }
     }
 
     fn visit_prop_or_spread(&mut self, node: &PropOrSpread) {
         match node {
-            PropOrSpread::Spread(spread) => self.used(&spread.expr, Missing::HandedOn, None),
+            PropOrSpread::Spread(spread) => self.used(&spread.expr, Missing::PassesOn, None),
             PropOrSpread::Prop(prop) => match &**prop {
                 Prop::Shorthand(name) => {
-                    self.used(&Expr::Ident(name.clone()), Missing::HandedOn, None);
+                    self.used(&Expr::Ident(name.clone()), Missing::PassesOn, None);
                 }
                 _ => prop.visit_children_with(self),
             },
@@ -346,8 +348,8 @@ impl Visit for Walk<'_> {
     }
 
     fn visit_if_stmt(&mut self, node: &IfStmt) {
-        self.used(&node.test, Missing::Spared, None);
-        self.perhaps(|walk| {
+        self.used(&node.test, Missing::Tolerates, None);
+        self.conditionally(|walk| {
             node.cons.visit_with(walk);
             node.alt.visit_with(walk);
         });
@@ -355,20 +357,21 @@ impl Visit for Walk<'_> {
 
     fn visit_return_stmt(&mut self, node: &ReturnStmt) {
         node.visit_children_with(self);
+        // After a top-level `return`, a run may not reach later uses.
         self.left |= self.functions == 0;
     }
 
     fn visit_for_of_stmt(&mut self, node: &ForOfStmt) {
-        self.used(&node.right, Missing::Shows, Some(Kinds::ITERABLE));
-        self.perhaps(|walk| {
+        self.used(&node.right, Missing::Fails, Some(Kinds::ITERABLE));
+        self.conditionally(|walk| {
             node.left.visit_with(walk);
             node.body.visit_with(walk);
         });
     }
 
     fn visit_for_in_stmt(&mut self, node: &ForInStmt) {
-        self.used(&node.right, Missing::Spared, None);
-        self.perhaps(|walk| {
+        self.used(&node.right, Missing::Tolerates, None);
+        self.conditionally(|walk| {
             node.left.visit_with(walk);
             node.body.visit_with(walk);
         });
@@ -377,38 +380,38 @@ impl Visit for Walk<'_> {
     fn visit_for_stmt(&mut self, node: &ForStmt) {
         node.init.visit_with(self);
         if let Some(test) = &node.test {
-            self.used(test, Missing::Spared, None);
+            self.used(test, Missing::Tolerates, None);
         }
-        self.perhaps(|walk| {
+        self.conditionally(|walk| {
             node.update.visit_with(walk);
             node.body.visit_with(walk);
         });
     }
 
     fn visit_while_stmt(&mut self, node: &WhileStmt) {
-        self.used(&node.test, Missing::Spared, None);
-        self.perhaps(|walk| node.body.visit_with(walk));
+        self.used(&node.test, Missing::Tolerates, None);
+        self.conditionally(|walk| node.body.visit_with(walk));
     }
 
     fn visit_do_while_stmt(&mut self, node: &DoWhileStmt) {
-        self.perhaps(|walk| {
+        self.conditionally(|walk| {
             node.body.visit_with(walk);
-            walk.used(&node.test, Missing::Spared, None);
+            walk.used(&node.test, Missing::Tolerates, None);
         });
     }
 
     fn visit_switch_stmt(&mut self, node: &SwitchStmt) {
-        self.used(&node.discriminant, Missing::Spared, None);
-        self.perhaps(|walk| node.cases.visit_with(walk));
+        self.used(&node.discriminant, Missing::Tolerates, None);
+        self.conditionally(|walk| node.cases.visit_with(walk));
     }
 
     fn visit_try_stmt(&mut self, node: &TryStmt) {
         self.uses.catches = true;
-        self.perhaps(|walk| node.visit_children_with(walk));
+        self.conditionally(|walk| node.visit_children_with(walk));
     }
 
     fn visit_labeled_stmt(&mut self, node: &LabeledStmt) {
-        self.perhaps(|walk| node.visit_children_with(walk));
+        self.conditionally(|walk| node.visit_children_with(walk));
     }
 
     fn visit_arrow_expr(&mut self, node: &ArrowExpr) {

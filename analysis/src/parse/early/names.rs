@@ -1,4 +1,4 @@
-//! Names that one scope declares, with their places.
+//! The names that one scope declares, with their positions.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use swc_ecma_ast::{
     Decl, ForHead, Ident, ObjectPatProp, Pat, Stmt, VarDecl, VarDeclKind, VarDeclOrExpr,
 };
 
-/// Names in the order of the text.
+/// Names in source order.
 #[derive(Default)]
 pub(super) struct Names<'a>(Vec<&'a Ident>);
 
@@ -20,7 +20,7 @@ impl<'a> Names<'a> {
         self.0.extend(other.0);
     }
 
-    /// Returns the names that stand here a second time.
+    /// Returns the second and later declarations of a name.
     pub(super) fn repeated(&self) -> Vec<&'a Ident> {
         if self.0.len() < 2 {
             return Vec::new();
@@ -29,7 +29,7 @@ impl<'a> Names<'a> {
         self.0.iter().filter(|name| !seen.insert(&*name.sym)).copied().collect()
     }
 
-    /// Returns the names that stand here and there: the later of the two.
+    /// Returns the names that both have: the later declaration of each.
     pub(super) fn also_in(&self, other: &Self) -> Vec<&'a Ident> {
         if self.0.is_empty() || other.0.is_empty() {
             return Vec::new();
@@ -43,7 +43,7 @@ impl<'a> Names<'a> {
         both.collect()
     }
 
-    /// The names of `let`, `const` and classes in a list, and of functions when it is a block's.
+    /// The names of `let`, `const` and classes in a list, and in a block also those of functions.
     pub(super) fn lexical(statements: &'a [Stmt], block: bool) -> Self {
         let mut names = Self::default();
         for statement in statements {

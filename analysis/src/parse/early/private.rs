@@ -1,11 +1,11 @@
-//! Private names: declared by a class, used within it.
+//! Private names of classes.
 
 use std::collections::{HashMap, HashSet};
 
 use swc_common::Span;
 use swc_ecma_ast::{Class, ClassMember, Key, MethodKind, PrivateName};
 
-/// The classes that are open, the innermost last.
+/// The enclosing classes, the innermost last.
 #[derive(Default)]
 pub(super) struct Private(Vec<Opened>);
 
@@ -15,7 +15,7 @@ struct Opened {
     used: Vec<(String, Span)>,
 }
 
-/// What a private name is, as far as a second one may share it.
+/// The kind of a private name, which decides whether another one may share it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Kind {
     accessor: Option<MethodKind>,
@@ -23,7 +23,7 @@ struct Kind {
 }
 
 impl Private {
-    /// Enters a class; returns the names that it declares a second time.
+    /// Enters a class; returns repeated declarations of a name.
     pub(super) fn open<'a>(&mut self, class: &'a Class) -> Vec<&'a PrivateName> {
         let mut kinds: HashMap<&str, Vec<Kind>> = HashMap::new();
         let mut repeated = Vec::new();
@@ -42,7 +42,7 @@ impl Private {
                 _ => continue,
             };
             let before = kinds.entry(&*name.name).or_default();
-            // A getter and a setter make one property.
+            // A getter and a setter may share a name.
             let pairs = |other: &Kind| {
                 accessor.is_some()
                     && other.accessor.is_some()
@@ -59,14 +59,14 @@ impl Private {
         repeated
     }
 
-    /// Notes that a name is used; returns whether a class is open.
+    /// Records the use of a name; returns whether it is inside a class.
     pub(super) fn used(&mut self, name: &PrivateName) -> bool {
         let Some(class) = self.0.last_mut() else { return false };
         class.used.push((name.name.to_string(), name.span));
         true
     }
 
-    /// Leaves a class; returns what was used and is declared by no class around.
+    /// Leaves a class; on leaving the outermost, returns the uses of undeclared names.
     pub(super) fn close(&mut self) -> Vec<(String, Span)> {
         let Some(class) = self.0.pop() else { return Vec::new() };
         let left = class.used.into_iter().filter(|(name, _)| !class.declared.contains(name));

@@ -1,4 +1,4 @@
-//! The names under which objects of the engine have functions.
+//! The names of the functions of the engine's objects.
 
 /// Returns whether an object of the engine may have a function by this name.
 #[must_use]
@@ -6,7 +6,7 @@ pub fn is_engine_function(name: &str) -> bool {
     FUNCTIONS.binary_search(&name).is_ok()
 }
 
-/// In the order of their bytes. A test reads the names from the engine.
+/// Sorted by bytes. A test compares them with the engine.
 #[rustfmt::skip]
 const FUNCTIONS: &[&str] = &[
     "AbortController", "AbortSignal", "AggregateError", "Array", "ArrayBuffer", "AsyncDisposableStack",

@@ -1,4 +1,4 @@
-//! `docs/builtins.md`, which is the tables of this module in words. `PML_TEST_BUILTINS=write` writes it.
+//! Generates `docs/builtins.md` from the tables. `PML_TEST_BUILTINS=write` writes the file.
 
 mod rules;
 
@@ -10,7 +10,7 @@ use crate::Limits;
 use crate::structure::lower::lower;
 use crate::structure::solve::solve;
 
-/// Objects of the engine of which every function is pure.
+/// Prefixes of functions that are all pure.
 const ALL_PURE: &[&str] = &["Math.", "Number."];
 
 const INTRO: &str = "\
@@ -19,58 +19,59 @@ const INTRO: &str = "\
 <!-- A test writes this page from `analysis/src/structure/builtins.rs`: see CONTRIBUTING.md. -->
 
 [A plan](plans.md#what-a-plan-promises) follows the functions of the JavaScript engine by the rules on this page. Each
-rule says what the result of a call is made of, what the call changes, and which functions of the program it calls.
+rule states what the result of a call is computed from, what the call changes, and which functions of the program it
+calls.
 
-- **Items** are those of a list, a map, a set or an iterator, or the characters of a text. An item brings along what
-  decides how many there are.
-- **Everything given** is all that can be reached from the arguments and from what a method is called on.
-- **A method is known by its name**, on lists, maps, texts, dates and results of tools alike. A method that the program
-  itself gives to an object is followed as a function of the program.
-- **Methods and functions that only compute can fail** by everything given. If the program catches that, everything
-  given decides what happens then.
-- **What becomes a text or a number** may have a `toString`, `valueOf` or `Symbol.toPrimitive` of the program's own;
-  that is called.
-- **Calls of a callback** can happen any number of times: a tool that it calls is `may, many`, and decided by what
-  decides how many items there are.
-- **Time and chance** (`Date.now`, `Math.random`, `crypto.randomUUID`) depend on nothing.
-- **Everything that is not on this page** is [unknown code](#everything-else).
+- **Items** are the items of an array, a map, a set or an iterator, or the characters of a string. Each item also
+  depends on what decides how many items there are.
+- **Everything given** is everything reachable from the arguments and the receiver of a method.
+- **Methods are recognized by name**, on arrays, maps, strings, dates and results of tools alike. A method that the
+  program itself defines on an object is followed as a function of the program.
+- **Methods and functions that only compute can fail**, depending on everything given. If the program catches the
+  failure, everything given decides what happens then.
+- **Conversion to a string or a number** calls a `toString`, `valueOf` or `Symbol.toPrimitive` that the program
+  defines.
+- **A callback** can be called any number of times: a tool that it calls is `may, many`, and decided by what decides
+  how many items there are.
+- **The clock and random numbers** (`Date.now`, `Math.random`, `crypto.randomUUID`) depend on nothing.
+- **Everything else** is [unknown code](#everything-else).
 
-Assigning to a part of the engine, such as `Array.prototype.map = …`, makes the whole plan incomplete.
+Assigning to a built-in object, as in `Array.prototype.map = …`, makes the whole plan incomplete.
 ";
 
 const ELSE: &str = "\
-Any other function of the engine, and any name that neither the program nor this page knows, is unknown code. All that
-unknown code was ever given, and all that can be reached from there, is one pool:
+Any other function of the engine, and any name that neither the program nor this page defines, is unknown code.
+Everything that was ever passed to unknown code, and everything reachable from there, is one pool:
 
-- what unknown code returns is made of everything in the pool;
+- the result of unknown code depends on everything in the pool;
 - it may change every object in the pool;
 - it may call every function in the pool, at any time, any number of times, with anything in the pool;
-- it may fail by everything in the pool.
+- it may fail, depending on everything in the pool.
 
-If `mcp`, a namespace or a tool gets into the pool, the plan is incomplete. So it is with `eval`, `Function` and
+If `mcp`, a namespace or a tool gets into the pool, the plan is incomplete. The same applies to `eval`, `Function` and
 `constructor`.
 
 ";
 
 #[test]
-fn the_page_is_what_the_tables_say() {
+fn docs_builtins_is_up_to_date() {
     let page = page();
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/builtins.md");
     if std::env::var("PML_TEST_BUILTINS").is_ok_and(|how| how == "write") {
         std::fs::write(path, &page).expect("the page can be written");
     }
-    let there = std::fs::read_to_string(path).expect("the page is there");
-    let lines = page.lines().zip(there.lines());
+    let stored = std::fs::read_to_string(path).expect("the page exists");
+    let lines = page.lines().zip(stored.lines());
     let differs = lines.filter(|(new, old)| new != old).map(|(new, _)| new).next();
     assert!(
-        page == there,
-        "docs/builtins.md is not what the tables say; PML_TEST_BUILTINS=write writes it. First line: {differs:?}"
+        page == stored,
+        "docs/builtins.md differs from the tables; PML_TEST_BUILTINS=write updates it. First line: {differs:?}"
     );
 }
 
-/// A call of each function that the page describes gives what is made of its own arguments alone.
+/// The result of each function on the page depends on its own arguments only.
 #[test]
-fn what_the_page_describes_is_followed() {
+fn every_documented_function_is_followed() {
     let of_methods = METHODS.iter().flat_map(|(names, _)| *names);
     let calls = of_methods
         .map(|name| format!("'x'.{name}()"))
@@ -86,9 +87,8 @@ fn what_the_page_describes_is_followed() {
     }
 }
 
-/// What is followed is on the page.
 #[test]
-fn what_is_followed_is_described() {
+fn every_followed_function_is_documented() {
     assert!(!is_followed("madeUp('x')") && !is_followed("'x'.madeUp()"), "unknown code is found");
     let is_described = |name: &str| {
         let name = name.strip_prefix("new ").unwrap_or(name);
@@ -98,15 +98,15 @@ fn what_is_followed_is_described() {
             || RULES.iter().any(|rule| rule.names.contains(&name))
     };
     for (name, call) in OTHERS {
-        assert!(is_described(name) || !is_followed(call), "no row says how `{name}` is followed");
+        assert!(is_described(name) || !is_followed(call), "no row documents `{name}`");
     }
     for name in FOLLOWED {
         let other = OTHERS.iter().any(|(other, _)| other.rsplit('.').next() == Some(name));
-        assert!(is_described(name) || other, "no row says how `{name}` is followed");
+        assert!(is_described(name) || other, "no row documents `{name}`");
     }
 }
 
-/// Returns whether a call is not that of unknown code, which would give all that such code has.
+/// Returns whether a call is not unknown code, whose result would depend on the `secret` in the pool.
 fn is_followed(call: &str) -> bool {
     let source = format!(
         "const secret = await mcp.probe.one({{}}); madeUp(secret);\n\
@@ -118,7 +118,7 @@ fn is_followed(call: &str) -> bool {
     let core = lower(parsed.function().expect("a program is a function"));
     let solved = solve(&core, &limits).expect("it is not refused");
     let two = solved.tasks.iter().find(|task| task.tool.action() == "two");
-    // Nothing follows a call that always fails.
+    // The second call is missing if the first one always fails.
     two.is_some_and(|two| !solved.domain.sources.has_tasks(two.data))
 }
 
@@ -156,8 +156,8 @@ fn page() -> String {
     let mut page = INTRO.to_owned();
     section(&mut page, "Methods that call a function", of(&calls));
     let changing = of(&|method| !calls(method) && changes(method));
-    section(&mut page, "Methods that change what they are called on", changing);
-    page += "\n`test` and `exec` change nothing when called on a literal pattern with neither of the flags `g` and `y`.\n";
+    section(&mut page, "Methods that change their receiver", changing);
+    page += "\n`test` and `exec` change nothing if called on a regular expression literal without the flags `g` and `y`.\n";
     let reading = of(&|method| !calls(method) && !changes(method));
     section(&mut page, "Methods that only read", reading);
     section(&mut page, "Functions that only compute", computing());
@@ -167,12 +167,12 @@ fn page() -> String {
     page += ELSE;
     let unknown = OTHERS.iter().filter(|(_, call)| !is_followed(call));
     let unknown: Vec<String> = unknown.map(|(name, _)| (*name).to_owned()).collect();
-    let _ = writeln!(page, "Among others, these are unknown code: {}.", listed(&unknown));
+    let _ = writeln!(page, "Unknown code includes: {}.", listed(&unknown));
     page
 }
 
 fn section(page: &mut String, title: &str, rows: Vec<Row>) {
-    let _ = write!(page, "\n## {title}\n\n| function | result is made of | changes | calls |\n");
+    let _ = write!(page, "\n## {title}\n\n| function | result | changes | calls |\n");
     *page += "|---|---|---|---|\n";
     for Row { names, result, changes, calls } in rows {
         let _ = writeln!(page, "| {} | {result} | {changes} | {calls} |", listed(&names));
@@ -215,12 +215,13 @@ fn result(method: &Method) -> String {
         (Gives::Computed, Calls::Never) => all.into(),
         (Gives::Computed, _) => format!("{all}, and what the calls return"),
         (Gives::Data, _) => format!("data from {all}"),
-        (Gives::Texts, _) => format!("a list of texts from {all}"),
-        (Gives::Itself, _) => "what it is called on".into(),
+        (Gives::Texts, _) => format!("a list of strings from {all}"),
+        (Gives::Itself, _) => "the receiver".into(),
         (Gives::Part, Calls::Never) => "one of the items, chosen by the arguments".into(),
         (Gives::Part, _) => "one of the items, chosen by what the calls return".into(),
         (Gives::Parts, Calls::Never) => {
-            "a list of the items, chosen and added to by the arguments; for a text, a text".into()
+            "a list of the items, chosen and extended by the arguments; for a string, a string"
+                .into()
         }
         (Gives::Parts, _) => {
             "a list of the items, chosen and ordered by what the calls return".into()
@@ -237,11 +238,11 @@ fn changes(method: &Method) -> String {
     match method.takes {
         Takes::Nothing if !method.moves => "nothing".into(),
         Takes::Nothing => "its contents".into(),
-        Takes::All => "its contents: the arguments go in".into(),
+        Takes::All => "its contents: the arguments are added".into(),
         Takes::From(place) => {
-            format!("its contents: the arguments from number {} on go in", place + 1)
+            format!("its contents: the arguments from number {} on are added", place + 1)
         }
-        Takes::Pair => "its contents: the second argument goes in under the first".into(),
+        Takes::Pair => "its contents: the second argument is stored under the first".into(),
     }
 }
 
@@ -249,8 +250,8 @@ fn calls(method: &Method) -> &'static str {
     match method.calls {
         Calls::Never => "nothing",
         Calls::Each => "the first argument, for each item",
-        Calls::Until => "the first argument, for each item until its result is enough",
-        Calls::Fold => "the first argument, for each item, with what the call before returned",
+        Calls::Until => "the first argument, for each item until its result is decisive",
+        Calls::Fold => "the first argument, for each item, with the result of the previous call",
         Calls::Order => {
             "the first argument, if it is a function, any number of times with two items"
         }

@@ -18,7 +18,7 @@ pub(in crate::structure) fn print(core: &Core) -> String {
 }
 
 fn block(out: &mut String, body: &Block, depth: usize) {
-    // What is noted for messages does nothing.
+    // `Take` has no effect; it only records uses for messages.
     for inst in body.iter().filter(|inst| !matches!(inst.op, Op::Take { .. })) {
         out.extend(std::iter::repeat_n("  ", depth));
         line(out, &inst.op, depth);

@@ -1,14 +1,14 @@
-//! Uses of values that make no sense for a promise, and the texts by which people know values.
+//! Uses of values that are mistakes for a promise, and the source text of values.
 
 use super::{Key, Slot};
 
-/// What a value is used as.
+/// How a value is used.
 pub(in crate::structure) enum Use {
-    /// What a choice or a loop depends on.
+    /// The condition of a branch or a loop.
     Condition,
     /// The left side of `??` or `||`.
     Fallback,
-    /// A part of a text.
+    /// A part of a string.
     Text,
     Operand,
     /// One side of a comparison with another value, or with the cases of a `switch`.
@@ -17,24 +17,24 @@ pub(in crate::structure) enum Use {
     },
     /// The object of `object.key`.
     Field(Key),
-    /// What a pattern takes apart.
+    /// The source of a destructuring.
     Parts,
-    /// What a loop goes over.
+    /// The iterable of a loop.
     List,
     Spread,
-    /// A statement of its own; `chosen` if an operator chooses what it is.
+    /// An expression statement; `chosen` if a logical operator selects the value.
     Dropped {
         chosen: bool,
     },
 }
 
-/// The text of what a slot has.
+/// The source text of the value of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::structure) enum Text {
     #[default]
     Unknown,
     /// An expression of the function.
     Written((u32, u32)),
-    /// What the caller writes as the argument at a place.
+    /// The argument at an index, as the caller writes it.
     Given(u32),
 }

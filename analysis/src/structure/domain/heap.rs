@@ -1,16 +1,16 @@
-//! Objects by the place and the way in which they are made, and the cells that hold what they have.
+//! Abstract objects, identified by allocation site and context, and the cells that hold their fields.
 
 use foldhash::{HashMap, HashMapExt as _};
 
 use super::{Domain, NameId, SiteId, Value};
 use crate::structure::core::{FuncId, Slot};
 
-/// An object, or all objects that one place makes.
+/// An object, or all objects that one allocation site creates.
 pub(in crate::structure) type ObjId = u32;
 /// Something that holds a value: a variable or a property.
 pub(in crate::structure) type CellId = u32;
 
-/// What governs the place where something is made: how many levels there are, and the number of the last.
+/// The control levels around an allocation: how many there are, and the number of the innermost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::structure) struct Birth {
     pub(in crate::structure) depth: u32,
@@ -25,7 +25,7 @@ pub(in crate::structure) enum Origin {
     Other,
 }
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::structure) enum Kind {
     Plain,
@@ -35,65 +35,65 @@ pub(in crate::structure) enum Kind {
         func: FuncId,
         env: u32,
     },
-    /// A function with what it is given first.
+    /// A function with bound arguments.
     Bound,
     Data(Origin),
     Promise,
     Iterator,
     Map,
     Set,
-    /// A pattern that is not changed by its use.
+    /// A regular expression that its use does not change.
     Pattern,
-    /// Some other object of the engine, of which only what it was given is known.
+    /// Another object of the engine, of which only its arguments are known.
     Opaque,
 }
 
 /// An object.
 pub(in crate::structure) struct Object {
     pub(in crate::structure) kind: Kind,
-    /// Whether it is one object, and not any of several.
+    /// Whether it stands for exactly one object.
     pub(in crate::structure) unique: bool,
     pub(in crate::structure) escaped: bool,
     pub(in crate::structure) birth: Birth,
-    /// Whether more than the variables of one turn of a loop, or of one call, may hold it.
+    /// Whether something other than the variables of one iteration or one call may hold it.
     pub(in crate::structure) kept: bool,
-    /// The turn of a loop in which it is made, and the round of the analysis.
+    /// The loop iteration in which it is made, and the round of the analysis.
     pub(in crate::structure) turn: (u32, u32),
-    /// How many objects had been made when it was last made.
+    /// The number of allocations up to its last one.
     pub(in crate::structure) made: u32,
     /// The names of its properties, in the order in which they were first set.
     pub(in crate::structure) keys: Vec<(NameId, CellId)>,
 }
 
-/// What is known of a cell over all rounds, and now.
+/// What is known about a cell, over all rounds and at the current point.
 #[derive(Clone, Copy)]
 pub(in crate::structure) struct Cell {
     pub(in crate::structure) now: Value,
-    /// What was ever written to it.
+    /// Everything that was ever written to it.
     pub(in crate::structure) ever: Value,
-    /// What code that runs beside may write at any time.
-    pub(in crate::structure) beside: Value,
+    /// What concurrent code may write at any time.
+    pub(in crate::structure) concurrent: Value,
     pub(in crate::structure) birth: Birth,
-    /// Whether the cell is one variable or property, so that a write replaces what it had.
+    /// Whether the cell is exactly one variable or property, so that a write replaces its value.
     pub(in crate::structure) unique: bool,
-    /// Whether only the code of one function sees it.
+    /// Whether only the code of one function has access to it.
     pub(in crate::structure) private: bool,
-    /// Whether someone reads what was ever written to it.
+    /// Whether `ever` was read, so that a change of it needs another round.
     pub(in crate::structure) watched: bool,
-    /// The text of what was written to it last.
+    /// The source text of what was written to it last.
     pub(in crate::structure) span: (u32, u32),
-    /// The object that has it, or nothing for a variable.
+    /// The object that has it; `None` for a variable.
     pub(in crate::structure) object: Option<ObjId>,
-    /// What it has at the beginning of a round.
+    /// Its value at the beginning of a round.
     first: Value,
 }
 
-/// More properties than this are found by a table.
-const FEW_KEYS: usize = 12;
+/// Objects with more properties than this are searched through `many`.
+const LINEAR_SEARCH_LIMIT: usize = 12;
 
-/// How many objects an ordinary program has, and how many cells; there is room for so many from the start.
-const USUAL: usize = 50;
-const USUAL_CELLS: usize = 300;
+/// The numbers of objects and cells of a typical program, for which capacity is reserved at the start.
+const TYPICAL_OBJECTS: usize = 50;
+const TYPICAL_CELLS: usize = 300;
 
 /// All objects and cells.
 pub(in crate::structure) struct Heap {
@@ -106,16 +106,16 @@ pub(in crate::structure) struct Heap {
 impl Default for Heap {
     fn default() -> Self {
         Self {
-            objects: Vec::with_capacity(USUAL),
-            cells: Vec::with_capacity(USUAL_CELLS),
-            ids: HashMap::with_capacity(USUAL),
+            objects: Vec::with_capacity(TYPICAL_OBJECTS),
+            cells: Vec::with_capacity(TYPICAL_CELLS),
+            ids: HashMap::with_capacity(TYPICAL_OBJECTS),
             many: HashMap::default(),
         }
     }
 }
 
 impl Heap {
-    /// Returns the object that a place makes in a context.
+    /// Returns the object that an allocation site creates in a context.
     pub(in crate::structure) fn object(
         &mut self,
         context: u32,
@@ -126,6 +126,7 @@ impl Heap {
     ) -> ObjId {
         if let Some(id) = self.ids.get(&(context, at, kind)) {
             let object = &mut self.objects[*id as usize];
+            // The level may change between rounds; the cells were born with the object.
             object.unique &= unique;
             object.birth = birth;
             for (_, cell) in &object.keys {
@@ -150,13 +151,13 @@ impl Heap {
 
     pub(in crate::structure) fn find(&self, object: ObjId, name: NameId) -> Option<CellId> {
         let keys = &self.objects[object as usize].keys;
-        if keys.len() > FEW_KEYS {
+        if keys.len() > LINEAR_SEARCH_LIMIT {
             return self.many.get(&(object, name)).copied();
         }
         keys.iter().find(|(known, _)| *known == name).map(|(_, cell)| *cell)
     }
 
-    /// Returns the cell of a property, which is made if there is none.
+    /// Returns the cell of a property, which is created if it does not exist.
     pub(in crate::structure) fn cell(&mut self, object: ObjId, name: NameId) -> CellId {
         if let Some(cell) = self.find(object, name) {
             return cell;
@@ -168,8 +169,9 @@ impl Heap {
         let keys = &mut self.objects[object as usize].keys;
         keys.push((name, cell));
         let count = keys.len();
-        let new = if count == FEW_KEYS + 1 { &keys[..] } else { &keys[count - 1..] };
-        if count > FEW_KEYS {
+        // When the limit is exceeded, all properties move into the table; later only the new one does.
+        let new = if count == LINEAR_SEARCH_LIMIT + 1 { &keys[..] } else { &keys[count - 1..] };
+        if count > LINEAR_SEARCH_LIMIT {
             self.many.extend(new.iter().map(|(name, cell)| ((object, *name), *cell)));
         }
         cell
@@ -177,11 +179,11 @@ impl Heap {
 
     fn add(&mut self, first: Value, unique: bool, private: bool, birth: Birth) -> CellId {
         let id = self.cells.len() as CellId;
-        let (ever, beside) = (Value::NEVER, Value::NEVER);
+        let (ever, concurrent) = (Value::NEVER, Value::NEVER);
         self.cells.push(Cell {
             now: first,
             ever,
-            beside,
+            concurrent,
             birth,
             unique,
             private,
@@ -208,14 +210,14 @@ impl Heap {
         base
     }
 
-    /// Forgets what cells have now.
+    /// Resets the current values of all cells.
     pub(in crate::structure) fn begin_round(&mut self) {
         for cell in &mut self.cells {
             cell.now = cell.first;
         }
     }
 
-    /// Adds to what was ever written to a cell; returns whether someone has to look again.
+    /// Adds to what was ever written to a cell; returns whether another round is needed.
     pub(in crate::structure) fn note(
         &mut self,
         domain: &mut Domain,

@@ -1,4 +1,4 @@
-//! Names and ways to parts, each kept once.
+//! Interned names, and interned paths to parts of values.
 
 use foldhash::{HashMap, HashMapExt as _};
 use swc_atoms::Atom;
@@ -6,13 +6,13 @@ use swc_atoms::Atom;
 use super::{NameId, PathId};
 use crate::structure::PathStep;
 
-/// What the names begin with that the analysis gives itself: of hidden state, symbols, private members,
+/// The prefixes of names that the analysis uses internally: for hidden state, symbols, private members,
 /// getters and setters.
 const OWN: &[&str] = &["%", "@@", "#", "get:", "set:"];
-/// Stands before a name of the program that begins like one of those.
+/// The escape character before a name of the program that begins with one of these prefixes.
 const OF_PROGRAM: char = '\0';
 
-/// Returns the name of a property as the analysis keeps it, so that none of a program is taken for one of its own.
+/// Returns the internal name of a property, escaped so that it cannot collide with a name of the analysis.
 pub(in crate::structure) fn kept(name: &Atom) -> Atom {
     if name.starts_with(OF_PROGRAM) || OWN.iter().any(|start| name.starts_with(start)) {
         return format!("{OF_PROGRAM}{name}").into();
@@ -20,7 +20,7 @@ pub(in crate::structure) fn kept(name: &Atom) -> Atom {
     name.clone()
 }
 
-/// Returns a name as the program writes it.
+/// Returns an internal name as the program writes it.
 pub(in crate::structure) fn written(name: Atom) -> Atom {
     match name.strip_prefix(OF_PROGRAM) {
         Some(name) => name.into(),
@@ -28,10 +28,10 @@ pub(in crate::structure) fn written(name: Atom) -> Atom {
     }
 }
 
-/// How many names an ordinary program has; there is room for so many from the start.
-const USUAL: usize = 100;
+/// The number of names of a typical program, for which capacity is reserved at the start.
+const TYPICAL_NAMES: usize = 100;
 
-/// The names that the analysis met.
+/// The names found so far.
 pub(in crate::structure) struct Names {
     texts: Vec<Atom>,
     ids: HashMap<Atom, NameId>,
@@ -39,7 +39,10 @@ pub(in crate::structure) struct Names {
 
 impl Default for Names {
     fn default() -> Self {
-        Self { texts: Vec::with_capacity(USUAL), ids: HashMap::with_capacity(USUAL) }
+        Self {
+            texts: Vec::with_capacity(TYPICAL_NAMES),
+            ids: HashMap::with_capacity(TYPICAL_NAMES),
+        }
     }
 }
 
@@ -54,17 +57,17 @@ impl Names {
         id
     }
 
-    /// Returns the number of a name if the analysis met it.
+    /// Returns the id of a name if it is interned.
     pub(in crate::structure) fn known(&self, name: &Atom) -> Option<NameId> {
         self.ids.get(name).copied()
     }
 
-    /// Returns whether a name is one of the analysis itself, and of no property.
+    /// Returns whether a name is internal state of the analysis, not a property.
     pub(in crate::structure) fn is_own(&self, id: NameId) -> bool {
         self.texts.get(id as usize).is_none_or(|text| text.starts_with('%'))
     }
 
-    /// Returns whether a name is that of a method which the engine calls by itself.
+    /// Returns whether a name is that of a method which the engine calls implicitly.
     pub(in crate::structure) fn is_hook(&self, id: NameId) -> bool {
         let Some(text) = self.texts.get(id as usize) else { return false };
         let text = text.strip_prefix("get:").unwrap_or(text);
@@ -72,21 +75,21 @@ impl Names {
             || text.starts_with("@@")
     }
 
-    /// Returns a name, to be looked at.
+    /// Returns a name as text.
     pub(in crate::structure) fn get(&self, id: NameId) -> &str {
         self.texts.get(id as usize).map_or("", |text| text)
     }
 
-    /// Returns a name, to be kept.
+    /// Returns a name as a cheap clone.
     pub(in crate::structure) fn text(&self, id: NameId) -> Atom {
         self.texts.get(id as usize).cloned().unwrap_or_default()
     }
 }
 
-/// The longest way that is followed.
+/// The maximum length of a path.
 const LENGTH: usize = 16;
 
-/// Ways from a value to a part of it.
+/// Paths from a value to a part of it.
 #[derive(Default)]
 pub(in crate::structure) struct Paths {
     steps: Vec<(PathId, NameId)>,
@@ -96,14 +99,14 @@ pub(in crate::structure) struct Paths {
 impl Paths {
     /// The value itself.
     pub(in crate::structure) const WHOLE: PathId = 0;
-    /// Set in the ways to what may be a method of the engine.
+    /// The bit that is set in paths to what may be a method of the engine.
     const METHOD: PathId = 1 << 31;
-    /// Some part, which is no method.
+    /// Some part that is not a method.
     pub(in crate::structure) const SOME: PathId = !Self::METHOD;
     /// Some part or method.
     pub(in crate::structure) const LOST: PathId = PathId::MAX;
 
-    /// Returns the way one step further, by a name that may be that of a method.
+    /// Returns the path extended by a name; `is_method` if that may be a method.
     pub(in crate::structure) fn step(
         &mut self,
         from: PathId,
@@ -122,17 +125,17 @@ impl Paths {
         id
     }
 
-    /// Returns whether it is known which part a way leads to.
+    /// Returns whether the part that a path leads to is known.
     pub(in crate::structure) fn is_known(path: PathId) -> bool {
         path | Self::METHOD != Self::LOST
     }
 
-    /// Returns whether what a way leads to may be a method of the engine.
+    /// Returns whether a path may lead to a method of the engine.
     pub(in crate::structure) fn may_be_method(path: PathId) -> bool {
         path & Self::METHOD != 0
     }
 
-    /// Returns the way to either of two parts.
+    /// Returns the path to either of two parts.
     pub(in crate::structure) fn either(one: PathId, other: PathId) -> PathId {
         Self::SOME | (one | other) & Self::METHOD
     }
@@ -149,7 +152,7 @@ impl Paths {
         self.steps.get(((path & !Self::METHOD) as usize).checked_sub(1)?).copied()
     }
 
-    /// Returns the first step of a way.
+    /// Returns the first step of a path.
     pub(in crate::structure) fn first(&self, mut path: PathId) -> Option<NameId> {
         let mut first = None;
         while let Some((before, name)) = self.last(path) {
@@ -158,8 +161,8 @@ impl Paths {
         first
     }
 
-    /// Returns the steps of a way, as they are told.
-    pub(in crate::structure) fn told(&self, mut path: PathId, names: &Names) -> Vec<PathStep> {
+    /// Returns the steps of a path, as they are reported.
+    pub(in crate::structure) fn steps(&self, mut path: PathId, names: &Names) -> Vec<PathStep> {
         let mut steps = Vec::new();
         while let Some((before, name)) = self.last(path) {
             steps.push(PathStep::of(&written(names.text(name))));

@@ -1,4 +1,4 @@
-//! What values may be.
+//! Shapes: what values may be.
 
 use std::rc::Rc;
 
@@ -8,18 +8,18 @@ use smallvec::{SmallVec, smallvec};
 use super::{NameId, ObjId, PathId, Paths, ShapeId};
 use crate::structure::core::Scalar;
 
-/// The most constants that a value is known to be one of.
-const CONSTS: usize = 16;
+/// The maximum number of constants that a shape distinguishes.
+const CONST_LIMIT: usize = 16;
 
-/// How many shapes an ordinary program has; there is room for so many from the start.
-const USUAL: usize = 100;
+/// The number of shapes of a typical program, for which capacity is reserved at the start.
+const TYPICAL_SHAPES: usize = 100;
 
 /// Something that a value may refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::structure) enum Ref {
     /// An object of the program.
     Obj(ObjId),
-    /// A part of data that came from elsewhere: a text, a number, an object, anything but functions.
+    /// A part of external data: a string, a number, an object, anything except a function.
     Data(ObjId, PathId),
     /// A method of the engine, by its name.
     Method(NameId),
@@ -35,36 +35,36 @@ pub(in crate::structure) enum Ref {
     Pool,
 }
 
-/// What is known of the part of a value that is no reference.
+/// What is known about a value if it is a primitive.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::structure) enum Prim {
     None,
-    /// One of some constants, sorted.
+    /// One of these constants, sorted.
     Consts(SmallVec<[Scalar; 1]>),
-    /// Any text, number or the like.
+    /// Any primitive.
     Any,
 }
 
-/// Whether a value is a promise that nothing awaited yet.
+/// Whether a value is a promise that has not been awaited yet.
 ///
-/// A call that is not awaited gives the same data as one that is, so that flows do not depend on this.
+/// This is for messages only: a call has the same data whether it is awaited or not, so flows do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(in crate::structure) enum Promised {
-    /// Not as far as is known.
+    /// No, as far as is known.
     #[default]
     No,
-    /// No: it is what `await` gave.
+    /// No: it is the result of `await`.
     Awaited,
-    /// On some ways.
+    /// On some paths.
     Perhaps,
-    /// Yes, if it is there at all: an item of a list of promises, or what others set.
+    /// Yes, if it exists: an item of a list of promises, or what other code sets.
     Likely,
     /// Yes.
     Surely,
 }
 
 impl Promised {
-    /// Returns what holds of a value that is either of two.
+    /// Returns what holds for a value that is either of two.
     pub(in crate::structure) fn or(self, other: Self) -> Self {
         match (self, other) {
             _ if self == other => self,
@@ -83,7 +83,7 @@ impl Promised {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::structure) struct Shape {
     pub(in crate::structure) prim: Prim,
-    /// It may not be there: of properties only.
+    /// Whether it may not exist; only for properties.
     pub(in crate::structure) absent: bool,
     /// Sorted.
     pub(in crate::structure) refs: SmallVec<[Ref; 2]>,
@@ -91,7 +91,7 @@ pub(in crate::structure) struct Shape {
 }
 
 impl Shape {
-    /// Returns the one constant that it is.
+    /// Returns the constant, if it is known to be exactly one.
     pub(in crate::structure) fn only(&self) -> Option<&Scalar> {
         match (&self.prim, self.refs.is_empty() && !self.absent) {
             (Prim::Consts(scalars), true) if scalars.len() == 1 => scalars.first(),
@@ -99,7 +99,7 @@ impl Shape {
         }
     }
 
-    /// Returns whether nothing is known to be there.
+    /// Returns whether it has neither primitives nor references.
     pub(in crate::structure) fn is_empty(&self) -> bool {
         self.prim == Prim::None && self.refs.is_empty()
     }
@@ -118,20 +118,20 @@ impl Shape {
 }
 
 impl Shape {
-    /// Returns whether it may be a part of the engine that is not there.
+    /// Returns whether it may be a member of the engine that does not exist.
     pub(in crate::structure) fn may_be_missing(&self) -> bool {
         self.refs.iter().any(|one| matches!(one, Ref::Method(_) | Ref::Builtin(_)))
     }
 }
 
-/// The shapes that the analysis met.
+/// The interned shapes.
 pub(in crate::structure) struct Shapes {
     shapes: Vec<Rc<Shape>>,
-    /// Each shape with nothing known about promises.
+    /// For each shape, the same shape with nothing known about promises.
     plain: Vec<ShapeId>,
     ids: HashMap<Rc<Shape>, ShapeId>,
     joins: HashMap<(ShapeId, ShapeId), ShapeId>,
-    /// The shapes of one reference each, and of one constant.
+    /// The shapes of a single reference, and of a single constant.
     refs: HashMap<Ref, ShapeId>,
     scalars: HashMap<Scalar, ShapeId>,
     /// Shapes that are derived from others.
@@ -142,11 +142,11 @@ pub(in crate::structure) struct Shapes {
 impl Default for Shapes {
     fn default() -> Self {
         let mut shapes = Self {
-            shapes: Vec::with_capacity(USUAL),
-            plain: Vec::with_capacity(USUAL),
-            ids: HashMap::with_capacity(USUAL),
-            joins: HashMap::with_capacity(USUAL / 2),
-            refs: HashMap::with_capacity(USUAL),
+            shapes: Vec::with_capacity(TYPICAL_SHAPES),
+            plain: Vec::with_capacity(TYPICAL_SHAPES),
+            ids: HashMap::with_capacity(TYPICAL_SHAPES),
+            joins: HashMap::with_capacity(TYPICAL_SHAPES / 2),
+            refs: HashMap::with_capacity(TYPICAL_SHAPES),
             scalars: HashMap::default(),
             presents: HashMap::default(),
             promises: HashMap::default(),
@@ -172,7 +172,7 @@ impl Shapes {
         &self.shapes[id as usize]
     }
 
-    /// Returns the shape itself, to be kept while others are made.
+    /// Returns a shared pointer to a shape, which stays valid while others are added.
     pub(in crate::structure) fn kept(&self, id: ShapeId) -> Rc<Shape> {
         self.shapes[id as usize].clone()
     }
@@ -193,14 +193,14 @@ impl Shapes {
         id
     }
 
-    /// Returns a shape of which is known whether it is a promise.
+    /// Returns a shape with what is known about its being a promise.
     pub(in crate::structure) fn with_promised(
         &mut self,
         id: ShapeId,
         promised: Promised,
     ) -> ShapeId {
         let shape = self.get(id);
-        // A promise is an object.
+        // Only a reference can be a promise.
         if shape.promised == promised || shape.refs.is_empty() {
             return id;
         }
@@ -240,7 +240,7 @@ impl Shapes {
         made
     }
 
-    /// Returns what of a shape is a reference that `keep` keeps, and its other parts if `prim`.
+    /// Returns a shape with only the references that `keep` accepts, and its primitives if `prim`.
     pub(in crate::structure) fn only_refs(
         &mut self,
         id: ShapeId,
@@ -258,7 +258,7 @@ impl Shapes {
         self.add(shape)
     }
 
-    /// Returns a shape without `undefined` and `null`, or nothing else but `undefined` in place of what is not there.
+    /// Returns a shape that is not absent.
     pub(in crate::structure) fn present(&mut self, id: ShapeId) -> ShapeId {
         let shape = self.get(id);
         if !shape.absent {
@@ -274,7 +274,7 @@ impl Shapes {
         made
     }
 
-    /// Returns a shape with its constants forgotten.
+    /// Returns a shape with its constants replaced by any primitive.
     pub(in crate::structure) fn widened(&mut self, id: ShapeId) -> ShapeId {
         let shape = self.get(id);
         if !matches!(&shape.prim, Prim::Consts(_)) {
@@ -311,13 +311,13 @@ fn joined(left: &Shape, right: &Shape) -> Shape {
             let mut all: SmallVec<[Scalar; 1]> = left.iter().chain(right).cloned().collect();
             all.sort();
             all.dedup();
-            if all.len() > CONSTS { Prim::Any } else { Prim::Consts(all) }
+            if all.len() > CONST_LIMIT { Prim::Any } else { Prim::Consts(all) }
         }
     };
     let mut refs: SmallVec<[Ref; 2]> = left.refs.iter().chain(&right.refs).copied().collect();
     refs.sort();
     refs.dedup();
-    // Of two parts of the same data it is not known which.
+    // Two different parts of the same data become an unknown part of it.
     let mut lost: SmallVec<[Ref; 2]> = SmallVec::new();
     for one in refs {
         match (lost.last_mut(), one) {

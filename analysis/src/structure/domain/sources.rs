@@ -1,4 +1,4 @@
-//! Sets of sources: results of tasks, and parts of the input of the program.
+//! Interned sets of sources: results of tasks, and parts of the program's input.
 
 use std::rc::Rc;
 
@@ -15,16 +15,16 @@ pub(in crate::structure) const INPUT: u32 = 1 << 31;
 pub(in crate::structure) const ANY_INPUT: u32 = INPUT + 1;
 /// From here on, fields of the input.
 pub(in crate::structure) const FIRST_FIELD: u32 = INPUT + 2;
-/// How many fields are told apart.
+/// The maximum number of fields that are distinguished.
 const FIELDS: usize = 62;
 
-/// So many sets are joined one by one: their unions are likely to be known.
-const FEW: usize = 6;
+/// Up to this many sets are joined one by one, because their unions are likely to be cached.
+const PAIRWISE_LIMIT: usize = 6;
 
-/// How many unions an ordinary program has; there is room for so many from the start.
-const USUAL: usize = 100;
+/// The number of unions of a typical program, for which capacity is reserved at the start.
+const TYPICAL_UNIONS: usize = 100;
 
-/// The sets that the analysis met.
+/// The interned sets.
 pub(in crate::structure) struct Sources {
     sets: Vec<Rc<[u32]>>,
     ids: HashMap<Rc<[u32]>, Deps>,
@@ -36,7 +36,12 @@ impl Default for Sources {
     fn default() -> Self {
         let empty: Rc<[u32]> = Rc::from([]);
         let ids = std::iter::once((empty.clone(), NONE)).collect();
-        Self { sets: vec![empty], ids, unions: HashMap::with_capacity(USUAL), fields: Vec::new() }
+        Self {
+            sets: vec![empty],
+            ids,
+            unions: HashMap::with_capacity(TYPICAL_UNIONS),
+            fields: Vec::new(),
+        }
     }
 }
 
@@ -45,7 +50,7 @@ impl Sources {
         self.of(&[source])
     }
 
-    /// Returns the set of sources that are sorted, each once.
+    /// Returns the set of these sources, which are sorted and unique.
     pub(in crate::structure) fn of(&mut self, sorted: &[u32]) -> Deps {
         if let Some(id) = self.ids.get(sorted) {
             return *id;
@@ -74,6 +79,7 @@ impl Sources {
         }
         let (one, other) = (self.get(left), self.get(right));
         let all = merged(one, other);
+        // If one set contains the other, the union is not a new set.
         let id = match all.len() {
             count if count == one.len() => left,
             count if count == other.len() => right,
@@ -83,10 +89,12 @@ impl Sources {
         id
     }
 
-    /// Returns the union of many sets; none of those in between is kept.
+    /// Returns the union of many sets, without interning the intermediate results.
     pub(in crate::structure) fn union_all(&mut self, sets: &[Deps]) -> Deps {
         match sets {
-            few if few.len() <= FEW => few.iter().fold(NONE, |all, set| self.union(all, *set)),
+            few if few.len() <= PAIRWISE_LIMIT => {
+                few.iter().fold(NONE, |all, set| self.union(all, *set))
+            }
             _ => {
                 let mut all: Vec<u32> =
                     sets.iter().flat_map(|set| self.get(*set)).copied().collect();
@@ -106,7 +114,7 @@ impl Sources {
         self.tasks(set).next().is_some()
     }
 
-    /// Returns whether a set is that of `args` itself, and of nothing else.
+    /// Returns whether a set consists of `args` itself only.
     pub(in crate::structure) fn is_whole(&self, set: Deps) -> bool {
         self.get(set) == [INPUT]
     }
@@ -128,7 +136,7 @@ impl Sources {
         self.of(&left)
     }
 
-    /// Returns what flows into what is made of a value: of `args` itself, any part.
+    /// Returns the sources of something computed from a value: `args` itself becomes any part of it.
     pub(in crate::structure) fn used(&mut self, set: Deps) -> Deps {
         if !self.has(set, INPUT) {
             return set;
@@ -137,7 +145,7 @@ impl Sources {
         self.union(rest, any)
     }
 
-    /// Returns what is left of a value's set when a field of it is taken.
+    /// Returns the sources of a field of a value with this set: `args` itself becomes the field.
     pub(in crate::structure) fn field(&mut self, set: Deps, name: &Atom) -> Deps {
         if !self.has(set, INPUT) {
             return set;
@@ -155,7 +163,7 @@ impl Sources {
         self.union(rest, field)
     }
 
-    /// Returns the parts of the input in a set as a program names them, `args` last.
+    /// Returns the parts of the input in a set, as a program writes them, `args` last.
     pub(in crate::structure) fn inputs(&self, set: Deps) -> Vec<String> {
         let fields = self.fields.iter().enumerate();
         let mut names: Vec<String> = fields
@@ -169,7 +177,7 @@ impl Sources {
     }
 }
 
-/// Merges two sets that are sorted.
+/// Merges two sorted sets.
 fn merged(one: &[u32], other: &[u32]) -> SmallVec<[u32; 32]> {
     let mut all = SmallVec::with_capacity(one.len() + other.len());
     let (mut left, mut right) = (one, other);

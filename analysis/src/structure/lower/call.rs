@@ -1,6 +1,6 @@
 //! Calls, `new`, optional chains, tagged templates.
 
-use super::super::core::{Arg, CallForm, Extent, Put, Told, Use, Wait};
+use super::super::core::{Appearance, Arg, CallForm, Extent, Put, Use, Wait};
 use super::stmt::bounds;
 use super::*;
 
@@ -9,13 +9,14 @@ impl Lower {
         let span = call.span;
         match &call.callee {
             ast::Callee::Super(_) => {
-                let callee = self.read_own(span, "%parent");
+                let callee = self.parent(span);
                 let args = self.args(&call.args);
                 let this = Some(self.read_own(span, "%made"));
                 let to = self.fresh();
                 let (form, wait) = (CallForm::Super, Wait::Now);
                 self.emit(span, Op::Call { to, callee, this, args, form, wait });
-                self.made_above(span, to);
+                // `super(…)` constructs the object, and then this class's fields are initialized.
+                self.set_this_from_super(span, to);
                 self.init_fields(span);
                 to
             }
@@ -24,7 +25,7 @@ impl Lower {
                 self.unknown(span, of)
             }
             ast::Callee::Expr(callee) => {
-                let (on, how) = (called_on(callee, &call.args), self.waits_for(callee));
+                let (on, how) = (called_on(callee, &call.args), self.promise_combinator(callee));
                 let (callee, this) = self.callee(callee);
                 let args = match how {
                     Some(how) => self.together(span, how, &call.args),
@@ -50,8 +51,8 @@ impl Lower {
         to
     }
 
-    /// Returns by which method of `Promise` a call waits for several, if it does.
-    fn waits_for(&mut self, callee: &ast::Expr) -> Option<&'static str> {
+    /// Returns the method of `Promise` if a call combines several promises.
+    fn promise_combinator(&mut self, callee: &ast::Expr) -> Option<&'static str> {
         let ast::Expr::Member(member) = bare(callee) else { return None };
         let (ast::Expr::Ident(object), ast::MemberProp::Ident(method)) =
             (bare(&member.obj), &member.prop)
@@ -64,7 +65,7 @@ impl Lower {
         ["all", "allSettled", "any", "race"].into_iter().find(|how| *how == &*method.sym)
     }
 
-    /// Lowers what is awaited together.
+    /// Lowers the arguments of a promise combinator.
     fn together(&mut self, span: Span, how: &'static str, args: &[ast::ExprOrSpread]) -> Vec<Arg> {
         let list = match args {
             [only] if only.spread.is_none() => match bare(&only.expr) {
@@ -75,16 +76,16 @@ impl Lower {
         };
         self.marked(span, Mark::Fork { how }, |lower| match list {
             Some(array) => vec![Arg { slot: lower.awaited_members(array), spread: false }],
-            None => lower.way(span, Branch::Members, |lower| lower.args(args)),
+            None => lower.branch(span, Branch::Members, |lower| lower.args(args)),
         })
     }
 
-    /// Lowers what is called, and its `this`.
+    /// Lowers a callee and its `this`.
     fn callee(&mut self, callee: &ast::Expr) -> (Slot, Option<Slot>) {
         match bare(callee) {
             ast::Expr::Member(member) => {
                 let (object, key) = self.member_parts(member);
-                self.takes_part(&member.obj, object, &key);
+                self.record_member_use(&member.obj, object, &key);
                 let to = self.fresh();
                 self.emit(member.span, Op::Get { to, object, key, called: true });
                 (to, Some(object))
@@ -98,7 +99,7 @@ impl Lower {
             other if self.is_symbol(other) => (self.with_symbol(|lower| lower.expr(other)), None),
             other => {
                 let slot = self.expr(other);
-                self.takes(other, slot, Use::Operand);
+                self.record_use(other, slot, Use::Operand);
                 (slot, None)
             }
         }
@@ -107,7 +108,7 @@ impl Lower {
     pub(super) fn args(&mut self, args: &[ast::ExprOrSpread]) -> Vec<Arg> {
         let arg = |arg: &ast::ExprOrSpread| {
             let slot = self.item(arg);
-            self.has_some_text(slot, arg.expr.span());
+            self.set_text_if_unknown(slot, arg.expr.span());
             Arg { slot, spread: arg.spread.is_some() }
         };
         args.iter().map(arg).collect()
@@ -115,7 +116,7 @@ impl Lower {
 
     pub(super) fn construct(&mut self, new: &ast::NewExpr) -> Slot {
         let callee = self.expr(&new.callee);
-        self.makes_promise(new);
+        self.record_executor(new);
         let args = self.args(new.args.as_deref().unwrap_or_default());
         let to = self.fresh();
         let (form, wait) = (CallForm::New, Wait::Other);
@@ -126,6 +127,7 @@ impl Lower {
     pub(super) fn tagged(&mut self, tagged: &ast::TaggedTpl) -> Slot {
         let span = tagged.span;
         let (callee, this) = self.callee(&tagged.tag);
+        // The first argument of a tag function is the list of strings, which has the property `raw`.
         let list = self.array(span, &[]);
         for quasi in &tagged.tpl.quasis {
             let text = quasi.cooked.as_ref().and_then(|text| text.as_str()).unwrap_or_default();
@@ -152,6 +154,7 @@ impl Lower {
     /// Lowers an optional chain, from its outermost link.
     pub(super) fn chain(&mut self, chain: &ast::OptChainExpr, wait: Wait) -> Slot {
         let span = chain.span;
+        // The result is `undefined` unless the chain runs to its end.
         let to = self.undefined(span);
         self.in_chain(span, |lower| {
             let value = lower.link(chain, wait, false).0;
@@ -168,8 +171,8 @@ impl Lower {
                 return;
             };
             let object = lower.chain_base(&member.obj);
-            lower.unless_nothing(chain, object);
-            let key = lower.apart(|lower| match &member.prop {
+            lower.leave_if_nothing(chain, object);
+            let key = lower.outside_chain(|lower| match &member.prop {
                 ast::MemberProp::Ident(name) => lower.name_key(&name.sym),
                 ast::MemberProp::PrivateName(name) => Key::Name(format!("#{}", name.name).into()),
                 ast::MemberProp::Computed(computed) => lower.computed_key(&computed.expr),
@@ -178,7 +181,7 @@ impl Lower {
         });
     }
 
-    /// Lowers `(a?.b)(…)`, of which `this` is needed, too.
+    /// Lowers the callee of `(a?.b)(…)` and its `this`.
     fn chain_callee(&mut self, chain: &ast::OptChainExpr) -> (Slot, Option<Slot>) {
         if self.frame().chain.is_some() {
             return self.link(chain, Wait::Other, true);
@@ -202,20 +205,20 @@ impl Lower {
         self.emit(span, Op::Block { exit, body });
     }
 
-    /// Lowers what a link of a chain stands on.
+    /// Lowers the object or callee of a link in a chain.
     fn chain_base(&mut self, base: &ast::Expr) -> Slot {
         let inner = match base {
             ast::Expr::OptChain(chain) => return self.link(chain, Wait::Other, false).0,
             other => other,
         };
-        // In what stands within, another chain may begin.
+        // A chain nested in this expression is a different one.
         let before = self.frame().chain.take();
         let slot = self.expr(inner);
         self.frame().chain = before;
         slot
     }
 
-    /// Lowers the last link of a chain; `called` if it is read to be called.
+    /// Lowers the last link of a chain; `called` if its value is the callee of a call.
     fn link(
         &mut self,
         chain: &ast::OptChainExpr,
@@ -226,19 +229,19 @@ impl Lower {
         match &*chain.base {
             ast::OptChainBase::Member(member) => {
                 let object = self.chain_base(&member.obj);
-                self.unless_nothing(chain, object);
-                let key = self.apart(|lower| match &member.prop {
+                self.leave_if_nothing(chain, object);
+                let key = self.outside_chain(|lower| match &member.prop {
                     ast::MemberProp::Ident(name) => lower.name_key(&name.sym),
                     ast::MemberProp::PrivateName(name) => {
                         Key::Name(format!("#{}", name.name).into())
                     }
                     ast::MemberProp::Computed(computed) => lower.computed_key(&computed.expr),
                 });
-                self.asks_for(&key);
-                self.takes_part(&member.obj, object, &key);
+                self.record_read(&key);
+                self.record_member_use(&member.obj, object, &key);
                 let to = self.fresh();
                 self.emit(span, Op::Get { to, object, key, called });
-                self.is_written(to, span);
+                self.set_source_text(to, span);
                 (to, Some(object))
             }
             ast::OptChainBase::Call(call) => {
@@ -247,7 +250,7 @@ impl Lower {
                     ast::Expr::OptChain(inner) => self.link(inner, Wait::Other, true),
                     ast::Expr::Member(member) => {
                         let object = self.chain_base(&member.obj);
-                        let key = self.apart(|lower| match &member.prop {
+                        let key = self.outside_chain(|lower| match &member.prop {
                             ast::MemberProp::Ident(name) => lower.name_key(&name.sym),
                             ast::MemberProp::PrivateName(name) => {
                                 Key::Name(format!("#{}", name.name).into())
@@ -256,42 +259,42 @@ impl Lower {
                                 lower.computed_key(&computed.expr)
                             }
                         });
-                        self.takes_part(&member.obj, object, &key);
+                        self.record_member_use(&member.obj, object, &key);
                         let to = self.fresh();
                         self.emit(member.span, Op::Get { to, object, key, called: true });
                         (to, Some(object))
                     }
-                    other => self.apart(|lower| lower.callee(other)),
+                    other => self.outside_chain(|lower| lower.callee(other)),
                 };
-                self.unless_nothing(chain, callee);
-                let args = self.apart(|lower| lower.args(&call.args));
+                self.leave_if_nothing(chain, callee);
+                let args = self.outside_chain(|lower| lower.args(&call.args));
                 let to = self.plain_call(span, callee, this, args, wait, on);
-                self.is_written(to, span);
+                self.set_source_text(to, span);
                 (to, None)
             }
         }
     }
 
-    /// Lowers what stands in a chain but is no link of it.
-    fn apart<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
+    /// Lowers an expression within a chain that is not a link of it, such as an argument.
+    fn outside_chain<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.frame().chain.take();
         let made = make(self);
         self.frame().chain = before;
         made
     }
 
-    /// Leaves the chain if there is nothing to go on from.
-    fn unless_nothing(&mut self, chain: &ast::OptChainExpr, value: Slot) {
+    /// Leaves the chain if the value is `undefined` or `null`.
+    fn leave_if_nothing(&mut self, chain: &ast::OptChainExpr, value: Slot) {
         let exit = self.frame().chain;
         let (true, Some(exit)) = (chain.optional, exit) else { return };
         let span = chain.span;
         let cond = self.compute(span, Sum::IsNothing, vec![value]);
         let (then, ()) = self.block(|lower| lower.emit(span, Op::Jump { to: exit }));
-        self.emit(span, Op::If { cond, then, other: Block::new(), told: Told::Hidden });
+        self.emit(span, Op::If { cond, then, other: Block::new(), appears: Appearance::Hidden });
     }
 }
 
-/// Returns what a method is called on; that of a class of the engine, as `Array.from`, on its first argument.
+/// Returns the receiver of a method call; for a static method such as `Array.from`, the first argument.
 fn called_on(callee: &ast::Expr, args: &[ast::ExprOrSpread]) -> Option<Extent> {
     let of_class = |member: &ast::MemberExpr| match bare(&member.obj) {
         ast::Expr::Ident(name) => matches!(&*name.sym, "Array" | "Object" | "Map" | "Iterator"),

@@ -1,20 +1,18 @@
-//! Classes: a constructor, a prototype, and a function that sets the fields of new objects.
+//! Classes: a constructor, a prototype, and a function that initializes the fields of new objects.
 
 use super::super::core::{Arg, CallForm, Made, Put, Wait};
 use super::*;
 
-/// The property of a class that holds the function which sets the fields of its objects.
+/// The internal property of a class that holds the function which initializes the fields.
 const FIELDS: &str = "%fields";
+/// The property of a class that holds what it extends.
+const PARENT: &str = "%proto";
 
 impl Lower {
     pub(super) fn class(&mut self, class: &ast::Class, name: Option<&Atom>) -> Slot {
         let span = class.span;
         self.scoped(|lower| {
             let parent = class.super_class.as_ref().map(|parent| lower.expr(parent));
-            if let Some(from) = parent {
-                let own = lower.frame().declare(&"%parent".into());
-                lower.emit(span, Op::Copy { to: own, from });
-            }
             let home = lower.frame().declare(&"%home".into());
             let own = lower.frame().declare(&"%class".into());
             let named = name.map(|name| lower.frame().declare(name));
@@ -43,6 +41,7 @@ impl Lower {
         let span = written.map_or(class.span, |constructor| constructor.span);
         let frame = Frame::new(form, false, false);
         self.enter(offset(span.lo), frame, |lower| {
+            // A base class initializes its fields before the constructor body, a derived class after `super(…)`.
             if !derived {
                 lower.init_fields(span);
             }
@@ -59,13 +58,13 @@ impl Lower {
                 None if derived => {
                     let rest = lower.fresh();
                     lower.emit(span, Op::Rest { to: rest, index: 0 });
-                    let callee = lower.read_own(span, "%parent");
+                    let callee = lower.parent(span);
                     let this = Some(MADE);
                     let args = vec![Arg { slot: rest, spread: true }];
                     let to = lower.fresh();
                     let (form, wait) = (CallForm::Super, Wait::Now);
                     lower.emit(span, Op::Call { to, callee, this, args, form, wait });
-                    lower.made_above(span, to);
+                    lower.set_this_from_super(span, to);
                     lower.init_fields(span);
                 }
                 None => {}
@@ -73,7 +72,7 @@ impl Lower {
         })
     }
 
-    /// Sets the fields that `constructor(private x)` declares.
+    /// Sets the fields that parameter properties such as `constructor(private x)` declare.
     fn set_param_props(&mut self, params: &[ast::ParamOrTsParamProp]) {
         for param in params {
             let ast::ParamOrTsParamProp::TsParamProp(prop) = param else { continue };
@@ -90,15 +89,23 @@ impl Lower {
         }
     }
 
-    /// Takes what `super(…)` gave for the new object.
-    pub(super) fn made_above(&mut self, span: Span, from: Slot) {
+    /// Reads the constructor that `super(…)` calls: the prototype of the class at the time of the call.
+    pub(super) fn parent(&mut self, span: Span) -> Slot {
+        let object = self.read_own(span, "%class");
+        let to = self.fresh();
+        self.emit(span, Op::Get { to, object, key: Key::Name(PARENT.into()), called: true });
+        to
+    }
+
+    /// Makes the result of `super(…)` the new object.
+    pub(super) fn set_this_from_super(&mut self, span: Span, from: Slot) {
         self.write(span, &"this".into(), from);
         if matches!(self.frame().form, FuncForm::Constructor { .. }) {
             self.emit(span, Op::Copy { to: RESULT, from });
         }
     }
 
-    /// Calls the function that sets the fields of a new object.
+    /// Calls the function that initializes the fields of a new object.
     pub(super) fn init_fields(&mut self, span: Span) {
         let object = self.read_own(span, "%class");
         let callee = self.fresh();
@@ -112,7 +119,7 @@ impl Lower {
 
     fn members(&mut self, class: &ast::Class, made: Slot, proto: Slot) {
         let mut fields: Vec<(Key, Option<&ast::Expr>, Span)> = Vec::new();
-        // All keys are computed before anything of the class itself runs.
+        // All computed keys are evaluated before any static initializer runs.
         let mut statics: Vec<(Option<Key>, &ast::ClassMember)> = Vec::new();
         for member in &class.body {
             match member {
@@ -151,14 +158,14 @@ impl Lower {
             }
         }
         self.set_fields(class.span, made, &fields);
-        self.homed(made, class.span, |lower| {
+        self.with_home(made, class.span, |lower| {
             for (key, member) in statics {
                 lower.static_member(made, key, member);
             }
         });
     }
 
-    /// Keeps a computed key for the function that sets the fields.
+    /// Stores a computed key for the function that initializes the fields.
     fn kept_key(&mut self, key: Key, span: Span) -> Key {
         let Key::Slot(from) = key else { return key };
         let name: Atom = format!("%key{}", offset(span.lo)).into();
@@ -181,12 +188,12 @@ impl Lower {
             ast::MethodKind::Setter => Put::Setter,
         };
         self.core.accessors |= how != Put::Value;
-        let from = self.homed(object, span, |lower| lower.method_value(function));
+        let from = self.with_home(object, span, |lower| lower.method_value(function));
         self.emit(span, Op::Put { object, key, from, how });
     }
 
-    /// Lowers something in which `super` means what is above an object.
-    fn homed<T>(&mut self, object: Slot, span: Span, make: impl FnOnce(&mut Self) -> T) -> T {
+    /// Lowers code in which `super` refers to the prototype of `object`.
+    fn with_home<T>(&mut self, object: Slot, span: Span, make: impl FnOnce(&mut Self) -> T) -> T {
         self.scoped(|lower| {
             let home = lower.frame().declare(&"%home".into());
             lower.emit(span, Op::Copy { to: home, from: object });
@@ -216,7 +223,7 @@ impl Lower {
         self.emit(span, Op::Put { object: made, key, from, how: Put::Value });
     }
 
-    /// Runs what stands in a class for the class itself, with it as `this`.
+    /// Runs a static initializer or block, with the class as `this`.
     fn static_member(&mut self, made: Slot, key: Option<Key>, member: &ast::ClassMember) {
         let span = member.span();
         let frame = Frame::new(FuncForm::Plain, false, false);

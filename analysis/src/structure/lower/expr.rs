@@ -1,14 +1,14 @@
 //! Expressions.
 
-use super::super::core::{Made, Put, Told, Use, Wait};
+use super::super::core::{Appearance, Made, Put, Use, Wait};
 use super::stmt::bounds;
 use super::*;
 
 impl Lower {
-    /// Lowers an expression and returns the slot that has its value.
+    /// Lowers an expression and returns the slot of its value.
     pub(super) fn expr(&mut self, expr: &ast::Expr) -> Slot {
         let slot = self.expr_kind(expr);
-        self.is_written(slot, expr.span());
+        self.set_source_text(slot, expr.span());
         slot
     }
 
@@ -37,8 +37,8 @@ impl Lower {
             Expr::Assign(assign) => self.assign(assign),
             Expr::Member(member) => {
                 let (object, key) = self.member_parts(member);
-                self.asks_for(&key);
-                self.takes_part(&member.obj, object, &key);
+                self.record_read(&key);
+                self.record_member_use(&member.obj, object, &key);
                 let to = self.fresh();
                 self.emit(span, Op::Get { to, object, key, called: false });
                 to
@@ -49,8 +49,8 @@ impl Lower {
                 let cond = self.condition(&choice.test);
                 let (then, ()) = self.block(|lower| lower.value_to(&choice.cons, to));
                 let (other, ()) = self.block(|lower| lower.value_to(&choice.alt, to));
-                let told = Told::Decision { test: bounds(choice.test.span()) };
-                self.emit(span, Op::If { cond, then, other, told });
+                let appears = Appearance::Decision { test: bounds(choice.test.span()) };
+                self.emit(span, Op::If { cond, then, other, appears });
                 to
             }
             Expr::Seq(sequence) => {
@@ -78,7 +78,7 @@ impl Lower {
                 self.read_own(span, "new.target")
             }
             Expr::MetaProp(_) => self.unknown(span, Vec::new()),
-            // What is left is refused by the parser, or has no meaning alone.
+            // The rest is refused by the parser, or is not an expression by itself.
             _ => self.unknown(span, Vec::new()),
         }
     }
@@ -94,7 +94,7 @@ impl Lower {
         self.emit(value.span(), Op::Copy { to, from });
     }
 
-    /// Lowers an expression whose value is waited for at once.
+    /// Lowers an expression that is awaited immediately.
     fn awaited(&mut self, span: Span, value: &ast::Expr, returned: bool) -> Slot {
         let from = match bare(value) {
             ast::Expr::Call(call) => self.call(call, Wait::Now),
@@ -106,7 +106,7 @@ impl Lower {
         to
     }
 
-    /// Lowers what a function returns; an async one waits for it.
+    /// Lowers the value that a function returns; an async function awaits it.
     pub(super) fn awaited_result(&mut self, value: &ast::Expr) -> Slot {
         let frame = self.frame();
         let (is_async, is_generator) = (frame.is_async, frame.is_generator);
@@ -128,6 +128,7 @@ impl Lower {
                     self.core.converts |= is_called_by_engine(text);
                     Scalar::Text(text.into())
                 }
+                // A string with an unpaired surrogate is not tracked as a constant.
                 None => {
                     let text = self.undefined(span);
                     return self.compute(span, Sum::Look, vec![text]);
@@ -160,7 +161,7 @@ impl Lower {
             }
             if let Some(value) = template.exprs.get(place) {
                 let slot = self.expr(value);
-                self.takes(value, slot, Use::Text);
+                self.record_use(value, slot, Use::Text);
                 of.push(slot);
             }
         }
@@ -174,13 +175,13 @@ impl Lower {
         list
     }
 
-    /// Lowers a list of what is awaited together.
+    /// Lowers an array literal that is passed to a promise combinator.
     pub(super) fn awaited_members(&mut self, array: &ast::ArrayLit) -> Slot {
         let (span, list) = (array.span, self.fresh());
         self.emit(span, Op::New { to: list, made: Made::Array });
         for (place, item) in array.elems.iter().enumerate() {
-            let way = Branch::Member(place as u32);
-            self.way(span, way, |lower| lower.item_of(span, list, item.as_ref()));
+            let member = Branch::Member(place as u32);
+            self.branch(span, member, |lower| lower.item_of(span, list, item.as_ref()));
         }
         list
     }
@@ -197,7 +198,7 @@ impl Lower {
     fn object(&mut self, object: &ast::ObjectLit) -> Slot {
         let to = self.fresh();
         self.emit(object.span, Op::New { to, made: Made::Object });
-        // Methods find what `super` means by this name.
+        // Methods resolve `super` through this name.
         self.scoped(|lower| {
             let home = lower.frame().declare(&"%home".into());
             lower.emit(object.span, Op::Copy { to: home, from: to });
@@ -205,7 +206,7 @@ impl Lower {
                 match prop {
                     ast::PropOrSpread::Spread(spread) => {
                         let from = lower.expr(&spread.expr);
-                        lower.takes(&spread.expr, from, Use::Spread);
+                        lower.record_use(&spread.expr, from, Use::Spread);
                         lower.emit(
                             spread.expr.span(),
                             Op::Spread { object: to, from, but: Vec::new() },
@@ -226,6 +227,7 @@ impl Lower {
                 (self.defined_key(&name.sym), from, Put::Value)
             }
             ast::Prop::KeyValue(pair) => {
+                // `__proto__: x` sets the prototype; the shorthand `__proto__` defines a property.
                 let is_proto = match &pair.key {
                     ast::PropName::Ident(name) => &*name.sym == "__proto__",
                     ast::PropName::Str(name) => name.value.as_str() == Some("__proto__"),

@@ -8,14 +8,14 @@ impl Lower {
         self.function_of(main, FuncForm::Plain, |_| {});
     }
 
-    /// Lowers a function and returns a slot with a closure of it.
+    /// Emits a closure of a function and returns its slot.
     pub(super) fn closure(&mut self, span: Span, func: FuncId) -> Slot {
         let to = self.fresh();
         self.emit(span, Op::Make { to, func });
         to
     }
 
-    /// Lowers a function; `first` emits what stands before its parameters.
+    /// Lowers a function; `first` emits code that runs before its parameters.
     pub(super) fn function_of(
         &mut self,
         function: &ast::Function,
@@ -47,7 +47,7 @@ impl Lower {
         })
     }
 
-    /// Lowers a function whose code `make` emits.
+    /// Lowers a function whose body `make` emits.
     pub(super) fn enter(
         &mut self,
         at: u32,
@@ -56,7 +56,7 @@ impl Lower {
     ) -> FuncId {
         frame.is_executor = self.executors.contains(&at);
         let id = self.core.functions.len() as FuncId;
-        // The place is taken, so that a function stands before those within it.
+        // The index is reserved first, so that a function comes before those nested in it.
         self.core.functions.push(Function {
             slots: 0,
             captured: Vec::new(),
@@ -92,6 +92,7 @@ impl Lower {
     }
 
     pub(super) fn params(&mut self, params: &[&ast::Pat]) {
+        // All names are declared first, because a default value may refer to any parameter.
         for pattern in params {
             self.declare_pattern(pattern, false);
         }
@@ -103,7 +104,7 @@ impl Lower {
                 self.bind(&rest.arg, to);
             } else {
                 self.emit(span, Op::Param { to, index });
-                self.has_text(to, Text::Given(index));
+                self.set_text(to, Text::Given(index));
                 self.bind(pattern, to);
             }
         }
@@ -116,7 +117,7 @@ impl Lower {
         }
         for name in names {
             if let Some(from) = self.frame().first_scope(&name) {
-                // The functions in default values see the parameter, and not the variable.
+                // Closures in default values capture the parameter, not the `var` of the same name.
                 if self.frame().captured[from as usize] {
                     let to = self.frame().redeclare_var(&name);
                     self.emit(swc_common::DUMMY_SP, Op::Copy { to, from });
@@ -130,7 +131,7 @@ impl Lower {
     }
 }
 
-/// Collects what `var` declares in a statement.
+/// Collects the names that `var` declares in a statement.
 fn hoisted(statement: &ast::Stmt, out: &mut Vec<Atom>) {
     use ast::Stmt;
     let mut all = |statements: &[Stmt]| statements.iter().for_each(|one| hoisted(one, out));

@@ -1,6 +1,6 @@
 //! Loops.
 
-use super::super::core::{Told, Use};
+use super::super::core::{Appearance, Use};
 use super::stmt::bounds;
 use super::*;
 
@@ -21,7 +21,7 @@ impl Lower {
                 match &looped.init {
                     Some(ast::VarDeclOrExpr::VarDecl(declared)) => {
                         if declared.kind != ast::VarDeclKind::Var {
-                            // Each turn has them anew, with what they had in the turn before.
+                            // Each iteration has its own copy, initialized from the previous iteration.
                             let first = lower.frame().slots as usize;
                             for one in &declared.decls {
                                 lower.declare_pattern(&one.name, false);
@@ -35,6 +35,7 @@ impl Lower {
                     }
                     None => {}
                 }
+                // The initializer above runs once, before the loop; everything below is in the loop.
                 lower.frame().within = serial;
                 let (test, update) = (looped.test.as_deref(), looped.update.as_deref());
                 lower.turns(statement, serial, (exit, turn), test, update, &looped.body);
@@ -72,7 +73,10 @@ impl Lower {
         }
         let cond = self.condition(test);
         let (other, ()) = self.block(|lower| lower.emit(test.span(), Op::Jump { to: exit }));
-        self.emit(test.span(), Op::If { cond, then: Block::new(), other, told: Told::Test });
+        self.emit(
+            test.span(),
+            Op::If { cond, then: Block::new(), other, appears: Appearance::Test },
+        );
     }
 
     fn turns(
@@ -112,10 +116,10 @@ impl Lower {
     ) {
         self.core.orders |= names;
         let of = self.expr(list);
-        self.takes(list, of, Use::List);
+        self.record_use(list, of, Use::List);
         let (serial, around) = self.frame().begin_loop();
         let item = self.fresh();
-        self.has_text_of(item, of);
+        self.copy_text(item, of);
         let (body, ()) = self.block(|lower| {
             match head {
                 ast::ForHead::VarDecl(declared) => {

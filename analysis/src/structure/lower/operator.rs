@@ -1,6 +1,6 @@
 //! Operators, and assignments of all kinds.
 
-use super::super::core::{Told, Use};
+use super::super::core::{Appearance, Use};
 use super::pattern::Target;
 use super::stmt::bounds;
 use super::*;
@@ -20,6 +20,7 @@ impl Lower {
                         let _ = self.expr(other);
                     }
                 }
+                // In strict mode, `delete` returns `true` or throws.
                 self.constant(span, Scalar::Bool(true))
             }
             ast::UnaryOp::Void => {
@@ -41,7 +42,7 @@ impl Lower {
                     return self.constant(span, Scalar::Number((-number.value).to_bits()));
                 }
                 let of = self.expr(&unary.arg);
-                self.takes(&unary.arg, of, Use::Operand);
+                self.record_use(&unary.arg, of, Use::Operand);
                 self.compute(span, Sum::Convert, vec![of])
             }
         }
@@ -49,7 +50,7 @@ impl Lower {
 
     pub(super) fn update(&mut self, update: &ast::UpdateExpr) -> Slot {
         let span = update.span;
-        // The object and the key are computed once.
+        // The object and the key are evaluated once.
         let parts = match bare(&update.arg) {
             ast::Expr::Member(member) => Some(self.member_parts(member)),
             _ => None,
@@ -63,12 +64,13 @@ impl Lower {
             }
             None => self.expr(&update.arg),
         };
-        self.takes(&update.arg, before, Use::Operand);
+        self.record_use(&update.arg, before, Use::Operand);
         let after = self.compute(span, Sum::Convert, vec![before]);
         match parts {
             Some((object, key)) => self.emit(span, Op::Set { object, key, from: after }),
             None => self.assign_to(&update.arg, after),
         }
+        // A postfix operator returns the old value, converted to a number.
         if update.prefix { after } else { self.compute(update.span, Sum::Convert, vec![before]) }
     }
 
@@ -79,7 +81,7 @@ impl Lower {
             B::LogicalAnd | B::LogicalOr | B::NullishCoalescing => {
                 let to = self.fresh();
                 let left = self.expr(&binary.left);
-                self.takes(&binary.left, left, chooses(binary.op));
+                self.record_use(&binary.left, left, chooses(binary.op));
                 self.emit(binary.left.span(), Op::Copy { to, from: left });
                 let test = bounds(binary.left.span());
                 self.otherwise(span, to, binary.op, test, |lower| {
@@ -90,7 +92,7 @@ impl Lower {
             op => {
                 let left = self.expr(&binary.left);
                 let right = self.expr(&binary.right);
-                self.takes_both(op, (Some(&binary.left), left), (&binary.right, right));
+                self.record_operands(op, (Some(&binary.left), left), (&binary.right, right));
                 let how = match op {
                     B::Add => Sum::Add,
                     B::EqEqEq | B::NotEqEq => Sum::Look,
@@ -103,7 +105,7 @@ impl Lower {
         }
     }
 
-    /// Lowers what happens unless `&&`, `||` or `??` is satisfied with what is in `value`.
+    /// Lowers the right side of `&&`, `||` or `??`, which runs unless the left side in `value` decides.
     fn otherwise(
         &mut self,
         span: Span,
@@ -117,8 +119,8 @@ impl Lower {
             _ => value,
         };
         let (body, ()) = self.block(make);
-        let told = Told::Either { test };
-        // On the other way the value is the one that was tested.
+        let appears = Appearance::Either { test };
+        // On the other branch the result is the left value, narrowed by the test.
         let how = match op {
             ast::BinaryOp::LogicalOr => Sum::True,
             ast::BinaryOp::LogicalAnd => Sum::False,
@@ -130,7 +132,7 @@ impl Lower {
             ast::BinaryOp::LogicalOr => (kept, body),
             _ => (body, kept),
         };
-        self.emit(span, Op::If { cond, then, other, told });
+        self.emit(span, Op::If { cond, then, other, appears });
     }
 
     pub(super) fn assign(&mut self, assign: &ast::AssignExpr) -> Slot {
@@ -144,7 +146,7 @@ impl Lower {
         };
         let written = bounds(target.span());
         let target = Target::of_assigned(target);
-        // The object and the key are computed once.
+        // The object and the key are evaluated once.
         let parts = match &target {
             Target::Member(member) => Some(self.member_parts(member)),
             _ => None,
@@ -163,7 +165,7 @@ impl Lower {
                 Target::Member(_) | Target::Nothing => self.undefined(span),
             },
         };
-        self.is_written(before, assign.left.span());
+        self.set_source_text(before, assign.left.span());
         let set = |lower: &mut Self, from: Slot| match &parts {
             Some((object, key)) => {
                 let (object, key) = (*object, key.clone());
@@ -182,7 +184,7 @@ impl Lower {
             return to;
         }
         let right = self.expr(&assign.right);
-        self.takes_both(op, (None, before), (&assign.right, right));
+        self.record_operands(op, (None, before), (&assign.right, right));
         let how = if op == ast::BinaryOp::Add { Sum::Add } else { Sum::Convert };
         let to = self.compute(span, how, vec![before, right]);
         set(self, to);
@@ -216,7 +218,7 @@ impl Lower {
     }
 }
 
-/// Returns what the left side of `&&`, `||` or `??` is used as.
+/// Returns how the left side of `&&`, `||` or `??` is used.
 fn chooses(op: ast::BinaryOp) -> Use {
     if op == ast::BinaryOp::LogicalAnd { Use::Condition } else { Use::Fallback }
 }

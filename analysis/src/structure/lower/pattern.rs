@@ -1,4 +1,4 @@
-//! Patterns: what they declare, and how their names get values.
+//! Patterns: the names that they declare, and the assignment of values to them.
 
 use super::super::core::Use;
 use super::*;
@@ -23,7 +23,7 @@ pub(super) fn names(pattern: &ast::Pat, out: &mut Vec<Atom>) {
     }
 }
 
-/// What stands on the left of an assignment.
+/// The target of an assignment.
 pub(super) enum Target<'a> {
     Name(&'a ast::Ident),
     Member(&'a ast::MemberExpr),
@@ -73,7 +73,7 @@ impl Lower {
         }
     }
 
-    /// Gives the names, or the targets, of a pattern what is in a slot.
+    /// Assigns the value of a slot to the names or targets of a pattern.
     pub(super) fn bind(&mut self, pattern: &ast::Pat, from: Slot) {
         let span = pattern.span();
         match pattern {
@@ -107,7 +107,7 @@ impl Lower {
 
     pub(super) fn bind_object(&mut self, object: &ast::ObjectPat, from: Slot) {
         if object.props.is_empty() {
-            // Nothing is taken, but `null` fails.
+            // `{}` reads nothing but fails on `undefined` and `null`, which a read of any property models.
             let to = self.fresh();
             let key = Key::Name("constructor".into());
             self.emit(object.span, Op::Get { to, object: from, key, called: false });
@@ -120,7 +120,7 @@ impl Lower {
                 ast::ObjectPatProp::KeyValue(pair) => {
                     let key = self.prop_key(&pair.key);
                     if let Key::Name(name) = &key {
-                        self.looks_at_name(name);
+                        self.record_name_read(name);
                     }
                     taken.push(key.clone());
                     let to = self.fresh();
@@ -150,22 +150,22 @@ impl Lower {
         }
     }
 
-    /// Returns a slot with a value, or with another if it is `undefined`.
+    /// Returns a slot with a value, or with a default if the value is `undefined`.
     fn or_default(&mut self, span: Span, from: Slot, other: &ast::Expr) -> Slot {
         let to = self.fresh();
         self.emit(span, Op::Copy { to, from });
-        self.has_text_of(to, from);
+        self.copy_text(to, from);
         let cond = self.compute(span, Sum::IsUndefined, vec![from]);
         let (then, ()) = self.block(|lower| {
             let value = lower.expr(other);
             lower.emit(span, Op::Copy { to, from: value });
         });
-        let told = super::super::core::Told::Hidden;
-        self.emit(span, Op::If { cond, then, other: Block::new(), told });
+        let appears = super::super::core::Appearance::Hidden;
+        self.emit(span, Op::If { cond, then, other: Block::new(), appears });
         to
     }
 
-    /// Writes to what stands on the left of an assignment.
+    /// Assigns to an expression.
     pub(super) fn assign_to(&mut self, target: &ast::Expr, from: Slot) {
         self.assign_target(&Target::of(target), from);
     }
@@ -191,7 +191,7 @@ impl Lower {
         }
     }
 
-    /// Lowers the object and the key of a member.
+    /// Lowers the object and the key of a member expression.
     pub(super) fn member_parts(&mut self, member: &ast::MemberExpr) -> (Slot, Key) {
         let names_symbol = matches!(&member.prop, ast::MemberProp::Ident(name) if !is_hook(&name.sym))
             && self.is_symbol(&member.obj);

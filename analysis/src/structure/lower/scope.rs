@@ -1,4 +1,4 @@
-//! The frame of a function while it is lowered, and the names in it.
+//! The frame of a function during lowering, and its scopes.
 
 use foldhash::HashMap;
 use swc_atoms::Atom;
@@ -6,17 +6,17 @@ use swc_atoms::Atom;
 use super::super::core::Text;
 use super::{ARGUMENTS, Block, FuncForm, MADE, Region, Slot, TARGET, THIS};
 
-/// What `break` and `continue` may name.
+/// A target of `break` and `continue`.
 pub(super) struct Label {
     pub(super) names: Vec<Atom>,
     pub(super) exit: Region,
-    /// The end of a round, for loops.
+    /// For a loop, the region of one iteration.
     pub(super) turn: Option<Region>,
-    /// Whether a `break` without a name ends it.
+    /// Whether a `break` without a label leaves it.
     pub(super) plain: bool,
 }
 
-/// A function while it is lowered.
+/// A function during lowering.
 pub(super) struct Frame {
     pub(super) form: FuncForm,
     pub(super) is_async: bool,
@@ -31,24 +31,24 @@ pub(super) struct Frame {
     /// The loop around each loop.
     pub(super) around: Vec<u32>,
     pub(super) regions: Region,
-    /// The loop that is lowered; 0 is none.
+    /// The innermost loop around the current position; 0 is none.
     pub(super) within: u32,
     pub(super) labels: Vec<Label>,
-    /// The names of the labels that stand before the next statement.
+    /// The labels of the next statement.
     pub(super) pending: Vec<Atom>,
     pub(super) uses_arguments: bool,
     pub(super) uses_target: bool,
-    /// The variables that cannot be assigned.
+    /// The variables that cannot be reassigned.
     pub(super) constants: foldhash::HashSet<Slot>,
-    /// Whether it has `x instanceof Promise`, or asks for `then`.
+    /// Whether it contains `x instanceof Promise`, or reads `then` without calling it.
     pub(super) asks_for_promises: bool,
-    /// Where the optional chain that is lowered ends.
+    /// The region of the current optional chain.
     pub(super) chain: Option<Region>,
-    /// Whether it is what `new Promise(…)` is given.
+    /// Whether it is passed to `new Promise(…)`.
     pub(super) is_executor: bool,
 }
 
-/// Returns what is known of the slots that each function has, with room for those of an ordinary one.
+/// Returns a table for the slots that every function has, with capacity for a typical function.
 fn made<T: Clone>(known: T) -> Vec<T> {
     let mut all = Vec::with_capacity(64);
     all.resize(MADE as usize + 1, known);
@@ -129,7 +129,7 @@ impl Frame {
         self.scopes.first().and_then(|scope| scope.get(name)).copied()
     }
 
-    /// Declares a name in the scope of the whole function, over what it was before.
+    /// Declares a name in the scope of the whole function, replacing an earlier declaration.
     pub(super) fn redeclare_var(&mut self, name: &Atom) -> Slot {
         let slot = self.fresh();
         if let Some(scope) = self.scopes.first_mut() {
@@ -142,6 +142,7 @@ impl Frame {
         if let Some(slot) = self.scopes.iter().rev().find_map(|scope| scope.get(name)) {
             return Some(*slot);
         }
+        // An arrow function has none of these: they are those of the enclosing function.
         match &**name {
             "this" if self.form != FuncForm::Arrow => Some(THIS),
             "%made" if self.form != FuncForm::Arrow => Some(MADE),

@@ -1,6 +1,6 @@
 //! Statements.
 
-use super::super::core::{Branch, Mark, Told, Use};
+use super::super::core::{Appearance, Branch, Mark, Use};
 use super::*;
 
 impl Lower {
@@ -8,7 +8,7 @@ impl Lower {
         for statement in statements {
             self.declare_statement(statement);
         }
-        // Functions are there before anything runs.
+        // Function declarations are hoisted.
         for statement in statements {
             if let ast::Stmt::Decl(ast::Decl::Fn(declared)) = statement
                 && declared.function.body.is_some()
@@ -52,7 +52,7 @@ impl Lower {
         self.scoped(|lower| lower.statements(statements));
     }
 
-    /// Lowers a statement that stands alone, as the body of something.
+    /// Lowers a single statement as the body of a branch or loop.
     pub(super) fn inner(&mut self, statement: &ast::Stmt) {
         self.scoped(|lower| {
             lower.declare_statement(statement);
@@ -107,7 +107,10 @@ impl Lower {
                     }
                 });
                 let test = bounds(choice.test.span());
-                self.emit(span, Op::If { cond, then, other, told: Told::Decision { test } });
+                self.emit(
+                    span,
+                    Op::If { cond, then, other, appears: Appearance::Decision { test } },
+                );
             }
             Stmt::Switch(switch) => {
                 self.leavable(span, labels, true, |lower| lower.switch(switch));
@@ -115,6 +118,7 @@ impl Lower {
             Stmt::Throw(thrown) => {
                 let from = self.fresh();
                 let (mut body, ()) = self.block(|lower| lower.value_to(&thrown.arg, from));
+                // If the operand has no other effect, a failure in it leads to the same place as the `throw`.
                 if is_quiet(&body, from) {
                     self.emit(span, Op::Doomed { body });
                 } else {
@@ -132,7 +136,7 @@ impl Lower {
             Stmt::Decl(declared) => self.declaration(declared),
             Stmt::Expr(value) => {
                 let slot = self.expr(&value.expr);
-                self.drops(&value.expr, slot);
+                self.record_unused(&value.expr, slot);
             }
         }
     }
@@ -153,7 +157,7 @@ impl Lower {
                     self.emit(one.span, Op::Unknown { to, of: vec![from] });
                 }
             }
-            // The parser refuses what is left and has a meaning when the program runs.
+            // The rest is erased, or was refused by the parser.
             _ => {}
         }
     }
@@ -171,7 +175,7 @@ impl Lower {
         }
     }
 
-    /// Lowers what can be left by `break`.
+    /// Lowers a statement that `break` can leave.
     fn leavable(
         &mut self,
         span: Span,
@@ -195,14 +199,14 @@ impl Lower {
         });
         let to =
             found.map(|label| if turn { label.turn.unwrap_or(label.exit) } else { label.exit });
-        // The parser refuses a jump to nowhere.
+        // The parser refuses a jump without a target.
         self.emit(span, Op::Jump { to: to.unwrap_or(WHOLE) });
     }
 
     fn switch(&mut self, switch: &ast::SwitchStmt) {
         let span = switch.span;
         let of = self.expr(&switch.discriminant);
-        self.takes(&switch.discriminant, of, Use::Comparison { with: None });
+        self.record_use(&switch.discriminant, of, Use::Comparison { with: None });
         let test = bounds(switch.discriminant.span());
         let (body, ()) = self.block(|lower| {
             lower.scoped(|lower| {
@@ -216,32 +220,34 @@ impl Lower {
     }
 
     fn cases(&mut self, span: Span, of: Slot, cases: &[ast::SwitchCase]) {
+        // All tests come before all bodies, since a body can fall through into the next.
         let mut matches = Vec::new();
         for case in cases {
             let Some(test) = &case.test else { continue };
             if is_plain(test) || matches.is_empty() {
-                let value = self.way(test.span(), Branch::Test, |lower| lower.expr(test));
+                let value = self.branch(test.span(), Branch::Test, |lower| lower.expr(test));
                 matches.push(self.compute(test.span(), Sum::Look, vec![of, value]));
                 continue;
             }
-            // It is only computed if none before it is the one.
-            let is_it = self.constant(test.span(), Scalar::Bool(false));
+            // It is only evaluated if no case before it matches.
+            let is_match = self.constant(test.span(), Scalar::Bool(false));
             let cond = self.compute(test.span(), Sum::Look, matches.clone());
             let (other, ()) = self.block(|lower| {
                 let value = lower.expr(test);
                 let from = lower.compute(test.span(), Sum::Look, vec![of, value]);
-                lower.emit(test.span(), Op::Copy { to: is_it, from });
+                lower.emit(test.span(), Op::Copy { to: is_match, from });
             });
-            let (then, told) = (Block::new(), Told::Hidden);
-            self.way(test.span(), Branch::Test, |lower| {
-                lower.emit(test.span(), Op::If { cond, then, other, told });
+            let (then, appears) = (Block::new(), Appearance::Hidden);
+            self.branch(test.span(), Branch::Test, |lower| {
+                lower.emit(test.span(), Op::If { cond, then, other, appears });
             });
-            matches.push(is_it);
+            matches.push(is_match);
         }
-        // Whether a case before this one was taken, and was not left.
+        // Whether an earlier case ran and fell through.
         let fell = self.constant(span, Scalar::Bool(false));
         let mut next = matches.iter();
         for (place, case) in cases.iter().enumerate() {
+            // A case runs if it matches or the one before it fell through, `default` if no case matches.
             let mut why = vec![fell];
             match case.test {
                 Some(_) => why.extend(next.next()),
@@ -264,7 +270,10 @@ impl Lower {
                 Some(_) => Branch::Case(place as u32 + 1),
                 None => Branch::Default,
             };
-            self.emit(case.span, Op::If { cond, then, other: Block::new(), told: Told::Way(way) });
+            self.emit(
+                case.span,
+                Op::If { cond, then, other: Block::new(), appears: Appearance::Way(way) },
+            );
         }
     }
 
@@ -291,7 +300,7 @@ impl Lower {
     }
 }
 
-/// Returns whether an expression does nothing but name a value.
+/// Returns whether evaluating an expression has no effect and cannot fail.
 fn is_plain(expr: &ast::Expr) -> bool {
     match bare(expr) {
         ast::Expr::Lit(_) | ast::Expr::Ident(_) => true,
@@ -300,7 +309,8 @@ fn is_plain(expr: &ast::Expr) -> bool {
     }
 }
 
-/// Returns whether code does nothing but make a value in slots from `first` on, of the engine's own classes at most.
+/// Returns whether code has no effect except to compute a value in slots from `first` on; it may construct objects of
+/// the engine's classes.
 fn is_quiet(block: &Block, first: Slot) -> bool {
     let mut engine: Vec<Slot> = Vec::new();
     block.iter().all(|inst| match &inst.op {
@@ -328,7 +338,7 @@ fn is_quiet(block: &Block, first: Slot) -> bool {
     })
 }
 
-/// Returns where a part of the source begins and ends.
+/// Returns the byte offsets at which a span starts and ends.
 pub(super) fn bounds(span: Span) -> (u32, u32) {
     (offset(span.lo), offset(span.hi))
 }

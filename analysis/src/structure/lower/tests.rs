@@ -1,4 +1,4 @@
-//! The core of small programs.
+//! Snapshots of the core of small programs.
 
 use super::super::core::print;
 use super::lower;

@@ -1,44 +1,44 @@
-//! Notes where a value is used in a way that makes no sense for a promise.
+//! Records uses of values that are mistakes if the value is a promise.
 
 use super::super::core::{Text, Use};
 use super::stmt::bounds;
 use super::*;
 
 impl Lower {
-    /// Notes the text of what a slot has.
-    pub(super) fn is_written(&mut self, slot: Slot, span: Span) {
-        self.has_text(slot, Text::Written(bounds(span)));
+    /// Records the source text of a slot's value.
+    pub(super) fn set_source_text(&mut self, slot: Slot, span: Span) {
+        self.set_text(slot, Text::Written(bounds(span)));
     }
 
-    pub(super) fn has_text(&mut self, slot: Slot, text: Text) {
+    pub(super) fn set_text(&mut self, slot: Slot, text: Text) {
         if let Some(known) = self.frame().texts.get_mut(slot as usize) {
             *known = text;
         }
     }
 
-    /// Notes the text of what a slot has, if none is known.
-    pub(super) fn has_some_text(&mut self, slot: Slot, span: Span) {
+    /// Records the source text of a slot's value, if none is known.
+    pub(super) fn set_text_if_unknown(&mut self, slot: Slot, span: Span) {
         if let Some(known @ Text::Unknown) = self.frame().texts.get_mut(slot as usize) {
             *known = Text::Written(bounds(span));
         }
     }
 
-    pub(super) fn has_text_of(&mut self, slot: Slot, other: Slot) {
+    pub(super) fn copy_text(&mut self, slot: Slot, other: Slot) {
         let text = self.frame().texts.get(other as usize).copied();
-        self.has_text(slot, text.unwrap_or_default());
+        self.set_text(slot, text.unwrap_or_default());
     }
 
-    /// Notes a use of an expression that is in a slot.
-    pub(super) fn takes(&mut self, expr: &ast::Expr, of: Slot, how: Use) {
+    /// Records a use of an expression whose value is in a slot.
+    pub(super) fn record_use(&mut self, expr: &ast::Expr, of: Slot, how: Use) {
         if !self.is_no_promise(expr) {
             self.emit(expr.span(), Op::Take { of, how });
         }
     }
 
-    /// Lowers what is true or false.
+    /// Lowers a condition.
     pub(super) fn condition(&mut self, test: &ast::Expr) -> Slot {
         let cond = self.expr(test);
-        self.takes(test, cond, Use::Condition);
+        self.record_use(test, cond, Use::Condition);
         cond
     }
 
@@ -46,28 +46,28 @@ impl Lower {
     pub(super) fn item(&mut self, item: &ast::ExprOrSpread) -> Slot {
         let slot = self.expr(&item.expr);
         if item.spread.is_some() {
-            self.takes(&item.expr, slot, Use::Spread);
+            self.record_use(&item.expr, slot, Use::Spread);
         }
         slot
     }
 
-    pub(super) fn takes_part(&mut self, expr: &ast::Expr, object: Slot, key: &Key) {
+    pub(super) fn record_member_use(&mut self, expr: &ast::Expr, object: Slot, key: &Key) {
         let is_of_promises = |name: &Atom| {
             matches!(&**name, "then" | "catch" | "finally" | "constructor")
                 || name.starts_with(['#', '@', '%'])
         };
         if !matches!(key, Key::Name(name) if is_of_promises(name)) {
-            self.takes(expr, object, Use::Field(key.clone()));
+            self.record_use(expr, object, Use::Field(key.clone()));
         }
     }
 
-    /// Notes that a property is read and not called.
-    pub(super) fn asks_for(&mut self, key: &Key) {
+    /// Records that a property is read without being called.
+    pub(super) fn record_read(&mut self, key: &Key) {
         self.frame().asks_for_promises |= matches!(key, Key::Name(name) if &**name == "then");
     }
 
-    /// Notes the uses of the two sides of an operator; what stands on the left may be no expression.
-    pub(super) fn takes_both(
+    /// Records the uses of both operands of an operator; the left one may not be an expression.
+    pub(super) fn record_operands(
         &mut self,
         op: ast::BinaryOp,
         (left, one): (Option<&ast::Expr>, Slot),
@@ -87,21 +87,21 @@ impl Lower {
             _ => (Some(Use::Operand), Some(Use::Operand)),
         };
         match (left, first) {
-            (Some(left), Some(how)) => self.takes(left, one, how),
+            (Some(left), Some(how)) => self.record_use(left, one, how),
             (None, Some(how)) => self.emit(right.span(), Op::Take { of: one, how }),
             (_, None) => {}
         }
         if let Some(how) = second {
-            self.takes(right, other, how);
+            self.record_use(right, other, how);
         }
     }
 
-    /// Notes that nobody gets a value.
-    pub(super) fn drops(&mut self, expr: &ast::Expr, of: Slot) {
+    /// Records that the value of an expression statement is unused.
+    pub(super) fn record_unused(&mut self, expr: &ast::Expr, of: Slot) {
         let inner = bare(expr);
-        // What ends as the call does is told by the promise that is made.
-        let is_told = self.frame().is_executor && handles_failure(inner);
-        if !is_told && !matches!(inner, ast::Expr::Assign(_)) {
+        // In `new Promise(…)`, a call that passes on its failure is reported through the new promise.
+        let is_forwarded = self.frame().is_executor && handles_failure(inner);
+        if !is_forwarded && !matches!(inner, ast::Expr::Assign(_)) {
             let chosen = matches!(inner, ast::Expr::Bin(_));
             let is_choice = |op: ast::BinaryOp| {
                 use ast::BinaryOp as B;
@@ -113,8 +113,8 @@ impl Lower {
         }
     }
 
-    /// Notes the function that makes a promise of what it calls.
-    pub(super) fn makes_promise(&mut self, new: &ast::NewExpr) {
+    /// Records the executor of `new Promise(…)`.
+    pub(super) fn record_executor(&mut self, new: &ast::NewExpr) {
         let is_promise = matches!(bare(&new.callee), ast::Expr::Ident(name) if &*name.sym == "Promise")
             && self.lookup(&"Promise".into()).is_none();
         if let (true, Some(executor)) = (is_promise, new.args.iter().flatten().next()) {
@@ -122,7 +122,7 @@ impl Lower {
         }
     }
 
-    /// Returns whether an expression is neither a promise nor a list of them, whatever it is made of.
+    /// Returns whether an expression can be neither a promise nor a list of promises.
     fn is_no_promise(&mut self, expr: &ast::Expr) -> bool {
         use ast::BinaryOp as B;
         match bare(expr) {
@@ -149,8 +149,8 @@ impl Lower {
     }
 }
 
-/// Returns whether an expression is `p.catch(f)` or `p.then(f, g)`: whoever writes that in `new Promise(…)` hands
-/// on how the call ended.
+/// Returns whether an expression is `p.catch(f)` or `p.then(f, g)`, which in `new Promise(…)` forwards the outcome of
+/// the call.
 fn handles_failure(expr: &ast::Expr) -> bool {
     let ast::Expr::Call(call) = expr else { return false };
     let ast::Callee::Expr(callee) = &call.callee else { return false };

@@ -1,4 +1,4 @@
-//! What the names of a program stand for, as far as the order of its calls needs it.
+//! How the names of a program are used, as far as the order of its calls depends on it.
 
 use foldhash::HashMap;
 use swc_atoms::Atom;
@@ -14,11 +14,11 @@ use crate::structure::lower::bare;
 struct Name {
     /// How often it is declared or assigned to.
     bound: u32,
-    /// How often it stands in an expression.
+    /// How often it occurs in an expression.
     used: u32,
-    /// How often it stands there as what is called.
+    /// How often it occurs as the callee of a call.
     called: u32,
-    /// How often it stands there as an array that is added to or awaited as a whole.
+    /// How often it occurs as an array that is added to or awaited as a whole.
     listed: u32,
 }
 
@@ -39,22 +39,22 @@ impl Names {
         self.names.get(name)
     }
 
-    /// Returns whether a name stands for one thing in the whole program.
+    /// Returns whether a name has only one value in the whole program.
     pub(super) fn is_only(&self, name: &Atom) -> bool {
         self.name(name).is_some_and(|name| name.bound == 1)
     }
 
-    /// Returns whether a name stands for one thing, and all that is done with it is to call it.
+    /// Returns whether a name has only one value, and is only ever called.
     pub(super) fn is_only_called(&self, name: &Atom) -> bool {
         self.is_only(name) && self.name(name).is_some_and(|name| name.used == name.called)
     }
 
-    /// Returns whether a name stands for an array that is only added to and awaited.
+    /// Returns whether a name has only one value, an array that is only added to and awaited.
     pub(super) fn is_list(&self, name: &Atom) -> bool {
         self.is_only(name) && self.name(name).is_some_and(|name| name.used == name.listed)
     }
 
-    /// Returns whether a name stands for what the engine has under it.
+    /// Returns whether a name refers to a global of the engine.
     pub(super) fn is_global(&self, name: &Atom, global: &str) -> bool {
         &**name == global && self.name(name).is_none_or(|name| name.bound == 0)
     }
@@ -143,7 +143,7 @@ fn awaited_list(call: &CallExpr) -> Option<&Expr> {
     }
 }
 
-/// Names the arrays that are awaited as a whole: `list`, or `...list` in an array.
+/// Finds the arrays that are awaited as a whole: `list`, or `...list` in an array.
 fn lists(list: &Expr, found: &mut impl FnMut(&Atom)) {
     match list {
         Expr::Ident(name) => found(&name.sym),
@@ -158,7 +158,7 @@ fn lists(list: &Expr, found: &mut impl FnMut(&Atom)) {
     }
 }
 
-/// What a statement waits for in any case.
+/// What a statement awaits in any case.
 #[derive(Default)]
 pub(super) struct Awaited {
     /// The names of promises.
@@ -167,7 +167,7 @@ pub(super) struct Awaited {
     pub(super) lists: Vec<Atom>,
 }
 
-/// Returns the names that a statement awaits before it ends, whichever way it goes.
+/// Returns the names that a statement awaits on every path.
 pub(super) fn awaited_by(statement: &Stmt) -> Awaited {
     let mut awaited = Awaited::default();
     match statement {

@@ -1,4 +1,4 @@
-//! The steps as the walk collects them.
+//! Collects the steps during the walk.
 
 use std::collections::BTreeSet;
 
@@ -8,40 +8,40 @@ use protocol::{Step, Unawaited};
 use super::Use;
 use super::names::Awaited;
 
-/// The most steps that are told.
+/// The maximum number of steps that are reported.
 const LIMIT: usize = 5_000;
 
-/// A step in the making.
+/// A step under construction.
 #[derive(Default)]
 struct Draft {
     tasks: Vec<usize>,
     together: bool,
-    /// The program does not wait for it where it stands.
+    /// Whether the program continues before it has ended.
     later: bool,
-    /// The names for what it started that are not awaited yet.
+    /// The number of names of promises from it that have not been awaited yet.
     open: usize,
-    /// It is never seen to be awaited.
+    /// Whether no await of it was found.
     forever: bool,
-    /// The last step beside which it may run.
+    /// The number of steps that had begun when it was awaited; 0 if it has not been.
     until: usize,
     repeats_from: Vec<usize>,
 }
 
-/// Calls that were started under a name, and are not awaited yet.
+/// Calls whose promise has a name and has not been awaited yet.
 struct Open {
     uses: Use,
-    /// The blocks that the calls stand in.
+    /// The blocks that enclose the calls.
     blocks: Vec<u32>,
-    /// Their step; none for the region that is open.
+    /// Their step; `None` for the open region.
     step: Option<usize>,
 }
 
-/// What is walked into one step.
+/// Code that becomes one step.
 #[derive(Default)]
 struct Region {
     tasks: Vec<usize>,
     many: bool,
-    /// Something in it is not awaited in it.
+    /// Whether something in it is not awaited in it.
     forever: bool,
 }
 
@@ -50,19 +50,19 @@ struct Region {
 pub(super) struct Steps {
     drafts: Vec<Draft>,
     region: Option<Region>,
-    /// What is walked now can happen at any time.
+    /// Whether the code that is walked can run at any time.
     any: bool,
     any_time: BTreeSet<usize>,
     open: Vec<Open>,
     blocks: Vec<u32>,
     last_block: u32,
-    /// Steps before this one take nothing more.
+    /// The index of the first step that calls may still be added to.
     part: usize,
     lost: bool,
 }
 
 impl Steps {
-    /// Adds the tasks of one place.
+    /// Adds the tasks of one position.
     pub(super) fn add(&mut self, tasks: &[usize], uses: &Use) {
         if self.any {
             self.any_time.extend(tasks);
@@ -87,7 +87,7 @@ impl Steps {
         self.push(draft, uses);
     }
 
-    /// Adds a step. One that is not waited for is one with another just before it.
+    /// Adds a step. If it is not awaited, it is merged with an unawaited one just before it.
     fn push(&mut self, mut draft: Draft, uses: &Use) {
         if self.drafts.len() >= LIMIT {
             self.lost = true;
@@ -98,6 +98,7 @@ impl Steps {
             return;
         }
         draft.later = true;
+        // Calls that are started in sequence without an `await` between them share a step.
         let joins = self.drafts.len() > self.part
             && self
                 .drafts
@@ -121,7 +122,7 @@ impl Steps {
                 self.open(uses, Some(step));
             }
             Use::Dropped => last.forever = true,
-            // Only what runs on within it is not waited for.
+            // The step itself is awaited; something within it is not.
             Use::Awaited | Use::AllAwaited => {}
         }
     }
@@ -134,7 +135,7 @@ impl Steps {
         !self.open.is_empty()
     }
 
-    /// Notes what the statement that just ended has waited for.
+    /// Records what the statement that just ended has awaited.
     pub(super) fn close(&mut self, awaited: &Awaited) {
         let here = self.blocks.last().copied();
         let now = self.drafts.len();
@@ -146,7 +147,7 @@ impl Steps {
                 Use::Listed(name) => awaited.lists.contains(name),
                 _ => false,
             };
-            // It must have been awaited whenever it was started: in a block around it.
+            // The await must run whenever the call did: it must be in a block around the call.
             let is_around = here.is_some_and(|here| open.blocks.contains(&here));
             if !(is_named && is_around) || (open.step.is_none() && !in_region) {
                 return true;
@@ -168,18 +169,18 @@ impl Steps {
         self.blocks.pop();
     }
 
-    /// Keeps what comes apart from what was.
+    /// Starts a new step for the calls that follow.
     pub(super) fn part(&mut self) {
         self.part = self.drafts.len();
     }
 
-    /// Returns the place of the next step.
+    /// Returns the index of the next step.
     pub(super) fn mark(&mut self) -> usize {
         self.part();
         self.drafts.len()
     }
 
-    /// Notes that all since a mark is repeated.
+    /// Records that everything since a mark is repeated.
     pub(super) fn repeat_from(&mut self, first: usize) {
         let end = self.drafts.len();
         if first < end
@@ -188,14 +189,14 @@ impl Steps {
             last.repeats_from.push(first);
         }
         if let Some(region) = &mut self.region {
-            // A round may begin before another one has ended.
+            // An iteration may begin before the previous one has ended.
             region.many |= region.forever;
         }
         self.part();
     }
 
-    /// Gives up on the order of all since a mark.
-    pub(super) fn scatter_from(&mut self, first: usize) {
+    /// Gives up the order of everything since a mark.
+    pub(super) fn unorder_from(&mut self, first: usize) {
         if self.region.is_some() || self.any {
             return;
         }
@@ -220,7 +221,7 @@ impl Steps {
         }
     }
 
-    /// Ends a region; `opened` says whether it was this one that began it.
+    /// Ends a region; `opened` is what `begin_region` returned.
     pub(super) fn end_region(&mut self, opened: bool, uses: &Use) {
         if !opened {
             let waits = matches!(uses, Use::Awaited | Use::AllAwaited);
@@ -235,6 +236,7 @@ impl Steps {
             return;
         }
         let Some(mut region) = self.region.take() else { return };
+        // Promises that the region has not awaited cannot be followed any further.
         let before = self.open.len();
         self.open.retain(|open| open.step.is_some());
         region.forever |= self.open.len() < before;
@@ -255,7 +257,7 @@ impl Steps {
         self.any = before;
     }
 
-    /// Returns the steps in their wire form; all `count` tasks are in them.
+    /// Returns the steps in their public form; they contain all `count` tasks.
     pub(super) fn finish(mut self, count: usize, lost: bool) -> Vec<Step> {
         for open in std::mem::take(&mut self.open) {
             if let Some(draft) = open.step.and_then(|step| self.drafts.get_mut(step)) {
@@ -277,7 +279,7 @@ impl Steps {
             let tasks = self.any_time.iter().map(name).collect();
             steps.push(Step { tasks, any_time: true, ..Step::default() });
         }
-        // Steps that lost all of their tasks are left out, and the others have other numbers then.
+        // Empty steps are omitted, so the others are renumbered.
         let mut numbers: HashMap<usize, u32> = HashMap::default();
         let mut number = steps.len() as u32;
         for (place, draft) in self.drafts.iter().enumerate() {
@@ -290,7 +292,7 @@ impl Steps {
             pending.extend(&draft.repeats_from);
             let Some(own) = numbers.get(&place).copied() else { continue };
             if draft.tasks.is_empty() {
-                // What ends with a step that is left out ends with the one before it.
+                // A loop that ends with an omitted step ends with the one before it.
                 let first: Vec<u32> =
                     pending.drain(..).filter_map(|first| numbers.get(&first).copied()).collect();
                 if let Some(last) = steps.last_mut() {
@@ -302,7 +304,7 @@ impl Steps {
             let mut repeats_from: Vec<u32> =
                 pending.drain(..).filter_map(|first| numbers.get(&first).copied()).collect();
             repeats_from.dedup();
-            // `until` counts the steps that had begun; the last of them is the one meant.
+            // `until` is the number of steps that had begun; the last of them is meant.
             let until = numbers.get(&draft.until).map(|next| next - 1);
             let unawaited = match (draft.later || draft.forever, draft.forever) {
                 (true, true) => Some(Unawaited { until: None }),

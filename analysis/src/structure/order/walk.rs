@@ -1,4 +1,4 @@
-//! Statements and expressions, in evaluation order.
+//! Walks statements and expressions in evaluation order.
 
 use swc_common::Spanned as _;
 use swc_ecma_ast::{
@@ -11,7 +11,7 @@ use super::{Callable, Use, Walk};
 use crate::parse::start;
 
 impl<'a> Walk<'a, '_> {
-    /// Makes the functions of a list of statements known that are called by their names alone.
+    /// Registers the functions of a statement list that are only ever called by name.
     pub(super) fn hoist(&mut self, statements: &'a [Stmt]) {
         for statement in statements {
             match statement {
@@ -56,7 +56,7 @@ impl<'a> Walk<'a, '_> {
             Stmt::If(choice) => {
                 self.plain(&choice.test);
                 self.branch(&choice.cons);
-                // A long chain of `else if` is walked without going deeper.
+                // A loop: an `else if` chain may be longer than the stack is deep.
                 let mut rest = choice.alt.as_deref();
                 while let Some(other) = rest {
                     match other {
@@ -135,9 +135,9 @@ impl<'a> Walk<'a, '_> {
             }
             Stmt::Decl(declared) => match declared {
                 Decl::Class(class) => self.class(&class.class),
-                // One that is called by its name is walked where it is called.
+                // A function that is only called by name is walked at its calls.
                 Decl::Fn(function) if !self.names.is_only_called(&function.ident.sym) => {
-                    self.kept(&function.function);
+                    self.indirect(&function.function);
                 }
                 Decl::Var(variables) => self.variables(variables),
                 Decl::Using(variables) => {
@@ -151,7 +151,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Walks one way of several; what it starts shares no step with what is around it.
+    /// Walks one of several branches; its calls share no step with those around it.
     fn branch(&mut self, statement: &'a Stmt) {
         self.steps.part();
         self.list(std::slice::from_ref(statement), None);
@@ -162,8 +162,8 @@ impl<'a> Walk<'a, '_> {
         self.expr(expr, Use::Dropped);
     }
 
-    /// Walks a function that others call.
-    fn kept(&mut self, function: &'a Function) {
+    /// Walks a function that the program does not call directly.
+    fn indirect(&mut self, function: &'a Function) {
         if let Some(callable) = Callable::function(function) {
             self.any_time(|walk| walk.inside(callable, Use::Dropped));
         }
@@ -247,9 +247,9 @@ impl<'a> Walk<'a, '_> {
                     }
                     ClassMember::Method(method) => {
                         walk.key(&method.key);
-                        walk.kept(&method.function);
+                        walk.indirect(&method.function);
                     }
-                    ClassMember::PrivateMethod(method) => walk.kept(&method.function),
+                    ClassMember::PrivateMethod(method) => walk.indirect(&method.function),
                     ClassMember::ClassProp(field) => {
                         walk.key(&field.key);
                         field.value.iter().for_each(|value| walk.plain(value));
@@ -332,11 +332,11 @@ impl<'a> Walk<'a, '_> {
                 array.elems.iter().flatten().for_each(|item| self.plain(&item.expr));
             }
             Expr::Object(object) => object.props.iter().for_each(|prop| self.property(prop)),
-            // A function that is not called here is called by others.
+            // A function that is not called here may be called at any time.
             Expr::Arrow(arrow) => {
                 self.any_time(|walk| walk.inside(Callable::arrow(arrow), Use::Dropped));
             }
-            Expr::Fn(function) => self.kept(&function.function),
+            Expr::Fn(function) => self.indirect(&function.function),
             Expr::Class(class) => self.class(&class.class),
             Expr::Member(member) => {
                 self.plain(&member.obj);
@@ -355,7 +355,7 @@ impl<'a> Walk<'a, '_> {
             | Expr::Lit(_)
             | Expr::MetaProp(_)
             | Expr::PrivateName(_) => {}
-            // Nothing else gets through the parser.
+            // The parser refuses everything else.
             other => self.call_at(start(other.span()), &Use::Dropped),
         }
     }
@@ -407,15 +407,15 @@ impl<'a> Walk<'a, '_> {
             Prop::Assign(field) => self.plain(&field.value),
             Prop::Getter(getter) => {
                 self.key(&getter.key);
-                self.kept(&getter.function);
+                self.indirect(&getter.function);
             }
             Prop::Setter(setter) => {
                 self.key(&setter.key);
-                self.kept(&setter.function);
+                self.indirect(&setter.function);
             }
             Prop::Method(method) => {
                 self.key(&method.key);
-                self.kept(&method.function);
+                self.indirect(&method.function);
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::structure::Argument;
 use crate::structure::domain::Deps;
 use crate::structure::solve::{FoundTask, Shown, ShownAs};
 
-/// Puts the arguments of the call at a place into their form.
+/// Converts the arguments of the call at an index.
 pub(super) struct Arguments<'a, 's> {
     pub(super) report: &'a Report<'s>,
     pub(super) place: usize,
@@ -25,19 +25,19 @@ impl Arguments<'_, '_> {
             .iter()
             .map(|(name, shown)| (name.to_string(), self.argument(shown)))
             .collect();
-        self.add_what_is_not_shown(found, &mut out);
+        self.add_hidden_inputs(found, &mut out);
         out
     }
 
-    /// Adds the parts of the input that flow into the call and are in none of its arguments.
-    fn add_what_is_not_shown(&self, found: &FoundTask, out: &mut IndexMap<String, Argument>) {
+    /// Adds the parts of the input that flow into the call but appear in none of its arguments.
+    fn add_hidden_inputs(&self, found: &FoundTask, out: &mut IndexMap<String, Argument>) {
         let mut missing = self.report.inputs(found.data);
         if missing.is_empty() {
             return;
         }
-        let mut told = Vec::new();
-        out.values().for_each(|argument| parts(argument, &mut told));
-        missing.retain(|part| !told.iter().any(|known| known == part || known == "args"));
+        let mut listed = Vec::new();
+        out.values().for_each(|argument| parts(argument, &mut listed));
+        missing.retain(|part| !listed.iter().any(|known| known == part || known == "args"));
         if missing.is_empty() {
             return;
         }
@@ -54,10 +54,10 @@ impl Arguments<'_, '_> {
         match &shown.known {
             ShownAs::Literal(value) => Argument::Literal { value: value.clone() },
             ShownAs::Reference(site, path) => match self.report.places.get(site) {
-                // A graph has no place for what an earlier round of a loop hands on.
+                // The graph is acyclic: a result from an earlier iteration of a loop is not a reference.
                 Some(place) if *place < self.place => Argument::Reference {
                     task: name(*place),
-                    path: domain.paths.told(*path, &domain.names),
+                    path: domain.paths.steps(*path, &domain.names),
                 },
                 _ => Argument::Expression {
                     source: excerpt(self.report.source, shown.text),
@@ -66,7 +66,7 @@ impl Arguments<'_, '_> {
                 },
             },
             ShownAs::Parameter(path) => {
-                Argument::Parameter { path: domain.paths.told(*path, &domain.names) }
+                Argument::Parameter { path: domain.paths.steps(*path, &domain.names) }
             }
             ShownAs::Object { fields, rest } => {
                 let mut out: IndexMap<String, Argument> = fields
@@ -93,7 +93,7 @@ impl Arguments<'_, '_> {
     }
 }
 
-/// Returns an object, as one literal if all of it is written in the program.
+/// Returns an object, as one literal if all of its fields are literals.
 fn whole_object(fields: IndexMap<String, Argument>) -> Argument {
     let literal = |(name, field): (&String, &Argument)| match field {
         Argument::Literal { value } => Some((name.clone(), value.clone())),
@@ -105,7 +105,7 @@ fn whole_object(fields: IndexMap<String, Argument>) -> Argument {
     }
 }
 
-/// Returns a list, as one literal if all of it is written in the program.
+/// Returns a list, as one literal if all of its items are literals.
 fn whole_list(items: Vec<Argument>) -> Argument {
     let literal = |item: &Argument| match item {
         Argument::Literal { value } => Some(value.clone()),

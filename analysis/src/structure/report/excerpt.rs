@@ -1,8 +1,8 @@
-//! Parts of the source, as they are shown.
+//! Excerpts of the source for display.
 
 use crate::diagnostic::shown;
 
-/// The longest excerpt of the source that stands for an expression.
+/// The maximum length of an excerpt, in characters.
 const LENGTH: usize = 120;
 
 /// Returns a part of the source on one line, shortened.

@@ -1,13 +1,13 @@
-//! Lines and columns, found without counting from the start each time.
+//! Converts offsets to lines and columns with an index of line starts.
 
-/// Where the lines of a source begin.
+/// The offsets at which the lines of a source begin.
 #[derive(Default)]
 pub(super) struct Lines {
     starts: Vec<usize>,
 }
 
 impl Lines {
-    /// Returns the line and the column, in code points, of a place; both from 1.
+    /// Returns the line and the column, in code points, of an offset; both from 1.
     pub(super) fn locate(&mut self, source: &str, offset: u32) -> (u32, u32) {
         if self.starts.is_empty() {
             let bytes = source.as_bytes();

@@ -1,4 +1,4 @@
-//! The parts of the program around its calls.
+//! The branches, loops and forks around the calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::structure::core::Branch;
 use crate::structure::solve::{FoundKind, FoundNode, FoundTask, Solved};
 use crate::structure::{Node, NodeKind, StaticStructure, Task};
 
-/// Returns the calls in the order in which they stand in the structure.
+/// Returns the calls in the order of the structure.
 pub(super) fn in_order(solved: &Solved) -> Vec<&FoundTask> {
     let found = solved.nodes.iter().filter_map(|node| match node.kind {
         FoundKind::Task(place) => solved.tasks.get(place),
@@ -17,7 +17,7 @@ pub(super) fn in_order(solved: &Solved) -> Vec<&FoundTask> {
     found.collect()
 }
 
-/// Puts the parts of a program and its tasks into their form.
+/// Converts the nodes that the solver found, and their tasks.
 pub(super) fn structure(report: &Report<'_>, tasks: Vec<Task>) -> StaticStructure {
     let found = &report.solved.nodes;
     let carried = carried(report, found);
@@ -49,14 +49,15 @@ pub(super) fn structure(report: &Report<'_>, tasks: Vec<Task>) -> StaticStructur
             FoundKind::Join { fork } => NodeKind::Join { fork: number(fork).unwrap_or_default() },
         };
         let parent = node.parent.and_then(number);
-        nodes.push(Node { id, parent, branch: node.branch.map(way), kind });
+        nodes.push(Node { id, parent, branch: node.branch.map(branch_name), kind });
     }
     StaticStructure { nodes }
 }
 
-/// Returns the number that each part has once those that govern no call are left out.
+/// Returns the number of each node; nodes without a call are omitted.
 fn numbers(found: &[FoundNode]) -> Vec<Option<u32>> {
     let mut kept = vec![false; found.len()];
+    // A parent comes before its children, so walking backwards marks children first.
     for (at, node) in found.iter().enumerate().rev() {
         kept[at] |= matches!(node.kind, FoundKind::Task(_));
         if let (true, Some(parent)) = (kept[at], node.parent) {
@@ -67,7 +68,7 @@ fn numbers(found: &[FoundNode]) -> Vec<Option<u32>> {
     let mut numbers = Vec::with_capacity(found.len());
     for (at, node) in found.iter().enumerate() {
         let is_kept = match node.kind {
-            // It stands behind its fork.
+            // A join comes after its fork.
             FoundKind::Join { fork } => kept.get(fork as usize).copied().unwrap_or_default(),
             _ => kept[at],
         };
@@ -77,12 +78,12 @@ fn numbers(found: &[FoundNode]) -> Vec<Option<u32>> {
     numbers
 }
 
-/// What decides on calls that stand before it: by the next round of a loop, as a rule.
+/// Tasks that decide on earlier calls, usually through the next iteration of a loop.
 #[derive(Default)]
 struct Carried {
-    /// By the number of the innermost loop around such calls.
+    /// By the index of the innermost loop around such calls.
     of_loops: BTreeMap<usize, BTreeSet<usize>>,
-    /// By the place of the call, where no loop is around it.
+    /// By the index of the call, if no loop encloses it.
     of_tasks: BTreeMap<usize, BTreeSet<usize>>,
 }
 
@@ -90,6 +91,8 @@ fn carried(report: &Report<'_>, found: &[FoundNode]) -> Carried {
     let mut out = Carried::default();
     let nodes = found.iter().filter(|node| matches!(node.kind, FoundKind::Task(_)));
     for (place, (node, task)) in nodes.zip(&report.found).enumerate() {
+        // Tasks from this call on usually decide on it through an earlier iteration. A loop around the
+        // call that lists them already covers them.
         let mut left = report.tasks(task.decides).split_off(&place);
         let mut innermost = None;
         let mut next = node.parent;
@@ -114,8 +117,8 @@ fn carried(report: &Report<'_>, found: &[FoundNode]) -> Carried {
     out
 }
 
-/// Returns the name of a way out of a part of the program.
-fn way(branch: Branch) -> String {
+/// Returns the public name of a branch.
+fn branch_name(branch: Branch) -> String {
     match branch {
         Branch::Then => "then".into(),
         Branch::Else => "else".into(),

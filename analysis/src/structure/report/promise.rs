@@ -1,23 +1,23 @@
-//! Messages about promises that are taken for what they will give, and about names that cannot be.
+//! Messages about promises that are used as if they were values, and about invalid names.
 
 use super::super::core::Core;
 use super::super::solve::{Misuse, Wrong};
 use crate::diagnostic::{Code, Finding, shown};
 
-/// The longest part of the program that a message repeats, in characters.
+/// The maximum length of source text in a message, in characters.
 const QUOTED: usize = 48;
 
-const DROPPED: &str = "nothing awaits this promise: the program goes on before the call has ended, and does not see it fail; write `await` before it";
-const DROPPED_ITEMS: &str = "nothing awaits these promises: the program goes on before the calls have ended, and does not see them fail; write `await Promise.all(…)`";
-const DROPPED_BY_EACH: &str = "`forEach` awaits nothing: the program goes on before these calls have ended, and does not see them fail; write `for (const item of list) { await … }`, or `await Promise.all(list.map(…))`";
-const NOT_FLAT: &str = "this function gives a promise, which `flatMap` does not take apart; await all first: `const lists = await Promise.all(list.map(…))`, and then `lists.flat()`";
-const NO_ORDER: &str = "this function gives a promise, which is no order; await first what is compared: `const keys = await Promise.all(list.map(…))`";
+const DROPPED: &str = "this promise is not awaited, so the program does not wait for the call or notice its failure; write `await` before it";
+const DROPPED_ITEMS: &str = "these promises are not awaited, so the program does not wait for the calls or notice their failure; write `await Promise.all(…)`";
+const DROPPED_BY_EACH: &str = "`forEach` does not await its callback, so the program does not wait for these calls or notice their failure; write `for (const item of list) { await … }`, or `await Promise.all(list.map(…))`";
+const NOT_FLAT: &str = "this function returns a promise, which `flatMap` does not flatten; await the lists first: `const lists = await Promise.all(list.map(…))`, and then `lists.flat()`";
+const NO_ORDER: &str = "this comparison function returns a promise instead of a number; await the compared values first: `const keys = await Promise.all(list.map(…))`";
 
-/// Returns what is wrong with a program, whatever flows through it.
+/// Returns the errors and warnings about misused promises and invalid names.
 pub(super) fn findings(core: &Core, misuses: &[Misuse], source: &str) -> Vec<Finding> {
     let unknown = core.unknown_names.iter().map(|(at, name)| {
         let message = format!(
-            "`{}` is not declared, and has letters that look like others; write it in ASCII or declare it",
+            "`{}` is not declared, and contains non-ASCII letters, which may look like others; write it in ASCII, or declare it",
             shown(name, 64)
         );
         Finding::new(Code::UnknownName, *at, message)
@@ -39,18 +39,18 @@ fn finding(misuse: &Misuse, source: &str) -> Finding {
     Finding::new(code, misuse.at, message(&misuse.wrong, &quoted(misuse.text, source)))
 }
 
-/// Returns what is wrong and what to write.
+/// Returns a message that says what is wrong and what to write instead.
 fn message(wrong: &Wrong, text: &str) -> String {
     let what = match wrong {
-        Wrong::Condition => "which counts as true whatever the call gives",
-        Wrong::Fallback => "so that what stands in for it is never used",
-        Wrong::Text => "whose text is `[object Promise]`",
-        Wrong::Operand => "and an operator needs a value",
-        Wrong::Comparison => "which equals no value",
-        Wrong::Parts => "which has no parts to take out",
-        Wrong::List => "which is no list",
+        Wrong::Condition => "which is always true",
+        Wrong::Fallback => "so the fallback is never used",
+        Wrong::Text => "which converts to `[object Promise]`",
+        Wrong::Operand => "but an operator needs a value",
+        Wrong::Comparison => "which is not equal to any value",
+        Wrong::Parts => "which cannot be destructured",
+        Wrong::List => "which is not iterable",
         Wrong::Spread => "which has nothing to spread",
-        Wrong::Argument => "and a tool takes values",
+        Wrong::Argument => "but a tool needs a value",
         Wrong::Json => "which is `{}` in JSON",
         Wrong::Printed => "which prints as `Promise {}`",
         Wrong::Field(name) => {
@@ -61,7 +61,7 @@ fn message(wrong: &Wrong, text: &str) -> String {
         }
         Wrong::Converted(name) => {
             return format!(
-                "`{text}` is a promise, and `{name}` needs what it gives; write `await {text}`"
+                "`{text}` is a promise, but `{name}` needs its value; write `await {text}`"
             );
         }
         Wrong::Items => {
@@ -71,7 +71,7 @@ fn message(wrong: &Wrong, text: &str) -> String {
         }
         Wrong::Decides(method) => {
             return format!(
-                "this function gives a promise, which `{method}` takes for true; await all first: `const kept = await Promise.all(list.map(…))`"
+                "this function returns a promise, which `{method}` treats as true; await the results first: `const kept = await Promise.all(list.map(…))`"
             );
         }
         Wrong::NotFlat => return NOT_FLAT.to_owned(),
@@ -79,12 +79,12 @@ fn message(wrong: &Wrong, text: &str) -> String {
         Wrong::Dropped => return DROPPED.to_owned(),
         Wrong::DroppedItems => return DROPPED_ITEMS.to_owned(),
         Wrong::DroppedByEach => return DROPPED_BY_EACH.to_owned(),
-        Wrong::NoTool(why) => return format!("this names no tool: {why}"),
+        Wrong::NoTool(why) => return why.clone(),
     };
     format!("`{text}` is a promise, {what}; write `await {text}`")
 }
 
-/// Returns an expression as it is written, on one line and shortened.
+/// Returns the source text of an expression, on one line and shortened.
 fn quoted((from, until): (u32, u32), source: &str) -> String {
     let text = source.get(from as usize..until as usize).unwrap_or_default();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -95,7 +95,7 @@ fn quoted((from, until): (u32, u32), source: &str) -> String {
         name.starts_with(|first: char| first.is_alphabetic() || matches!(first, '_' | '$'))
             && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$' | '.' | '?'))
     };
-    // What a call is given is of no interest.
+    // A long call is shown without its arguments.
     match text.find('(') {
         Some(open) if is_name(&text[..open]) && text.chars().count() > QUOTED => {
             format!("{}(…)", shown(&text[..open], QUOTED))

@@ -1,4 +1,4 @@
-//! What flows, and what does not, in programs that are easily misjudged.
+//! Tests of flows that an analysis easily misses or invents.
 
 mod misses;
 mod speed;
@@ -12,13 +12,13 @@ use crate::Limits;
 use crate::structure::lower::lower;
 use crate::structure::solve::solve;
 
-/// What is known of a program.
+/// The result for a program.
 struct Analysed {
     dynamic: bool,
     tasks: Vec<Call>,
 }
 
-/// A call and the places of those that it depends on.
+/// A call and the indices of those that it depends on.
 struct Call {
     tool: ToolId,
     data: BTreeSet<usize>,

@@ -1,15 +1,17 @@
-//! What stands above an object: what it inherits from its prototypes and from the engine.
+//! Property look-up in an object and along its chain of prototypes, up to the methods of the engine.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::builtins;
 use crate::structure::core::FuncForm;
 use crate::structure::domain::{Kind, Prim, Ref};
 
-/// The longest chain of prototypes that is followed.
+/// The maximum length of a chain of prototypes; the plan of a program with a longer one is incomplete.
 const CHAIN: u32 = 16;
 
 impl Solver<'_> {
+    /// Reads a property of an object or of its prototypes. `this` is the receiver for getters, `depth` the
+    /// distance from it.
     pub(super) fn look_up(
         &mut self,
         object: ObjId,
@@ -19,6 +21,7 @@ impl Solver<'_> {
         depth: u32,
     ) -> Value {
         if depth > CHAIN {
+            self.entangled = true;
             return self.pooled();
         }
         let mut out = Value::NEVER;
@@ -30,24 +33,25 @@ impl Solver<'_> {
             let value = self.read(cell);
             is_there = !value.is_never() && !self.dom.shape(value).absent;
             is_settled = self.is_settled(object, value);
-            out = self.here(value);
+            out = self.present(value);
         }
         if self.core.accessors
             && self.follows(Rule::Getter)
             && let Some(getter) = self.accessor(object, "get", name)
         {
             let may_lack = self.dom.shape(getter).absent;
-            let getter = self.here(getter);
+            let getter = self.present(getter);
             let walk =
                 |solver: &mut Self| solver.call_value(getter, Some(this), &Args::default(), false);
-            let given = if may_lack { self.perhaps(getter.deps, walk) } else { walk(self) };
+            let given = if may_lack { self.optionally(getter.deps, walk) } else { walk(self) };
             let given = self.dom.with(given, getter.deps);
             let promised = self.dom.shape(given).promised;
             self.misuses.gets(object, name, promised);
             out = self.dom.join(out, given);
         }
-        // The items of a list have numbers for names.
         let text = self.dom.names.get(name);
+        // Where a value under an unknown name may be what is read: for a list, `elem` has its items and `any`
+        // the rest.
         let held = match self.heap.objects[object as usize].kind {
             Kind::Array if text.starts_with(|c: char| c.is_ascii_digit()) => Some(self.known.elem),
             Kind::Array | Kind::Map | Kind::Set | Kind::Promise | Kind::Iterator => {
@@ -58,10 +62,10 @@ impl Solver<'_> {
         };
         if let Some(cell) = held.and_then(|held| self.heap.find(object, held)) {
             let value = self.read(cell);
-            let value = self.here(value);
+            let value = self.present(value);
             out = self.dom.join(out, value);
         }
-        // Nobody else knows the names of the analysis itself.
+        // Unknown code may have written any property, but it cannot name the internal slots.
         if self.heap.objects[object as usize].escaped && !self.dom.names.is_own(name) {
             self.touch(object, this.deps);
             let pooled = self.pooled();
@@ -74,12 +78,13 @@ impl Solver<'_> {
         self.dom.join(out, above)
     }
 
+    /// Returns a function or an object of the engine by its name.
     fn engine_part(&mut self, name: &str) -> Value {
         let name = self.dom.name(&name.into());
         self.dom.reference(Ref::Builtin(name))
     }
 
-    /// Reads a property that an object does not have itself.
+    /// Reads a property that an object does not have itself: from its prototype, or else from the engine.
     fn above(
         &mut self,
         object: ObjId,
@@ -90,7 +95,8 @@ impl Solver<'_> {
     ) -> Value {
         let kind = self.heap.objects[object as usize].kind;
         let text = self.dom.names.text(name);
-        // Of an object it makes objects, and of a function, functions.
+        // A function's `constructor` is `Function`, which makes code from text; so does reaching it by
+        // `__proto__`.
         let is_code = matches!(kind, Kind::Func { .. } | Kind::Bound);
         if &*text == "constructor" && (!called || is_code)
             || &*text == "__proto__" && self.heap.find(object, self.known.proto).is_none()
@@ -107,8 +113,9 @@ impl Solver<'_> {
         let shape = self.dom.shapes.kept(proto.shape);
         for one in &shape.refs {
             let value = match one {
-                Ref::Obj(above) if self.core.accessors => self
-                    .chosen(proto, |solver| solver.look_up(*above, this, name, called, depth + 1)),
+                Ref::Obj(above) if self.core.accessors => self.for_one_of(proto, |solver| {
+                    solver.look_up(*above, this, name, called, depth + 1)
+                }),
                 Ref::Obj(above) => self.look_up(*above, this, name, called, depth + 1),
                 Ref::Builtin(base) if !builtins::is_prototype_only(self.dom.names.get(*base)) => {
                     self.builtin_member(*base, name)
@@ -126,8 +133,10 @@ impl Solver<'_> {
             let (_, count) = self.iterated(this);
             return self.dom.join(out, Value::computed(count));
         }
+        // A missing list item is `undefined`.
         let is_place = text.starts_with(|c: char| c.is_ascii_digit());
         let value = match kind {
+            // The engine's defaults, for an object without a prototype of its own.
             Kind::Plain if &*text == "constructor" => self.engine_part("Object"),
             Kind::Func { .. } | Kind::Bound if &*text == "constructor" => {
                 self.engine_part("Function")
@@ -157,7 +166,7 @@ impl Solver<'_> {
                 self.dom.reference(Ref::Method(name))
             }
             Kind::Opaque => {
-                // It may be a view of the whole, as `searchParams` of a URL is.
+                // The property may be a view of the whole object, such as `searchParams` of a URL.
                 let deps = self.reach(this);
                 self.dom.join(this, Value::computed(deps))
             }
@@ -168,7 +177,7 @@ impl Solver<'_> {
             _ if is_place => Value::UNDEFINED,
             _ if called || builtins::is_method(&text) => self.dom.reference(Ref::Method(name)),
             _ => {
-                // The engine may have more methods than are known.
+                // The engine may have methods that the table does not list.
                 let method = self.dom.reference(Ref::Method(name));
                 self.dom.join(method, Value::UNDEFINED)
             }
@@ -176,8 +185,8 @@ impl Solver<'_> {
         self.dom.join(out, value)
     }
 
-    /// Reads what is above an object, for `super.key`.
-    pub(super) fn get_above(&mut self, home: Value, this: Value, key: &At) -> Value {
+    /// `super.key`: reads from the prototype of `home`, the object in whose literal or class the method is.
+    pub(super) fn get_above(&mut self, home: Value, this: Value, key: &AbstractKey) -> Value {
         let shape = self.dom.shapes.kept(home.shape);
         let mut out = Value::NEVER;
         for one in &shape.refs {
@@ -186,16 +195,15 @@ impl Solver<'_> {
             let above = self.dom.shapes.kept(proto.shape);
             for one in &above.refs {
                 let value = match one {
-                    Ref::Obj(id) => {
-                        self.chosen(proto, |solver| solver.get_own_or_above(*id, this, key, true))
-                    }
+                    Ref::Obj(id) => self
+                        .for_one_of(proto, |solver| solver.get_own_or_above(*id, this, key, true)),
                     _ => self.get_of(*one, proto, key, true),
                 };
                 let value = self.dom.with(value, proto.deps);
                 out = self.dom.join(out, value);
             }
             if above.refs.is_empty() {
-                let own = At { names: key.names.clone(), deps: key.deps };
+                let own = AbstractKey { names: key.names.clone(), deps: key.deps };
                 let value = self.named(&own, |solver, name| {
                     let text = solver.dom.names.text(name);
                     if builtins::is_of_objects(&text) {
@@ -210,7 +218,7 @@ impl Solver<'_> {
         self.dom.with(out, key.deps)
     }
 
-    /// Returns the method that an object has by a name, if the program gives it one.
+    /// Returns the method of a given name that the program, and not the engine, gives an object.
     pub(super) fn own_method(&mut self, object: ObjId, name: NameId) -> Option<Value> {
         let this = self.dom.reference(Ref::Obj(object));
         let value = self.look_up(object, this, name, true, 0);
@@ -229,7 +237,7 @@ impl Solver<'_> {
         is_callable.then_some(value)
     }
 
-    /// Returns an object and all that may stand above it, and what decides what does.
+    /// Returns an object and all its possible prototypes, and what decides which they are.
     pub(super) fn lineage(&mut self, object: ObjId) -> (SmallVec<[ObjId; 4]>, Deps) {
         let mut deps = NONE;
         let mut all: SmallVec<[ObjId; 4]> = smallvec::smallvec![object];
@@ -241,8 +249,11 @@ impl Solver<'_> {
             for one in &self.dom.shapes.kept(proto.shape).refs {
                 if let Ref::Obj(above) = one
                     && !all.contains(above)
-                    && all.len() < 4 * CHAIN as usize
                 {
+                    if all.len() >= 4 * CHAIN as usize {
+                        self.entangled = true;
+                        break;
+                    }
                     all.push(*above);
                 }
             }
@@ -250,8 +261,8 @@ impl Solver<'_> {
         (all, deps)
     }
 
-    /// Hands a value to the unknown code that may stand above an object.
-    pub(super) fn asks_above(&mut self, object: ObjId, given: Value, deps: Deps) {
+    /// Passes a value to the unknown code that may be in an object's chain of prototypes: the traps of a proxy.
+    pub(super) fn pass_to_traps(&mut self, object: ObjId, given: Value, deps: Deps) {
         if !self.engine.traps {
             return;
         }
@@ -270,7 +281,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns what stands above a value: an object of the program, or one of the engine.
+    /// Returns the prototype of a value (`Object.getPrototypeOf`).
     pub(super) fn prototype_above(&mut self, of: Value) -> Value {
         let shape = self.dom.shapes.kept(of.shape);
         let engine = self.dom.name(&"Object.prototype".into());
@@ -278,13 +289,12 @@ impl Solver<'_> {
         let mut out = if shape.prim == Prim::None { Value::NEVER } else { engine };
         for one in &shape.refs {
             let Ref::Obj(object) = one else {
-                let given = if *one == Ref::Pool {
+                if *one == Ref::Pool {
                     self.touch_pool(of.deps);
-                    self.pooled()
-                } else {
-                    engine
-                };
-                out = self.dom.join(out, given);
+                    let pooled = self.pooled();
+                    out = self.dom.join(out, pooled);
+                }
+                out = self.dom.join(out, engine);
                 continue;
             };
             let proto = self.heap.find(*object, self.known.proto);
@@ -292,7 +302,7 @@ impl Solver<'_> {
             if self.dom.shape(proto).absent || proto.is_never() {
                 out = self.dom.join(out, engine);
             }
-            let proto = self.here(proto);
+            let proto = self.present(proto);
             out = self.dom.join(out, proto);
             if self.heap.objects[*object as usize].escaped {
                 self.touch(*object, of.deps);
@@ -303,7 +313,8 @@ impl Solver<'_> {
         self.dom.with(out, of.deps)
     }
 
-    /// Returns the object that a function of the program gives to what it constructs.
+    /// Makes the object `prototype` of a plain function on first use. Most functions are never used as
+    /// constructors.
     pub(super) fn prototype_of(&mut self, function: ObjId) {
         let known = &self.heap.objects[function as usize];
         let (Kind::Func { func, .. }, birth, unique) = (known.kind, known.birth, known.unique)
@@ -323,13 +334,13 @@ impl Solver<'_> {
         self.keep_object(made);
         let value = self.dom.reference(Ref::Obj(made));
         let cell = self.heap.cell(function, self.known.prototype);
-        // It is there from the beginning, whatever decides on this place.
+        // Written without the label of the current point: the object exists from the beginning.
         let joined = self.dom.join(value, Value::NEVER);
         self.changed |= self.heap.note(&mut self.dom, cell, joined);
         self.set_now(cell, joined);
     }
 
-    /// Returns the getter or setter that an object itself has by a name.
+    /// Returns the own getter or setter of an object by a property's name.
     pub(super) fn accessor(&mut self, object: ObjId, kind: &str, name: NameId) -> Option<Value> {
         let text = self.dom.names.text(name);
         let name = self.dom.names.known(&format!("{kind}:{text}").into())?;
@@ -338,7 +349,7 @@ impl Solver<'_> {
     }
 }
 
-/// Returns whether a name is that of an old method that every object has, `__defineGetter__` and the like.
+/// Returns whether a name is one of the legacy methods of every object, such as `__defineGetter__`.
 fn is_hidden_method(name: &str) -> bool {
     name.starts_with("__") && builtins::is_engine_function(name)
 }

@@ -1,40 +1,45 @@
-//! `try`, `catch` and `finally`, and what is walked with a look at whether it fails.
+//! `try`, `catch` and `finally`, and other code whose failure is observed.
 
 use super::level::Sees;
 use super::*;
 use crate::structure::core::{Block, Branch, Slot};
 
-/// A `finally` that is walked, and the ways out of it by which what was left before is not left.
-pub(super) struct Final {
-    /// How many levels there are around it.
+/// A `finally` block under analysis, and the exits from it that cancel the exit that led into it.
+pub(super) struct FinallyBlock {
+    /// The number of levels around it.
     depth: usize,
-    /// The levels to which it leads, and what decides that.
+    /// The levels to which its own exits lead, and what decides on each exit.
     ways: Vec<(usize, Deps)>,
 }
 
-/// The failures and the ways out that are followed.
+/// The state of the `try` statements.
 #[derive(Default)]
 pub(super) struct Tries {
-    /// The blocks of `finally` that are walked.
-    pub(super) finals: u32,
-    pub(super) finallies: Vec<Final>,
-    /// How many expressions are walked that fail whatever they do.
+    /// How many `finally` blocks are being walked, one within the other.
+    pub(super) finally_depth: u32,
+    /// These blocks, innermost last.
+    pub(super) finally_blocks: Vec<FinallyBlock>,
+    /// How many expressions are being walked that fail whatever they do.
     pub(super) doomed: u32,
-    /// The handlers that always fail again, as if they were not there.
+    /// The handlers that always rethrow where nothing else handles the failure, by context and place. Learned
+    /// over the rounds. With or without such a handler the program ends, so that it decides nothing.
     pub(super) futile: HashSet<(u32, u32)>,
+    /// How many of these handlers are being walked.
     pub(super) rethrows: u32,
-    /// Whether the failure that is noted is thrown by the program.
+    /// Whether the failure being recorded is the program's own `throw`.
     pub(super) throwing: bool,
-    /// How many walks are open that go through the same code a second time.
+    /// How many walks are open that go through the same code a second time. A call found twice that way is not
+    /// made twice.
     pub(super) replays: u32,
-    /// How often a region was left.
+    /// Counts the early exits of regions, as a time stamp.
     pub(super) jumps: usize,
 }
 
 impl Tries {
+    /// Resets the state of a round; `futile` and `jumps` stay.
     pub(super) fn begin_round(&mut self) {
-        self.finals = 0;
-        self.finallies.clear();
+        self.finally_depth = 0;
+        self.finally_blocks.clear();
         self.doomed = 0;
         self.rethrows = 0;
         self.replays = 0;
@@ -42,13 +47,14 @@ impl Tries {
 }
 
 impl<'a> Solver<'a> {
-    /// Walks `try`.
+    /// Walks a `try` statement; returns whether the code after it is reached.
     pub(super) fn attempt(
         &mut self,
         body: &'a Block,
         handler: Option<&'a (Slot, Block)>,
         finally: Option<&'a Block>,
     ) -> bool {
+        // The label at the start of the statement, which is also the label of its `finally`.
         let before: Vec<(Deps, bool)> = self.levels.iter().map(|one| (one.deps, one.may)).collect();
         let jumps = self.tries.jumps;
         if finally.is_some() {
@@ -60,31 +66,37 @@ impl<'a> Solver<'a> {
         };
         if let Some(finally) = finally {
             let written = self.recorders.pop().unwrap_or_default();
-            // It runs whatever happened before, so that what decided on that does not decide on it.
+            // `finally` runs after every completion of the body, so what decided on the body's exits does not
+            // decide whether it runs. Take the exits' labels off the levels while it is walked.
             let inner: Vec<(Deps, bool)> =
                 self.levels.iter().map(|one| (one.deps, one.may)).collect();
             for (level, (deps, may)) in self.levels.iter_mut().zip(&before) {
                 (level.deps, level.may) = (*deps, *may);
             }
-            // It is not reached where something is waited for that never comes.
+            // The exception: code that waits forever never reaches `finally`.
             if let Some(thread) = self.levels.get_mut(self.threads.level)
                 && self.threads.hangs != NONE
             {
                 thread.deps = self.dom.sources.union(thread.deps, self.threads.hangs);
                 thread.may = true;
             }
-            // What it finds depends on that all the same.
+            // The state in which it starts does depend on the exits.
             let mut decided = NONE;
             for ((deps, _), (old, _)) in inner.iter().zip(&before) {
                 if deps != old {
                     decided = self.dom.union(decided, *deps);
                 }
             }
-            self.tries.finallies.push(Final { depth: self.levels.len(), ways: Vec::new() });
-            goes_on = self
-                .way(Branch::Finally, |s| s.finish((goes_on, jumps), decided, written, finally));
-            let ways = self.tries.finallies.pop().map_or_else(Vec::new, |last| last.ways);
-            self.take_back(jumps, &ways);
+            self.tries
+                .finally_blocks
+                .push(FinallyBlock { depth: self.levels.len(), ways: Vec::new() });
+            goes_on = self.way(Branch::Finally, |s| {
+                s.walk_finally((goes_on, jumps), decided, written, finally)
+            });
+            let ways = self.tries.finally_blocks.pop().map_or_else(Vec::new, |last| last.ways);
+            // After the block, the exits of the body take effect, unless an exit of `finally` has cancelled
+            // them.
+            self.cancel_exits(jumps, &ways);
             for (place, (deps, may)) in inner.into_iter().enumerate() {
                 let own = self.dom.union(self.levels[place].deps, deps);
                 self.levels[place].deps = own;
@@ -94,34 +106,38 @@ impl<'a> Solver<'a> {
         goes_on
     }
 
-    /// Notes that a way out leads to a level, which `deps` and the control of this place decide.
-    pub(super) fn diverts(&mut self, level: usize, deps: Deps) {
-        for place in 0..self.tries.finallies.len() {
-            let depth = self.tries.finallies[place].depth;
+    /// Records that an exit leads to a level, decided by `deps` and by the current label. If it leaves a
+    /// `finally` block, it cancels the exit that led into the block.
+    pub(super) fn note_finally_exit(&mut self, level: usize, deps: Deps) {
+        for place in 0..self.tries.finally_blocks.len() {
+            let depth = self.tries.finally_blocks[place].depth;
             if level < depth {
                 let own = self.control_above(depth);
                 let deps = self.dom.union(own, deps);
-                self.tries.finallies[place].ways.push((level, deps));
+                self.tries.finally_blocks[place].ways.push((level, deps));
             }
         }
     }
 
-    /// Takes back that regions are left and failures are seen: `finally` may lead to a place within them.
-    fn take_back(&mut self, jumps: usize, ways: &[(usize, Deps)]) {
-        let act = self.acts.len();
+    /// Applies the exits of a `finally` block (`ways`) to the earlier exits that they may cancel: the regions
+    /// left, and the failure observed, since `jumps`. Whether those happen depends on what decides on the exit
+    /// of `finally`.
+    fn cancel_exits(&mut self, jumps: usize, ways: &[(usize, Deps)]) {
+        let act = self.activations.len();
         for &(to, deps) in ways.iter().filter(|(_, deps)| *deps != NONE) {
             for place in 0..self.regions.len() {
                 let region = &self.regions[place];
                 let level = region.level;
+                // The earlier exit leads further out than the one that cancels it.
                 if region.act == act && region.left > jumps && level < to {
-                    let deps = self.leaves(level, deps, true);
+                    let deps = self.record_exit(level, deps, true);
                     self.regions[place].deps = self.dom.union(self.regions[place].deps, deps);
                 }
             }
             if let Some(Handler { level, any: true, .. }) = self.handlers.last()
                 && *level < to
             {
-                let deps = self.leaves(*level, deps, true);
+                let deps = self.record_exit(*level, deps, true);
                 if let Some(handler) = self.handlers.last_mut() {
                     handler.thrown = self.dom.sources.union(handler.thrown, deps);
                 }
@@ -129,16 +145,19 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Walks `finally`: on the way on which nothing failed, and on all others.
-    fn finish(
+    /// Walks a `finally` block: for the normal completion of the body, and for all abrupt completions. Returns
+    /// whether the code after the statement is reached.
+    fn walk_finally(
         &mut self,
         (goes_on, jumps): (bool, usize),
         decided: Deps,
         written: HashMap<CellId, Value>,
         finally: &'a Block,
     ) -> bool {
-        self.tries.finals += 1;
-        let apart = self.tries.finals <= 3;
+        self.tries.finally_depth += 1;
+        // The two completions are walked separately for precision. Nested blocks would double the work at each
+        // depth, so that beyond three they are walked once, in the joined state.
+        let apart = self.tries.finally_depth <= 3;
         self.tries.replays += u32::from(goes_on && apart);
         let outer: Vec<(CellId, Value)> = written.into_iter().collect();
         let mut finishes = false;
@@ -151,11 +170,13 @@ impl<'a> Solver<'a> {
                     let mark = solver.trail.changes.len();
                     for (cell, value) in &outer {
                         let now = solver.now(*cell);
+                        // An abrupt completion starts with any value that a cell had in the body.
                         solver.merge(*cell, now, *value, decided);
                     }
                     let _ = solver.run(finally);
                     touched = solver.changed_since(mark);
                     after = touched.iter().map(|(cell, _)| (*cell, solver.now(*cell))).collect();
+                    // After an abrupt completion, the exit that led here continues.
                     false
                 },
                 |solver| {
@@ -178,9 +199,9 @@ impl<'a> Solver<'a> {
             finishes && goes_on
         };
         self.tries.replays -= u32::from(goes_on && apart);
-        self.tries.finals -= 1;
-        // What was left on the way here is left after this.
-        let act = self.acts.len();
+        self.tries.finally_depth -= 1;
+        // The exits taken in the body continue after this block, so their saved states must see its writes.
+        let act = self.activations.len();
         for (cell, before) in touched {
             let Some(value) = after.get(&cell).copied() else { continue };
             for region in &mut self.regions {
@@ -201,6 +222,7 @@ impl<'a> Solver<'a> {
         alive
     }
 
+    /// Walks the body and the `catch` handler of a `try` statement.
     fn caught(&mut self, body: &'a Block, error: Slot, caught: &'a Block) -> bool {
         let mark = self.trail.changes.len();
         self.trail.tracking += 1;
@@ -212,6 +234,8 @@ impl<'a> Solver<'a> {
         if !self.follows(Rule::HandlerSeesWrites) {
             written.clear();
         }
+        // The state at the body's normal end is saved and undone. The fork then chooses between it and the
+        // handler.
         let changed = self.changed_since(mark);
         let after: Vec<(CellId, Value)> =
             changed.iter().map(|(cell, _)| (*cell, self.now(*cell))).collect();
@@ -227,6 +251,7 @@ impl<'a> Solver<'a> {
                 goes_on
             },
             |solver| {
+                // The handler starts with any value that a cell had in the body.
                 for (cell, value) in &written {
                     let now = solver.now(*cell);
                     solver.merge(*cell, now, *value, thrown);
@@ -238,11 +263,11 @@ impl<'a> Solver<'a> {
                     solver.tries.rethrows += u32::from(futile);
                     let goes_on = solver.way(Branch::Catch, |s| s.run(caught));
                     solver.tries.rethrows -= u32::from(futile);
-                    // Whatever is caught is thrown again, and then nobody catches it.
+                    // The handler always throws (it neither ends nor jumps), and nothing handles that.
                     if !goes_on
                         && jumps == solver.tries.jumps
                         && solver.handlers.is_empty()
-                        && solver.threads.beside == 0
+                        && solver.threads.concurrent == 0
                     {
                         solver.changed |= solver.tries.futile.insert(key);
                     }
@@ -254,7 +279,8 @@ impl<'a> Solver<'a> {
         result
     }
 
-    /// Walks something whose failure is seen here; returns what was written on the way as well.
+    /// Walks something whose failures are observed here. Returns whether its end is reached, the failures, and
+    /// the join of all values of each written cell.
     pub(super) fn guarded(
         &mut self,
         walk: impl FnOnce(&mut Self) -> bool,
@@ -262,6 +288,7 @@ impl<'a> Solver<'a> {
         self.guarded_by(Sees::All, walk)
     }
 
+    /// The same, for some kinds of failures.
     pub(super) fn guarded_by(
         &mut self,
         sees: Sees,
@@ -282,6 +309,7 @@ impl<'a> Solver<'a> {
         let goes_on = walk(self);
         let written = self.recorders.pop().unwrap_or_default();
         if let Some(outer) = self.recorders.last_mut() {
+            // What is written in here is also written in the enclosing `try`.
             for (cell, value) in &written {
                 let own = outer.entry(*cell).or_insert(*value);
                 *own = self.dom.join(*own, *value);

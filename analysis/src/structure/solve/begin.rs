@@ -1,11 +1,12 @@
-//! What a solver has before it walks: at first, and at the beginning of each round.
+//! The solver's initial state, and the reset at the beginning of each round.
 
 use super::*;
 
-/// The most bytes that all literal arguments together may have; beyond it they are shown as computed.
+/// The maximum number of bytes of all literal arguments together; beyond it, arguments are shown as computed.
 const LITERALS: usize = 256 * 1024;
 
 impl<'a> Solver<'a> {
+    /// Returns a solver that knows nothing about the program yet.
     pub(super) fn new(core: &'a Core, limits: &'a Limits) -> Self {
         let mut dom = Domain::default();
         let mut name = |text: &str| dom.name(&text.into());
@@ -29,7 +30,7 @@ impl<'a> Solver<'a> {
             when: name("%when"),
             settles: name("%settles"),
             done: name("%done"),
-            comes: name("%comes"),
+            settlement: name("%settlement"),
             which: name("%which"),
             later: name("%later"),
             error: name("%error"),
@@ -53,6 +54,7 @@ impl<'a> Solver<'a> {
             functions: Functions::default(),
             promises: Promises::default(),
             generators: Generators::default(),
+            // Some hooks are known from the text alone; the walk may find more.
             engine: Engine { converts: core.converts, hooks: core.hooks, ..Engine::default() },
             time: Time::default(),
             misuses: Misuses::default(),
@@ -69,7 +71,7 @@ impl<'a> Solver<'a> {
             regions: Vec::new(),
             handlers: Vec::new(),
             recorders: Vec::new(),
-            acts: Vec::new(),
+            activations: Vec::new(),
             target: Value::UNDEFINED,
             threads: Threads::default(),
             tries: Tries::default(),
@@ -77,7 +79,7 @@ impl<'a> Solver<'a> {
             tasks: Tasks::default(),
             nodes: Nodes::default(),
             gaps: Vec::new(),
-            written: Written::Nowhere,
+            written: CallText::Nowhere,
             named_tools: HashSet::default(),
             literals: 0,
             at: 0,
@@ -86,6 +88,8 @@ impl<'a> Solver<'a> {
         }
     }
 
+    /// Resets the state of a round. What was learned about contexts, loops, cells (`ever`, `concurrent`) and
+    /// objects stays.
     pub(super) fn begin_round(&mut self) {
         self.changed = false;
         self.heap.begin_round();
@@ -97,7 +101,7 @@ impl<'a> Solver<'a> {
         self.regions.clear();
         self.handlers.clear();
         self.recorders.clear();
-        self.acts.clear();
+        self.activations.clear();
         self.target = Value::UNDEFINED;
         self.escaped.begin_round();
         self.functions.begin_round();
@@ -105,6 +109,7 @@ impl<'a> Solver<'a> {
         self.generators.partly = 0;
         self.threads.begin_round();
         self.tries.begin_round();
+        // The other fields of `Time` are learned over the rounds.
         self.time.when = NONE;
         self.tasks = Tasks::default();
         self.nodes = Nodes::default();
@@ -113,7 +118,7 @@ impl<'a> Solver<'a> {
         self.literals = LITERALS;
         self.misuses.begin_round();
         self.chosen.begin_round();
-        self.written = Written::Nowhere;
+        self.written = CallText::Nowhere;
         self.at = 0;
     }
 }

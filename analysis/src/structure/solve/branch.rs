@@ -1,24 +1,32 @@
-//! Branches, regions that can be left, and loops.
+//! Forks, regions that can be left early, and loops.
 
 use super::state::Changes;
 use super::*;
 use crate::structure::core::{RESULT, Region, WHOLE};
 
-/// A region that is open.
+/// A region that is being walked.
 pub(super) struct RegionState {
+    /// Its id in the function's code.
     id: Region,
+    /// The height of the call stack at which it was opened: ids are only unique within a function.
     pub(super) act: usize,
+    /// The index of its level.
     pub(super) level: usize,
+    /// The length of the trail at its start.
     mark: usize,
-    /// What cells have where the region was left, of those that changed in it.
+    /// The joined state at all early exits, for the cells that changed in the region; `None` if it was never
+    /// left early.
     pub(super) exits: Option<HashMap<CellId, Value>>,
+    /// What decides whether it is left early.
     pub(super) deps: Deps,
-    /// How many jumps there were when it was left last.
+    /// The value of `Tries::jumps` at its last early exit, so that a `finally` can tell which regions its `try`
+    /// has left.
     pub(super) left: usize,
 }
 
 impl Solver<'_> {
-    /// Walks either of two ways, which `deps` choose between; returns whether either goes on.
+    /// Walks two alternatives, between which `deps` decide, from the same state, and joins their results.
+    /// Returns whether either reaches its end.
     pub(super) fn fork(
         &mut self,
         deps: Deps,
@@ -29,6 +37,8 @@ impl Solver<'_> {
         let mark = self.trail.changes.len();
         self.trail.tracking += 1;
         let begin = self.made;
+        // The first alternative changes the state in place. Its changes are saved and undone before the second
+        // one is walked.
         let one_goes_on = one(self);
         let middle = self.made;
         let changed = self.changed_since(mark);
@@ -37,7 +47,9 @@ impl Solver<'_> {
         self.undo(mark, &changed);
         let other_goes_on = other(self);
         match (one_goes_on, other_goes_on) {
+            // Only the second alternative, if any, goes on: its state is already in place.
             (false, _) => {}
+            // Only the first one goes on: restore the state before the fork, then apply its changes.
             (true, false) => {
                 for (cell, before) in self.changed_since(mark) {
                     self.set_now(cell, before);
@@ -47,6 +59,8 @@ impl Solver<'_> {
                 }
             }
             (true, true) => {
+                // Cells that only the second one changed, then cells that the first one changed. An object made
+                // within one alternative cannot be read in the other, so its cells need no join.
                 for (cell, before) in self.changed_since(mark) {
                     if after.binary_search_by_key(&cell, |(known, _)| *known).is_err()
                         && !self.is_made_within(cell, middle, self.made)
@@ -69,8 +83,8 @@ impl Solver<'_> {
         one_goes_on || other_goes_on
     }
 
-    /// Returns whether a cell is one of an object that is made once, on one way of a choice: on the
-    /// other, nobody can ask for it.
+    /// Returns whether a cell belongs to an object that is made once, between two time stamps: within one
+    /// alternative, which no code of the other one can refer to.
     fn is_made_within(&self, cell: CellId, begin: u32, end: u32) -> bool {
         self.heap.cells[cell as usize].object.is_some_and(|object| {
             let known = &self.heap.objects[object as usize];
@@ -78,6 +92,7 @@ impl Solver<'_> {
         })
     }
 
+    /// Ends a fork or a region. Once none is open, nothing needs the trail any more.
     pub(super) fn close(&mut self) {
         self.trail.tracking -= 1;
         if self.trail.tracking == 0 {
@@ -86,11 +101,12 @@ impl Solver<'_> {
         }
     }
 
-    /// Walks a region that can be left; returns whether what stands behind it is reached.
+    /// Walks a region that can be left early; returns whether the code after it is reached. The state after it
+    /// joins the normal end with all early exits.
     pub(super) fn region(&mut self, id: Region, walk: impl FnOnce(&mut Self) -> bool) -> bool {
         self.push_level(NONE, false, false);
         let (level, mark) = (self.levels.len() - 1, self.trail.changes.len());
-        let act = self.acts.len();
+        let act = self.activations.len();
         self.regions.push(RegionState { id, act, level, mark, exits: None, deps: NONE, left: 0 });
         self.trail.tracking += 1;
         let goes_on = walk(self);
@@ -115,24 +131,25 @@ impl Solver<'_> {
         goes_on || left
     }
 
-    /// Leaves a region of the function that is walked.
+    /// Walks an early exit out of a region of the current function (`break`, `continue`, `return`).
     pub(super) fn jump(&mut self, to: Region) {
-        let act = self.acts.len();
+        let act = self.activations.len();
         let found = self.regions.iter().rposition(|region| region.act == act && region.id == to);
         let Some(place) = found else { return };
         self.tries.jumps += 1;
         let (level, mark) = (self.regions[place].level, self.regions[place].mark);
-        let deps = self.leaves(level, NONE, false);
+        let deps = self.record_exit(level, NONE, false);
         let own = self.dom.union(self.regions[place].deps, deps);
         self.regions[place].deps = own;
         self.regions[place].left = self.tries.jumps;
-        self.diverts(level, NONE);
-        if to == WHOLE && self.acts.len() == 1 {
+        self.note_finally_exit(level, NONE);
+        // A `return` of the program itself: concurrent code is cut off here.
+        if to == WHOLE && self.activations.len() == 1 {
             let result = self.slot(RESULT);
             self.ends_program(Some(result));
         }
-        if to == WHOLE && self.acts.len() == 1 || !self.follows(Rule::WayOutMerges) {
-            // Nothing comes after the program.
+        if to == WHOLE && self.activations.len() == 1 || !self.follows(Rule::WayOutMerges) {
+            // No code follows the program, so that no state has to be joined.
             self.regions[place].exits.get_or_insert_default();
             return;
         }
@@ -141,6 +158,8 @@ impl Solver<'_> {
         let exits = self.regions[place].exits.take();
         let is_first = exits.is_none();
         let mut exits = exits.unwrap_or_default();
+        // Join with the earlier exits. Unless both states hold the same exact value, which exit was taken flows
+        // into the cell.
         if !is_first {
             let mut both = Changes::new();
             for (cell, value) in &exits {
@@ -159,12 +178,13 @@ impl Solver<'_> {
         }
         for (cell, before) in changed {
             let mut now = self.heap.cells[cell as usize].now;
-            // In which turn a loop is left is in what was written in it.
+            // The turn in which the loop was left shows in every value that its turns change.
             if turned.contains(&cell) && !self.is_constant(now) {
                 now = self.dom.with(now, own);
             }
             if is_first {
                 exits.insert(cell, now);
+            // No earlier exit changed this cell: there it had its value at the region's start.
             } else if !exits.contains_key(&cell) && (before != now || !self.is_exact(now)) {
                 let joined = self.dom.join(before, now);
                 let is_flow = !self.dom.same(before, now) || !self.is_exact(now);
@@ -175,9 +195,9 @@ impl Solver<'_> {
         self.regions[place].exits = Some(exits);
     }
 
-    /// Returns the cells that changed in loops which a jump out of a region leaves.
+    /// Returns the cells that changed in the loops which an exit out of a region leaves.
     fn changed_in_turns(&mut self, place: usize) -> HashSet<CellId> {
-        let act = self.acts.len();
+        let act = self.activations.len();
         let is_loop = |region: &RegionState| {
             region.act == act && self.levels.get(region.level + 1).is_some_and(|level| level.turns)
         };
@@ -188,7 +208,10 @@ impl Solver<'_> {
         self.changed_since(mark).into_iter().map(|(cell, _)| cell).collect()
     }
 
-    /// Walks a loop; `head` is walked before each turn, and can leave it.
+    /// Walks a loop's body once, from the join of the state before the loop and the learned entry state of
+    /// later turns, and adds its final state to that entry state. Returns whether the code after the loop is
+    /// reached, and what decides how many turns there are. `head` is walked before each turn and can leave the
+    /// loop.
     pub(super) fn looped(
         &mut self,
         key: (u32, u32),
@@ -202,26 +225,29 @@ impl Solver<'_> {
         let goes_on = self.region(exit, |solver| {
             let level = solver.levels.len() - 1;
             let known = solver.loops.entry(key).or_default();
+            // Enter with what the turns of earlier rounds have left behind.
             let cells: Changes = known.cells.iter().map(|(cell, value)| (*cell, *value)).collect();
-            let learned = (known.deps, known.may);
+            let learned = known.deps;
             for (cell, value) in cells {
                 let joined = solver.dom.join(solver.now(cell), value);
                 solver.set_now(cell, joined);
             }
             let (mark, loosened) = (solver.trail.changes.len(), solver.misuses.loosened());
-            // That a turn may not be reached is in that it may be repeated.
-            solver.push_level(learned.0, false, true);
+            // `may` is false: that a turn may not be reached is already covered by `many`.
+            solver.push_level(learned, false, true);
             solver.levels[level + 1].turns = true;
             solver.begin_turn(serial);
             head(solver);
             let goes_on = solver.region(turn, body) && after(solver);
             let turns = solver.levels.pop();
-            let (own, may) = turns.map_or((NONE, false), |level| (level.deps, level.may));
+            let own = turns.map_or(NONE, |level| level.deps);
+            // Every exit has added its label to the region's level or to that of the turns; together they
+            // decide the number of turns.
             ends = solver.dom.union(solver.levels[level].deps, own);
-            let may = may || solver.levels[level].may;
             if !solver.follows(Rule::LoopDecides) {
                 ends = NONE;
             }
+            // Pass the state at the end of the turn to the next turn.
             let mut changed = false;
             if goes_on {
                 let carried = if solver.follows(Rule::LoopCarries) {
@@ -235,9 +261,10 @@ impl Solver<'_> {
                     {
                         continue;
                     }
+                    // How often the loop was repeated shows in whatever a turn changes.
                     let mut value = solver.dom.with(now, ends);
                     if solver.dom.same(now, before) && solver.is_exact(now) {
-                        // Only whether it is a promise differs.
+                        // Nothing differs except whether it is a promise, which is no flow.
                         value = now;
                     } else if solver.round >= WIDEN || solver.is_counted(cell) {
                         value.shape = solver.dom.shapes.widened(value.shape);
@@ -255,24 +282,27 @@ impl Solver<'_> {
             solver.turns.pop();
             if let Some(known) = solver.loops.get_mut(&key) {
                 let all = solver.dom.sources.union(known.deps, ends);
-                changed |= known.deps != all || may && !known.may;
-                (known.deps, known.may) = (all, known.may || may);
+                changed |= known.deps != all;
+                known.deps = all;
             }
             solver.changed |= changed;
+            // The body never falls out of the loop: its end leads to the next turn, so the code after it is
+            // reached by exits only.
             false
         });
         (goes_on, ends)
     }
 
-    /// Returns whether a cell has how long a list is, or in which order properties were added. Of what
-    /// grows in each turn, neither is known.
+    /// Returns whether a cell holds the length of a list or the order of an object's properties. If these grow
+    /// in each turn, they are widened at once: counting up would take a round for each turn.
     fn is_counted(&self, cell: CellId) -> bool {
         let names = [self.known.length, self.known.order];
         let object = self.heap.cells[cell as usize].object;
         object.is_some_and(|id| names.iter().any(|name| self.heap.find(id, *name) == Some(cell)))
     }
 
-    /// Lets the next turn of a loop know of what is no promise any more; returns whether that is new.
+    /// Passes to the next turn which cells may hold the promised value in place of a promise; returns whether
+    /// that is new.
     fn loosen_before(&mut self, key: &(u32, u32), mark: usize, serial: u32) -> bool {
         let mut is_new = false;
         for cell in self.misuses.loosened_since(mark) {

@@ -1,4 +1,5 @@
-//! Functions and methods of the engine, by the table of what they do.
+//! Functions and methods of the engine. The table in `builtins.rs` says what each of them takes, calls and
+//! returns; this folder applies its rows, and has the functions whose behavior no row can express.
 
 mod apply;
 mod chain;
@@ -11,25 +12,25 @@ mod promise;
 mod some;
 mod timer;
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::builtins::{self, Calls, Gives, Method, Takes};
 use crate::structure::domain::{Kind, Ref};
 
-/// What of the engine does not hold as it comes.
+/// Which simplifying assumptions about the engine do not hold for this program. Each field only ever grows.
 #[derive(Default)]
 pub(super) struct Engine {
-    /// Whether a property has the name of a method that the engine calls by itself.
+    /// Whether some property has the name of a method that the engine calls by itself, such as `toString`.
     pub(super) converts: bool,
-    /// Whether objects of it may have other ways to iterate, copy, match or split.
+    /// Whether the program may change how the engine's objects are iterated, copied, matched or split.
     pub(super) hooks: bool,
-    /// Whether properties may be more than they seem: unknown code may add getters and traps.
+    /// Whether a property access may run code: getters and proxies added by unknown code.
     pub(super) traps: bool,
-    /// Whether methods of the engine may have properties that the program gave them.
+    /// Whether the program may have set properties of the engine's methods.
     pub(super) marked: bool,
-    /// Whether nothing that is known of it holds: then everything depends on everything.
+    /// Whether the program changes the engine's own objects. Then everything depends on everything.
     pub(super) lost: bool,
-    /// The objects that may not be changed any more.
+    /// The objects that may be frozen.
     pub(super) frozen: HashSet<ObjId>,
 }
 
@@ -62,14 +63,14 @@ impl Solver<'_> {
         self.dom.reference(Ref::Builtin(full))
     }
 
-    /// Notes that the program may make objects whose properties are more than they seem.
+    /// Records that a property access may run code.
     pub(super) fn set_traps(&mut self, traps: bool) {
         if traps && !self.engine.traps {
             (self.engine.traps, self.changed) = (true, true);
         }
     }
 
-    /// Returns all that flows into what a call is given.
+    /// Returns the sources of all arguments and their parts.
     pub(super) fn reach_args(&mut self, args: &Args) -> Deps {
         let mut deps = NONE;
         for value in args.list.iter().chain(&args.rest) {
@@ -79,7 +80,7 @@ impl Solver<'_> {
         deps
     }
 
-    /// Converts all that a call is given.
+    /// Converts all arguments to strings or numbers; returns their sources and those of the conversions.
     fn convert_args(&mut self, args: &Args) -> Deps {
         let mut deps = self.reach_args(args);
         for value in args.list.iter().chain(&args.rest) {
@@ -89,8 +90,8 @@ impl Solver<'_> {
         deps
     }
 
-    /// Goes over the objects that a call is given, as some do with lists: that asks iterators for all they have.
-    fn go_over(&mut self, args: &Args) -> Deps {
+    /// Iterates the arguments, as some functions do with lists: that runs generators.
+    fn iterate_args(&mut self, args: &Args) -> Deps {
         let mut deps = NONE;
         for value in args.list.iter().chain(&args.rest) {
             if self.has_kind(*value, Kind::Iterator)
@@ -105,7 +106,7 @@ impl Solver<'_> {
         deps
     }
 
-    /// Reads the fields of the objects that a call is given, as of options, and converts what they hold.
+    /// Reads the fields of objects that are passed as options, and converts what they hold.
     fn take_fields(&mut self, args: &Args) -> Deps {
         let mut deps = NONE;
         if !self.engine.converts && !self.core.accessors {
@@ -120,7 +121,8 @@ impl Solver<'_> {
                 let own = Value { deps: value.deps, shape: self.dom.shapes.of_ref(*one) };
                 let held = self.any_of(own);
                 let read = self.shown_fields(own);
-                let converted = self.perhaps(NONE, |solver| Value::computed(solver.convert(held)));
+                let converted =
+                    self.optionally(NONE, |solver| Value::computed(solver.convert(held)));
                 for own in [read, converted.deps] {
                     deps = self.dom.union(deps, own);
                 }
@@ -129,6 +131,7 @@ impl Solver<'_> {
         deps
     }
 
+    /// Returns the argument at an index.
     pub(super) fn arg(&mut self, args: &Args, place: usize) -> Value {
         match (args.list.get(place), args.rest) {
             (Some(value), _) => *value,
@@ -149,6 +152,7 @@ impl Solver<'_> {
         if let Some(drawn) = self.hidden_state(&text) {
             let deps = self.convert_args(args);
             let deps = self.dom.union(deps, drawn);
+            // It writes into its argument.
             return if &*text == "crypto.getRandomValues" {
                 self.unknown_call(this, args)
             } else {
@@ -160,8 +164,8 @@ impl Solver<'_> {
             return self.unknown_call(this, args);
         }
         if builtins::is_pure(&text) {
+            // Printing an object reads its getters.
             if text.starts_with("console.") {
-                // Getters are read to show an object.
                 for value in args.list.iter().chain(&args.rest) {
                     self.shown_fields(*value);
                 }
@@ -174,8 +178,11 @@ impl Solver<'_> {
                 _ => Value::computed(deps),
             };
         }
+        if builtins::changes_its_argument(&text) {
+            self.may_change_engine(args);
+        }
         let first = self.arg(args, 0);
-        // Of a class of the program, they call its constructor, and its methods.
+        // On a class of the program, `Array.from` and the like call its constructor and methods.
         if (text.starts_with("Array.") || text.starts_with("Promise."))
             && this.is_some_and(|this| self.leads_to_code(this))
         {
@@ -190,6 +197,7 @@ impl Solver<'_> {
                 let deps = self.convert_args(args);
                 let deps = self.dom.union(deps, read);
                 self.may_fail_by(Value::computed(deps));
+                // A reviver, options, and arguments that hold functions or tools are not modeled.
                 let leads = self.leads_to_functions(args)
                     || args.list.iter().any(|value| self.has_tools(*value));
                 if leads || args.list.len() > 1 {
@@ -235,6 +243,11 @@ impl Solver<'_> {
                 first
             }
             "Object.getPrototypeOf" | "Reflect.getPrototypeOf" => self.prototype_above(first),
+            "Object.setPrototypeOf" | "Reflect.setPrototypeOf" => {
+                self.set_prototypes(first, args);
+                self.unknown_call(this, args)
+            }
+            // The second argument defines properties, possibly accessors.
             "Object.create" if args.list.len() != 1 => {
                 self.set_traps(true);
                 self.unknown_call(this, args)
@@ -264,8 +277,9 @@ impl Solver<'_> {
                 self.call_any(first, Some(own), &given, wait).unwrap_or(Value::NEVER)
             }
             "setTimeout" | "setInterval" | "setImmediate" | "queueMicrotask"
-            | "process.nextTick" => self.later(&text, args),
+            | "process.nextTick" => self.start_timer(&text, args),
             "clearTimeout" | "clearInterval" | "clearImmediate" => {
+                // Which timer is cleared is not tracked: it may be any.
                 let control = self.control_above(0);
                 let deps = self.reach_args(args);
                 let all = self.dom.union(control, deps);
@@ -274,7 +288,7 @@ impl Solver<'_> {
                 self.time.cancels = all;
                 Value::UNDEFINED
             }
-            _ if text.starts_with("Promise.") => self.of_promises(&text, this, args, wait),
+            _ if text.starts_with("Promise.") => self.of_promises(&text, this, args),
             "%resolve" | "%reject" => self.resolve(&text, this, first),
             _ if builtins::is_error(&text) || matches!(&*text, "RegExp") => {
                 self.construct_builtin(name, args)
@@ -287,7 +301,39 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes that writes to an object may fail from now on.
+    /// Notes that nothing known of the engine holds if one of its objects is what a call changes.
+    pub(super) fn may_change_engine(&mut self, args: &Args) {
+        // The target, and the receiver of `Reflect.set`.
+        let changed = [args.list.first(), args.list.get(3), args.rest.as_ref()];
+        if changed.into_iter().flatten().any(|value| self.is_of_engine(*value)) {
+            self.lose_engine();
+        }
+    }
+
+    /// Returns whether a value may be a function or an object of the engine that all code shares.
+    pub(super) fn is_of_engine(&self, value: Value) -> bool {
+        let is_shared = |one: &Ref| matches!(one, Ref::Builtin(_) | Ref::Method(_));
+        self.dom.shape(value).refs.iter().any(is_shared)
+    }
+
+    /// Notes that what is known of the engine does not hold any more.
+    pub(super) fn lose_engine(&mut self) {
+        self.gap(Code::DynamicGlobal, About::Change);
+        self.engine.lost = true;
+    }
+
+    /// Gives objects of the program another prototype, as `Object.setPrototypeOf` does.
+    fn set_prototypes(&mut self, objects: Value, args: &Args) {
+        let above = self.arg(args, 1);
+        let above = self.dom.with(above, objects.deps);
+        for one in &self.dom.shapes.kept(objects.shape).refs {
+            if let Ref::Obj(object) = one {
+                self.put_own(*object, self.known.proto, above, false);
+            }
+        }
+    }
+
+    /// Records that writes to an object may fail from now on.
     fn freeze(&mut self, value: Value) {
         let shape = self.dom.shapes.kept(value.shape);
         let mut chosen = self.time.when != NONE || self.control_above(0) != NONE;
@@ -299,13 +345,15 @@ impl Solver<'_> {
                 _ => value.deps != NONE,
             };
         }
-        // Later writes fail or not by what decides on this.
+        // What decides whether it is frozen decides whether later writes fail.
         if chosen {
             let _ = self.unknown(&[value]);
         }
     }
 
-    /// Returns what decides on what a function of the engine gives that has a state which nobody names.
+    /// Returns what decides the result of a function of the engine with hidden state: the generator of random
+    /// numbers, or the clock. Each draw moves the generator, so that what decides on a draw shows in later
+    /// ones.
     fn hidden_state(&mut self, name: &str) -> Option<Deps> {
         let control = self.control_above(0);
         match name {
@@ -320,10 +368,10 @@ impl Solver<'_> {
         }
     }
 
-    /// Calls the getters of a value of which all fields are read; returns what flows into what they give.
+    /// Calls the getters of a value whose fields are all read; returns the sources of their results.
     fn shown_fields(&mut self, value: Value) -> Deps {
         let mut deps = NONE;
-        let _ = self.perhaps(NONE, |solver| {
+        let _ = self.optionally(NONE, |solver| {
             deps = solver.serialise(value).unwrap_or(NONE);
             let got = solver.got_deep(value);
             deps = solver.dom.union(deps, got);
@@ -332,6 +380,7 @@ impl Solver<'_> {
         deps
     }
 
+    /// Returns whether an argument may be a function.
     pub(super) fn leads_to_functions(&self, args: &Args) -> bool {
         args.list.iter().chain(&args.rest).any(|value| self.leads_to_code(*value))
     }
@@ -347,7 +396,7 @@ impl Solver<'_> {
         })
     }
 
-    /// Returns whether something that leads to tools can be reached from a value.
+    /// Returns whether `mcp`, a namespace or a tool can be reached from a value.
     fn has_tools(&mut self, value: Value) -> bool {
         let mut open: SmallVec<[Value; 8]> = smallvec::smallvec![value];
         let mut seen: HashSet<ObjId> = HashSet::default();

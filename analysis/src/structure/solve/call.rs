@@ -1,13 +1,15 @@
-//! Calls: what is called, and what it is given.
+//! Calls: which functions a value may be, and what they are given.
 
+use super::walk::{STACK_MORE, STACK_STEP};
 use super::*;
 use crate::structure::builtins;
 use crate::structure::core::{Arg, CallForm, FuncForm, Slot, Wait};
 use crate::structure::domain::{Kind, Paths, Ref};
 
 impl<'a> Solver<'a> {
-    pub(super) fn given(&mut self, index: usize) -> Value {
-        let Some(act) = self.acts.last() else { return Value::UNDEFINED };
+    /// Returns a parameter of the current function.
+    pub(super) fn argument(&mut self, index: usize) -> Value {
+        let Some(act) = self.activations.last() else { return Value::UNDEFINED };
         match (act.args.list.get(index), act.args.rest) {
             (Some(value), _) if !value.is_never() => *value,
             (Some(_), _) | (None, None) => Value::UNDEFINED,
@@ -15,9 +17,11 @@ impl<'a> Solver<'a> {
         }
     }
 
-    pub(super) fn given_from(&mut self, index: usize) -> Value {
+    /// Returns a list of the current function's arguments from a position on, for rest parameters and
+    /// `arguments`.
+    pub(super) fn arguments_from(&mut self, index: usize) -> Value {
         let list = self.make(7, Kind::Array);
-        let Some(act) = self.acts.last() else { return list };
+        let Some(act) = self.activations.last() else { return list };
         let args = act.args.clone();
         for value in args.list.iter().skip(index) {
             self.push(list, *value, false);
@@ -30,6 +34,7 @@ impl<'a> Solver<'a> {
         list
     }
 
+    /// Evaluates the arguments of a call. After a spread of unknown length, positions are unknown.
     pub(super) fn args(&mut self, args: &[Arg]) -> Args {
         let mut out = Args::default();
         for arg in args {
@@ -47,6 +52,7 @@ impl<'a> Solver<'a> {
         out
     }
 
+    /// Walks a call expression. Returns the result, or nothing if no callee returns normally.
     pub(super) fn call(
         &mut self,
         callee: Slot,
@@ -56,27 +62,32 @@ impl<'a> Solver<'a> {
         wait: Wait,
     ) -> Option<Value> {
         let callee = self.slot(callee);
-        let (written, is_itself) = (self.hands_over(callee, this, args), self.gives_itself(callee));
+        let (written, is_itself) =
+            (self.check_call(callee, this, args), self.returns_argument(callee));
         let this = this.map(|this| self.slot(this));
-        let this = this.filter(|this| !self.is_told_where_named(callee, *this));
+        // Such a receiver was already reported where its property is named; as an argument of unknown code it
+        // would be reported twice.
+        let this = this.filter(|this| !self.is_reported_at_name(callee, *this));
         let args = self.args(args);
         let wait = match wait {
             Wait::Now => true,
-            Wait::Tail => self.acts.last().is_some_and(|act| act.wait),
+            // `return f()` in an async function: awaited if and only if the call of that function is.
+            Wait::Tail => self.activations.last().is_some_and(|act| act.wait),
             Wait::Other => false,
         };
         self.written = written;
-        let given = stacker::maybe_grow(256 * 1024, 16 * 1024 * 1024, || match form {
-            CallForm::Plain => self.call_member(callee, this, &args, wait),
+        let given = stacker::maybe_grow(STACK_STEP, STACK_MORE, || match form {
+            CallForm::Plain => self.call_functions(callee, this, &args, wait, true),
             CallForm::New => self.construct_any(callee, &args),
             CallForm::Super => self.call_parent(callee, this, &args),
         });
-        self.written = Written::Nowhere;
-        self.misuses.give_itself(is_itself);
+        self.written = CallText::Nowhere;
+        self.misuses.note_returned_argument(is_itself);
         given
     }
 
-    /// Calls a value and returns what that gives, or nothing that is known.
+    /// Calls a value from within a rule of the solver and restores the source position. Without a normal end,
+    /// the result is `NEVER`.
     pub(super) fn call_value(
         &mut self,
         callee: Value,
@@ -98,37 +109,27 @@ impl<'a> Solver<'a> {
         args: &Args,
         wait: bool,
     ) -> Option<Value> {
-        let shape = self.dom.shapes.kept(callee.shape);
-        if shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None {
-            self.may_fail_by(callee);
-        }
-        self.each_way(callee.deps, &shape.refs, |solver, one| {
-            if solver.borrows(one, this, false) {
-                return Some(solver.unknown_call(this, args));
-            }
-            let written = solver.written;
-            solver.written = solver.written_for(one);
-            let given = solver.call_one(one, this, args, wait);
-            solver.written = written;
-            given
-        })
+        self.call_functions(callee, this, args, wait, false)
     }
 
-    /// Calls each of the functions that a part of `this` may be.
-    fn call_member(
+    /// Calls each of the functions that a value may be. If it was read from `this`, the function that is called
+    /// rules out some of the shapes of `this`.
+    fn call_functions(
         &mut self,
         callee: Value,
         this: Option<Value>,
         args: &Args,
         wait: bool,
+        is_member: bool,
     ) -> Option<Value> {
         let shape = self.dom.shapes.kept(callee.shape);
+        // A call of what is no function fails.
         if shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None {
             self.may_fail_by(callee);
         }
         self.each_way(callee.deps, &shape.refs, |solver, one| {
-            let this = this.map(|this| solver.read_from(one, this));
-            if solver.borrows(one, this, true) {
+            let this = if is_member { this.map(|this| solver.read_from(one, this)) } else { this };
+            if solver.borrows(one, this, is_member) {
                 return Some(solver.unknown_call(this, args));
             }
             let written = solver.written;
@@ -139,7 +140,7 @@ impl<'a> Solver<'a> {
         })
     }
 
-    /// Does something with one of several, of which `deps` choose.
+    /// Walks one of several alternatives, between which `deps` decide.
     fn each_way(
         &mut self,
         deps: Deps,
@@ -150,6 +151,8 @@ impl<'a> Solver<'a> {
         match ways {
             [] => None,
             [one] => {
+                // One abstract callee is certainly called. It may still stand for several closures of one
+                // allocation site; then which of them it is flows into the result.
                 let value = self.under(deps, false, false, |solver| walk(solver, *one))?;
                 let is_one = match one {
                     Ref::Obj(object) => self.is_one(*object),
@@ -158,7 +161,7 @@ impl<'a> Solver<'a> {
                 Some(if is_one { value } else { self.dom.with(value, deps) })
             }
             _ => {
-                // Of these, one is taken; that any of them may be is more than that.
+                // Exactly one of them is called. Walking each as optional also covers that.
                 let mut result: Option<Value> = None;
                 for one in ways {
                     let mut found = None;
@@ -180,6 +183,7 @@ impl<'a> Solver<'a> {
         }
     }
 
+    /// Calls one callee.
     fn call_one(
         &mut self,
         callee: Ref,
@@ -192,7 +196,7 @@ impl<'a> Solver<'a> {
                 Kind::Func { func, .. }
                     if matches!(self.function(func).form, FuncForm::Constructor { .. }) =>
                 {
-                    // A class is not called.
+                    // A class cannot be called without `new`.
                     self.may_fail(NONE, Value::computed(NONE));
                     None
                 }
@@ -204,6 +208,7 @@ impl<'a> Solver<'a> {
                 }
                 _ => {
                     let value = self.dom.reference(callee);
+                    // An object that is no function.
                     self.may_fail_by(value);
                     None
                 }
@@ -220,17 +225,19 @@ impl<'a> Solver<'a> {
             Ref::Builtin(name) => Some(self.builtin(name, this, args, wait)),
             Ref::Pool => Some(self.unknown_call(this, args)),
             Ref::Mcp | Ref::Namespace(_) => {
+                // Neither `mcp` nor a namespace is a function; calling one fails, but the plan says that it was
+                // not understood.
                 self.gap(Code::DynamicCall, About::Value(callee, How::Called));
                 Some(self.unknown_call(None, args))
             }
             Ref::Data(_, path) if Paths::may_be_method(path) => Some(self.unknown_call(this, args)),
-            // Data is no function: the call fails.
+            // A tool's result holds no function, so the call fails. That was recorded by the caller.
             Ref::Data(..) => None,
         }
     }
 
-    /// Returns whether data has no method by a name: nothing of the engine is called like that, and what the program
-    /// put there is called by itself.
+    /// Returns whether calling a method of data surely fails: no method of the engine has this name, and what
+    /// the program itself wrote into the data is a separate callee.
     fn has_no_method(&self, this: Value, name: NameId) -> bool {
         let is_data = |one: &Ref| matches!(one, Ref::Data(..));
         name != self.known.method
@@ -240,7 +247,7 @@ impl<'a> Solver<'a> {
             && !builtins::is_engine_function(self.dom.names.get(name))
     }
 
-    /// Calls something of which it is not known what it does.
+    /// Calls an object whose behavior is not known.
     fn unknown_callee(&mut self, callee: Ref, this: Option<Value>, args: &Args) -> Value {
         let callee = self.dom.reference(callee);
         let values: SmallVec<[Value; 4]> = std::iter::once(callee)
@@ -251,11 +258,12 @@ impl<'a> Solver<'a> {
         self.unknown(&values)
     }
 
+    /// Calls a bound function: its target, with the bound `this` and the bound arguments first.
     fn call_bound(&mut self, object: ObjId, args: &Args, wait: bool) -> Option<Value> {
         let target = self.heap.cell(object, self.known.target);
         let target = self.read(target);
-        // Whoever is bound has a target.
-        let target = self.here(target);
+        // A bound function always has a target; `absent` only comes from the weak update.
+        let target = self.present(target);
         let this = self.heap.cell(object, self.known.this);
         let this = self.read(this);
         let before = self.heap.cell(object, self.known.elem);
@@ -287,6 +295,7 @@ impl<'a> Solver<'a> {
         self.each_way(callee.deps, &shape.refs, |solver, one| solver.construct_one(one, args))
     }
 
+    /// Constructs an object by one callee.
     fn construct_one(&mut self, callee: Ref, args: &Args) -> Option<Value> {
         match callee {
             Ref::Obj(object) => match self.heap.objects[object as usize].kind {
@@ -300,6 +309,7 @@ impl<'a> Solver<'a> {
                     let given = self.invoke(object, func, env, Some(made), args, true);
                     self.target = before;
                     let given = given?;
+                    // A constructor's result counts only if it is an object; it then replaces the new object.
                     let refs = self.dom.shapes.only_refs(given.shape, |_| true, false);
                     let given = Value { deps: given.deps, shape: refs };
                     if given.is_never() { Some(made) } else { Some(self.dom.join(made, given)) }
@@ -309,7 +319,7 @@ impl<'a> Solver<'a> {
             Ref::Tool(namespace, action) => Some(self.task(namespace, action, args, true)),
             Ref::Builtin(name) => Some(self.construct_builtin(name, args)),
             Ref::Pool => Some(self.unknown_call(None, args)),
-            // Nor is it a class.
+            // A tool's result holds no class either.
             Ref::Data(_, path) if !Paths::may_be_method(path) => None,
             _ => {
                 self.gap_if_leads(callee);
@@ -318,9 +328,9 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Returns whether what is called is a part of `this` that leads to tools, of which is told where it
-    /// is named that it is not known.
-    fn is_told_where_named(&self, callee: Value, this: Value) -> bool {
+    /// Returns whether `this` leads to tools and the read of the callee from it has already been reported as a
+    /// gap.
+    fn is_reported_at_name(&self, callee: Value, this: Value) -> bool {
         let (callee, this) = (&self.dom.shape(callee).refs, &self.dom.shape(this).refs);
         let is_applied = |one: &Ref| match one {
             Ref::Method(name) => {
@@ -335,10 +345,10 @@ impl<'a> Solver<'a> {
                 || of_tools && !callee.iter().any(is_applied) && !callee.is_empty())
     }
 
-    /// Returns what of the object that a function was read from it may have been read from.
+    /// Returns the part of the receiver from which a function can have been read.
     ///
-    /// Tools and namespaces have no functions but tools, and `call`, `apply` and `bind`; objects of the program have
-    /// no methods of the engine that are not known.
+    /// Tools and namespaces have no functions except tools and `call`, `apply` and `bind`. Objects of the
+    /// program inherit only the known methods of the engine.
     fn read_from(&mut self, callee: Ref, this: Value) -> Value {
         let is_unknown = match callee {
             Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => return this,
@@ -359,7 +369,7 @@ impl<'a> Solver<'a> {
             Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => false,
             Ref::Obj(object) => {
                 let known = &self.heap.objects[*object as usize];
-                // What is above it may be a class of the engine.
+                // With a prototype of its own, it may extend a class of the engine.
                 let is_alone = self.heap.find(*object, self.known.proto).is_none();
                 !is_unknown || known.escaped || known.kind != Kind::Plain || !is_alone
             }
@@ -375,6 +385,7 @@ impl<'a> Solver<'a> {
         if left.is_never() { Value::UNDEFINED } else { left }
     }
 
+    /// Records a gap if `mcp`, a namespace or a tool is called in a form that is not followed.
     fn gap_if_leads(&mut self, callee: Ref) {
         if matches!(callee, Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..)) {
             self.gap(Code::DynamicCall, About::Value(callee, How::Called));
@@ -387,7 +398,8 @@ impl<'a> Solver<'a> {
         let given = self.each_way(parent.deps, &shape.refs, |solver, one| match one {
             Ref::Obj(object) => match solver.heap.objects[object as usize].kind {
                 Kind::Func { func, env } => {
-                    let act = solver.acts.last();
+                    let act = solver.activations.last();
+                    // `super(…)` passes `new.target` on.
                     let target = act.map_or(Value::UNDEFINED, |act| act.target);
                     let before = std::mem::replace(&mut solver.target, target);
                     let given = solver.invoke(object, func, env, this, args, true);
@@ -410,7 +422,7 @@ impl<'a> Solver<'a> {
     }
 }
 
-/// Returns whether a name is one that a program may write, and not one of the analysis.
+/// Returns whether a name is an ordinary identifier, and no internal slot.
 fn is_plain_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -1,20 +1,23 @@
-//! What the engine calls any number of times, as for each item of a list.
+//! Functions that the engine calls any number of times, such as the callback of `map`: they are walked like the
+//! body of a loop.
 
 use super::*;
 use crate::structure::core::Region;
 
-/// The regions of a loop that the engine's own code goes round.
+/// The exit region of such a loop; no code of a program uses this id.
 const EXIT: Region = Region::MAX - 1;
+/// The region of one turn of such a loop.
 const TURN: Region = Region::MAX - 2;
 
 impl Solver<'_> {
-    /// Walks what is done any number of times, which `count` decides.
+    /// Walks something that is repeated. `count` decides how often; `over`, if any, is what is iterated.
     pub(super) fn repeat(
         &mut self,
         count: Deps,
         over: Option<Value>,
         mut walk: impl FnMut(&mut Self) -> bool,
     ) {
+        // The top bit keeps it apart from a loop instruction with this id.
         let key = (self.context(), self.place | 1 << 31);
         let at = (self.at, self.end, self.place);
         let on = self.called_on();
@@ -24,7 +27,7 @@ impl Solver<'_> {
                 u32::MAX,
                 (EXIT, TURN),
                 |solver| {
-                    // The call before may have changed how many there are.
+                    // The call before may have changed how many items there are.
                     let more = over.map_or(NONE, |over| solver.iterated(over).1);
                     let count = solver.dom.union(count, more);
                     let count = if solver.follows(Rule::CallbackCount) { count } else { NONE };
@@ -41,8 +44,8 @@ impl Solver<'_> {
         (self.at, self.end, self.place) = at;
     }
 
-    /// Calls a function once for each of something, or until what it gives is enough; returns what the
-    /// calls give. `args` makes what a call is given from an item.
+    /// Calls a function for each item, with `until` only until its result is enough; returns the join of the
+    /// results. `args` makes the arguments of one call from its item and from what decides how many there are.
     pub(super) fn call_each(
         &mut self,
         callee: Value,
@@ -58,6 +61,7 @@ impl Solver<'_> {
                 let Some(value) = solver.call_any(callee, this, &args, false) else { return false };
                 out = solver.dom.join(out, value);
                 if until && solver.follows(Rule::CallbackUntil) {
+                    // As in `some` or `find`: the result decides whether there is another call.
                     let deps = solver.reach(value);
                     solver.under(deps, false, false, |solver| solver.jump(EXIT));
                 }

@@ -1,50 +1,55 @@
-//! Names that choose tools. Where a loop goes over a table of names, its body is walked once for each
-//! row, so that names of one row stay together.
+//! Tools chosen by computed names, as in `for (const [ns, action] of table) await mcp[ns][action](…)`.
+//!
+//! Joined over all rows, any namespace could be paired with any action. If that matters, the body of the loop
+//! is walked once for each row, so that the names of a row stay together.
 
 use std::cell::RefCell;
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::core::{Key, Scalar};
 use crate::structure::domain::{Prim, Promised, Ref, Shape};
 
-/// The most items of a loop that are walked apart.
+/// The maximum number of items of a loop that are walked one by one.
 const WAYS: usize = 16;
-/// The most loops of which the items are walked apart.
+/// The maximum number of loops whose items are walked one by one.
 const LOOPS: usize = 12;
 
-/// A loop, by its place in the program: what holds of it holds in all contexts.
+/// A loop, by its instruction: what holds for it holds in all contexts.
 pub(super) type Loop = u32;
 
-/// What is known of names that choose tools.
+/// The state of computed tool names.
 #[derive(Default)]
 pub(super) struct Chosen {
-    /// The loops of which the items are walked apart; it only grows.
+    /// The loops whose items are walked one by one; only grows.
     apart: HashSet<Loop>,
-    /// The places at which it is not known which names come together; they only grow.
+    /// The instructions at which the pairs of names are unknown even so; only grows. They are gaps.
     unclear: HashSet<u32>,
-    /// The loops that are walked and might be walked apart.
+    /// The loops around the current point that could be walked item by item but are not yet.
     open: Vec<Loop>,
-    /// The namespaces and the names that came together at a place, in this round.
+    /// The namespaces and actions seen together at an instruction in this round.
     met: HashMap<u32, Met>,
-    /// The calls that are found while one of several items is walked, and whether they may be skipped.
+    /// For each item walk in progress: the calls found in it, and whether the item's run may skip them.
     found: Vec<HashMap<SiteId, bool>>,
 }
 
-/// How items are walked, and the calls that were found: with how many items, and whether they may be
-/// skipped.
+/// The function that walks an item, and the calls found so far: in how many items, and whether a run may skip
+/// them.
 type Ways<'f, W> = (W, &'f mut HashMap<SiteId, (usize, bool)>);
 
-/// The names that came together at a place, each sorted.
+/// The names that came together at an instruction, each list sorted.
 #[derive(Default)]
 struct Met {
+    /// The namespaces.
     namespaces: SmallVec<[NameId; 1]>,
+    /// The actions.
     names: SmallVec<[NameId; 1]>,
-    /// Whether each time there was only one of both.
+    /// Whether each time there was only one of both, so that no wrong pair was formed.
     apart: bool,
 }
 
 impl Chosen {
+    /// Resets the state of a round.
     pub(super) fn begin_round(&mut self) {
         self.open.clear();
         self.met.clear();
@@ -53,9 +58,9 @@ impl Chosen {
 }
 
 impl Solver<'_> {
-    /// Returns the key by which a part of something is taken; of what leads to tools, a name that is
-    /// no text for certain is not known.
-    pub(super) fn tool_key(&mut self, object: Value, key: &Key) -> At {
+    /// Evaluates a key. On `mcp` or a namespace, a key that may be something other than a string or a number
+    /// counts as unknown.
+    pub(super) fn tool_key(&mut self, object: Value, key: &Key) -> AbstractKey {
         let mut at = self.key(key);
         let Key::Slot(slot) = key else { return at };
         let leads = |one: &Ref| matches!(one, Ref::Mcp | Ref::Namespace(_));
@@ -71,9 +76,9 @@ impl Solver<'_> {
         at
     }
 
-    /// Decides whether it is known which tools, or namespaces, the parts of a value are that a key
-    /// takes; returns the names, or nothing while that is found out.
-    pub(super) fn tools_of(&mut self, of: &Shape, key: &At) -> Option<At> {
+    /// Returns the names by which tools or namespaces are taken from a value. Returns nothing if the innermost
+    /// loop has just been marked to be walked item by item, and the names are therefore left to the next round.
+    pub(super) fn tools_of(&mut self, of: &Shape, key: &AbstractKey) -> Option<AbstractKey> {
         let place = self.place;
         let namespaces: SmallVec<[NameId; 2]> = of
             .refs
@@ -89,20 +94,24 @@ impl Solver<'_> {
             Some(names) => self.meet(place, &namespaces, names),
         };
         if is_known && !self.chosen.unclear.contains(&place) {
-            return Some(At { names: key.names.clone(), deps: key.deps });
+            return Some(AbstractKey { names: key.names.clone(), deps: key.deps });
         }
         if let Some(innermost) = self.chosen.open.last().copied()
             && self.chosen.apart.len() < LOOPS
         {
             self.chosen.apart.insert(innermost);
             self.changed = true;
+            // The loop will be walked item by item, so that nothing is learned from the joined names in this
+            // round.
             return None;
         }
+        // No loop separates the pairs: the place becomes a gap.
         self.changed |= self.chosen.unclear.insert(place);
-        Some(At { names: None, deps: key.deps })
+        Some(AbstractKey { names: None, deps: key.deps })
     }
 
-    /// Notes that namespaces and names come together; returns whether each of them may with each.
+    /// Records that namespaces and names come together; returns whether every namespace may really occur with
+    /// every name.
     fn meet(&mut self, place: u32, namespaces: &[NameId], names: &[NameId]) -> bool {
         let is_one = namespaces.len() == 1 && names.len() == 1;
         let met = self.chosen.met.entry(place).or_insert(Met { apart: true, ..Met::default() });
@@ -114,10 +123,11 @@ impl Solver<'_> {
                 }
             }
         }
+        // One namespace with several actions, or the reverse, forms no pair that does not exist.
         met.apart || met.namespaces.len() == 1 || met.names.len() == 1
     }
 
-    /// Walks the body of a loop with its item: at once, or with each that it may be.
+    /// Walks the body of a loop with its item: once with the joined item, or once with each possible item.
     pub(super) fn with_item(
         &mut self,
         key: Loop,
@@ -140,18 +150,18 @@ impl Solver<'_> {
         let mut found: HashMap<SiteId, (usize, bool)> = HashMap::default();
         let state = RefCell::new((walk, &mut found));
         let goes_on = self.with_each(item.deps, &ways, &state);
+        // A call that is found with every possible item is made whichever item it is.
         for (site, (times, may)) in found {
-            // What is called with each of them is called whichever it is.
             let may = may || times < ways.len();
             match self.chosen.found.last_mut() {
                 Some(outer) => *outer.entry(site).or_insert(false) |= may,
-                None => self.tasks.is_reached(site, may),
+                None => self.tasks.narrow_may(site, may),
             }
         }
         goes_on
     }
 
-    /// Walks something with each of several values, one of which it has.
+    /// Walks the body with each of several items, of which a turn has one: a chain of forks.
     fn with_each<W>(&mut self, deps: Deps, ways: &[Value], state: &RefCell<Ways<'_, W>>) -> bool
     where
         W: FnMut(&mut Self, Value) -> bool,
@@ -160,7 +170,7 @@ impl Solver<'_> {
         let at = (self.at, self.end, self.place);
         let one = |solver: &mut Self| {
             solver.chosen.found.push(HashMap::default());
-            // What is made for one item is not what is made for another.
+            // Objects made for different items get different allocation sites.
             solver.place = at.2 ^ ((rest.len() as u32 + 1) << 20);
             let goes_on = solver.under_item(deps, |solver| {
                 solver.begin_part_of_turn();
@@ -183,7 +193,7 @@ impl Solver<'_> {
         self.fork(deps, one, |solver| solver.with_each(deps, rest, state))
     }
 
-    /// Notes a call that is found while one of several items is walked.
+    /// Records that a call was found while an item is being walked.
     pub(super) fn found_with_item(&mut self, site: SiteId) {
         let may = self.levels.iter().any(|level| level.may && !level.of_item);
         if let Some(found) = self.chosen.found.last_mut() {
@@ -192,7 +202,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns whether a value can be one thing only, as far as `ways` tells things apart.
+    /// Returns whether a value has at most one possibility in the sense of `ways`. Cheaper than `ways`.
     fn is_one_way(&self, value: Value) -> bool {
         let shape = self.dom.shape(value);
         let prims = match &shape.prim {
@@ -203,7 +213,8 @@ impl Solver<'_> {
         shape.refs.len() + prims + usize::from(shape.absent) < 2
     }
 
-    /// Returns the values that a value may be, one by one.
+    /// Splits a value into its possibilities: one for each reference and each constant, and one for everything
+    /// else.
     fn ways(&mut self, value: Value) -> Vec<Value> {
         let shape = self.dom.shapes.kept(value.shape);
         let base = |refs, prim| Shape { prim, absent: false, refs, promised: shape.promised };

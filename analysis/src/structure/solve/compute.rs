@@ -1,13 +1,14 @@
-//! Operators, and what they do with objects.
+//! Operators, and the conversions of their operands.
 
 use super::*;
 use crate::structure::core::{Scalar, Sum};
 use crate::structure::domain::{Kind, Prim, Ref, key_text};
 
-/// The longest text that is put together.
+/// The maximum length of a string constant that is concatenated; longer ones are computed.
 const TEXT: usize = 4096;
 
 impl Solver<'_> {
+    /// Returns the result of an operator.
     pub(super) fn compute(&mut self, how: Sum, of: &[Value]) -> Value {
         match how {
             Sum::Look | Sum::Not => {
@@ -27,7 +28,9 @@ impl Solver<'_> {
                 let shape = of.first().map(|one| self.dom.shape(*one));
                 let is_args = of.first().is_some_and(|one| self.is_args(*one));
                 let known = match shape {
+                    // `args` is always an object.
                     Some(_) if is_args => Some(false),
+                    // A member of the engine may not exist in this engine.
                     Some(shape) if shape.may_be_missing() => None,
                     Some(shape) if !shape.may_be_nothing() => Some(false),
                     Some(shape) => match shape.only() {
@@ -38,7 +41,7 @@ impl Solver<'_> {
                     None => None,
                 };
                 match known {
-                    // What it may be is known, whatever decided on it.
+                    // The answer is the same for every value of this shape, so that no source flows into it.
                     Some(truth) => self.dom.scalar(Scalar::Bool(truth)),
                     None => Value::computed(deps),
                 }
@@ -52,14 +55,14 @@ impl Solver<'_> {
                 for (place, one) in of.iter().enumerate() {
                     let given = of.get(1 - place.min(1)).copied().unwrap_or(Value::UNDEFINED);
                     let converted = match (how, place) {
-                        // `instanceof` hands the left side to a method of the right one.
+                        // `left instanceof right` passes `left` to `right[Symbol.hasInstance]`.
                         (Sum::Instance, 1) => self.convert_given(*one, given),
                         _ => self.convert(*one),
                     };
                     deps = self.dom.union(deps, converted);
                 }
                 if let (Sum::In | Sum::Instance, [left, right]) = (how, of) {
-                    self.asks_unknown(*left, *right, deps);
+                    self.pass_to_unknown(*left, *right, deps);
                 }
                 self.may_fail_by_objects(of, deps);
                 Value::computed(deps)
@@ -68,11 +71,11 @@ impl Solver<'_> {
         }
     }
 
-    /// Hands a value to the unknown code that an object may be.
-    fn asks_unknown(&mut self, given: Value, of: Value, deps: Deps) {
+    /// Passes a value to the unknown code that may be behind an object: the traps of a proxy.
+    fn pass_to_unknown(&mut self, given: Value, of: Value, deps: Deps) {
         for one in &self.dom.shapes.kept(of.shape).refs {
             match one {
-                Ref::Obj(object) => self.asks_above(*object, given, deps),
+                Ref::Obj(object) => self.pass_to_traps(*object, given, deps),
                 Ref::Pool => {
                     self.touch_pool(deps);
                     self.escape(given);
@@ -82,7 +85,8 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns what is left of a value where a test of it ended in one way.
+    /// Narrows a value after a test: `True`, `False` and `There` keep what is truthy, falsy, or neither
+    /// `undefined` nor `null`.
     fn left(&mut self, how: Sum, of: &[Value]) -> Value {
         let Some(value) = of.first() else { return Value::UNDEFINED };
         let mut shape = self.dom.shape(*value).clone();
@@ -98,7 +102,7 @@ impl Solver<'_> {
             }
         }
         if how == Sum::False {
-            // An object is true.
+            // An object of the program and `mcp` are always truthy. Data may be a falsy scalar.
             shape.refs.retain(|one| {
                 !matches!(one, Ref::Obj(_) | Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..))
             });
@@ -109,6 +113,7 @@ impl Solver<'_> {
         Value { deps: value.deps, shape: self.dom.shapes.add(shape) }
     }
 
+    /// Returns the truth value of a value that is `undefined`, `null` or a Boolean constant.
     fn known_truth(&self, value: Value) -> Option<bool> {
         match self.dom.shape(value).only()? {
             Scalar::Undefined | Scalar::Null => Some(false),
@@ -117,6 +122,7 @@ impl Solver<'_> {
         }
     }
 
+    /// Returns the sources of the values themselves, without those of their parts.
     fn all_own(&mut self, of: &[Value]) -> Deps {
         let mut deps = NONE;
         for one in of {
@@ -126,7 +132,7 @@ impl Solver<'_> {
         deps
     }
 
-    /// Puts texts together.
+    /// Concatenates strings (`+`, templates).
     fn text(&mut self, how: Sum, of: &[Value]) -> Value {
         let mut deps = self.all_own(of);
         for one in of {
@@ -138,7 +144,7 @@ impl Solver<'_> {
             self.may_fail_by_objects(of, deps);
         } else {
             for one in of {
-                // Of what is no object, symbols alone are no texts.
+                // Of the scalars, only a symbol cannot be converted, and this program names none.
                 if !self.dom.shape(*one).refs.is_empty() {
                     self.may_fail_by_objects(&[*one], deps);
                 }
@@ -153,7 +159,7 @@ impl Solver<'_> {
         self.dom.with(value, deps)
     }
 
-    /// Returns the text that `join` makes of a list, if it is known.
+    /// Returns the string that `list.join(…)` makes, if it is known.
     pub(super) fn joined_text(&mut self, list: Value, args: &Args) -> Option<Value> {
         let between = match (args.list.first(), args.rest) {
             (Some(between), _) => *between,
@@ -182,9 +188,9 @@ impl Solver<'_> {
         Some(self.dom.with(text, deps))
     }
 
-    /// Returns the texts that parts make, if they are known.
+    /// Returns the strings that the parts make, if they are known.
     ///
-    /// Of two parts that may be several it is not known which come together.
+    /// At most one part may have several constants: with two of them, it is not known which go together.
     fn known_texts(&self, how: Sum, of: &[Value]) -> Option<SmallVec<[String; 1]>> {
         let is_text = |value: &Value| match &self.dom.shape(*value).prim {
             Prim::Consts(scalars) => scalars.iter().all(|one| matches!(one, Scalar::Text(_))),
@@ -218,7 +224,8 @@ impl Solver<'_> {
         Some(texts)
     }
 
-    /// Notes that converting objects may fail, by all that flows into what they are converted to.
+    /// Records that the conversion of objects may fail, depending on everything that flows into their converted
+    /// form.
     fn may_fail_by_objects(&mut self, of: &[Value], deps: Deps) {
         if self.handlers.is_empty() {
             return;
@@ -233,7 +240,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns what decides on the objects that classes give to what they construct.
+    /// Returns what decides which prototype objects a class and its parents have, for `instanceof`.
     fn prototypes(&mut self, class: Value) -> Deps {
         let mut deps = NONE;
         for one in &self.dom.shapes.kept(class.shape).refs {
@@ -246,13 +253,14 @@ impl Solver<'_> {
         deps
     }
 
-    /// Converts a value to text or a number; returns what flows into that from its parts.
+    /// Converts a value to a string or a number (`ToPrimitive`), which may call methods of the program. Returns
+    /// the sources of the parts that flow into the result.
     pub(super) fn convert(&mut self, value: Value) -> Deps {
-        // It is told whether a text or a number is wanted.
+        // `Symbol.toPrimitive` is passed the wanted kind of result.
         self.convert_given(value, Value::computed(NONE))
     }
 
-    /// Converts a value by methods that are given another.
+    /// The same, with the argument that the called methods get.
     fn convert_given(&mut self, value: Value, given: Value) -> Deps {
         if self.dom.shape(value).refs.is_empty() {
             return NONE;
@@ -272,13 +280,14 @@ impl Solver<'_> {
                         let own = self.reach(Value { deps: NONE, shape: value.shape });
                         deps = self.dom.union(deps, own);
                         self.touch(*object, value.deps);
+                        // No object of the program has a method that a conversion would call.
                         if !self.engine.converts && !self.core.accessors {
                             continue;
                         }
                         let called = self.call_conversions(value, *object, given, many);
                         many = true;
                         deps = self.dom.union(deps, called);
-                        // The text of an error is made of these.
+                        // An error's string is made of its `name` and `message`, which are converted in turn.
                         for name in ["name", "message"] {
                             let held = match self.dom.names.known(&name.into()) {
                                 Some(name) => self.own(*object, name),
@@ -288,7 +297,7 @@ impl Solver<'_> {
                                 open.push(held);
                             }
                         }
-                        // The text of a list is that of its items, and a pattern begins at a number.
+                        // A list's string is that of its items, and a pattern starts at its `lastIndex`.
                         if matches!(
                             self.heap.objects[*object as usize].kind,
                             Kind::Array | Kind::Opaque | Kind::Pattern
@@ -319,7 +328,7 @@ impl Solver<'_> {
                         self.touch_pool(value.deps);
                         deps = self.dom.union(deps, self.escaped.deps);
                     }
-                    Ref::Mcp | Ref::Namespace(_) => self.reaches(*one, How::MadeText),
+                    Ref::Mcp | Ref::Namespace(_) => self.tool_gap(*one, How::MadeText),
                     _ => {}
                 }
             }
@@ -327,7 +336,8 @@ impl Solver<'_> {
         deps
     }
 
-    /// Calls the methods of an object that make a text or a number of it; one of them is called.
+    /// Calls the methods of an object by which the engine may convert it. Which of them it calls depends on the
+    /// operator; each is walked as optional.
     fn call_conversions(&mut self, value: Value, object: ObjId, with: Value, many: bool) -> Deps {
         let mut deps = NONE;
         if !self.follows(Rule::Conversion) {
@@ -354,15 +364,15 @@ impl Solver<'_> {
             }
         }
         if self.core.accessors {
-            // The engine's own methods read these.
+            // The default conversions read these properties, which may be getters.
             let this = Value { deps: value.deps, shape: self.dom.shapes.of_ref(Ref::Obj(object)) };
             let (lineage, above) = self.lineage(object);
             for name in ["@@toStringTag", "name", "message"] {
                 let name = self.dom.name(&name.into());
                 for object in &lineage {
                     let Some(getter) = self.accessor(*object, "get", name) else { continue };
-                    let getter = self.here(getter);
-                    let given = self.perhaps(above, |solver| {
+                    let getter = self.present(getter);
+                    let given = self.optionally(above, |solver| {
                         solver.call_value(getter, Some(this), &Args::default(), false)
                     });
                     let own = self.reach(given);
@@ -375,7 +385,7 @@ impl Solver<'_> {
         deps
     }
 
-    /// Calls a method of an object if the program gives it one; returns what that gives.
+    /// Calls a method of an object, if the program defines one of this name; returns its result.
     pub(super) fn call_named(
         &mut self,
         value: Value,
@@ -388,8 +398,8 @@ impl Solver<'_> {
         let this = Value { deps: value.deps, shape: self.dom.shapes.of_ref(Ref::Obj(object)) };
         let deps = method.deps;
         let args = Args { list: smallvec::smallvec![with], rest: None };
-        let given = self.chosen(value, |solver| {
-            solver.maybe(deps, |solver| solver.call_value(method, Some(this), &args, false))
+        let given = self.for_one_of(value, |solver| {
+            solver.optionally_if(deps, |solver| solver.call_value(method, Some(this), &args, false))
         });
         Some(self.dom.with(given, deps))
     }

@@ -1,33 +1,35 @@
-//! The instructions that hold others: choices, loops, blocks.
+//! The instructions that contain blocks: choices, loops, regions and `try`.
 
 use super::*;
-use crate::structure::core::{Branch, Inst, Mark, Op, Region, Scalar, Slot, Told};
+use crate::structure::core::{Appearance, Branch, Inst, Mark, Op, Region, Scalar, Slot};
 use crate::structure::domain::{Kind, Promised};
 
-/// How long the word `try` is.
+/// The length of the word `try`.
 const TRY: u32 = 3;
 
 impl<'a> Solver<'a> {
-    /// Walks an instruction that holds others.
+    /// Walks an instruction that contains blocks; returns whether the next one is reached.
     pub(super) fn control(&mut self, inst: &'a Inst) -> bool {
         match &inst.op {
-            Op::If { cond, then, other, told } => {
+            Op::If { cond, then, other, appears } => {
                 let cond = self.slot(*cond);
                 let deps = self.decides(cond);
-                if *told == Told::Test {
+                if *appears == Appearance::Test {
                     self.take_way(Branch::Body);
                 }
+                // The condition is a constant without sources: only one way is reachable. A decision that
+                // people see is still shown with both ways.
                 match self.truth(cond) {
-                    Some(true) if matches!(told, Told::Hidden | Told::Test) => {
+                    Some(true) if matches!(appears, Appearance::Hidden | Appearance::Test) => {
                         return self.under(deps, false, false, |solver| solver.run(then));
                     }
-                    Some(false) if matches!(told, Told::Hidden | Told::Test) => {
+                    Some(false) if matches!(appears, Appearance::Hidden | Appearance::Test) => {
                         return self.under(deps, false, false, |solver| solver.run(other));
                     }
                     _ => {}
                 }
-                // That a loop is not entered is in that it may be repeated.
-                let may = *told != Told::Test;
+                // That a loop's body may run zero times is already covered by the level of its turns (`many`).
+                let may = *appears != Appearance::Test;
                 let walk = |solver: &mut Self, ways: [Option<Branch>; 2]| {
                     solver.fork(
                         deps,
@@ -35,14 +37,14 @@ impl<'a> Solver<'a> {
                         |solver| solver.taken(deps, may, ways[1], other),
                     )
                 };
-                match *told {
-                    Told::Hidden | Told::Test => walk(self, [None, None]),
-                    Told::Way(way) => walk(self, [Some(way), None]),
-                    Told::Decision { test } => self
+                match *appears {
+                    Appearance::Hidden | Appearance::Test => walk(self, [None, None]),
+                    Appearance::Way(way) => walk(self, [Some(way), None]),
+                    Appearance::Decision { test } => self
                         .part(FoundKind::Decision { test, deps }, |solver| {
                             walk(solver, [Some(Branch::Then), Some(Branch::Else)])
                         }),
-                    Told::Either { test } => self
+                    Appearance::Either { test } => self
                         .part(FoundKind::Decision { test, deps }, |solver| {
                             walk(solver, [Some(Branch::Then); 2])
                         }),
@@ -57,8 +59,9 @@ impl<'a> Solver<'a> {
                 Mark::Fork { how } => self.part(FoundKind::Fork { how }, |solver| solver.run(body)),
                 Mark::Way(way) => self.way(way, |solver| solver.run(body)),
             },
-            // Getters and conversions may do more than fail.
+            // The body fails in any case, but getters and conversions in it may have other effects first.
             Op::Doomed { body } if self.core.accessors || self.engine.converts => self.run(body),
+            // A failure in it leads where the program goes anyway, so it decides nothing.
             Op::Doomed { body } => {
                 self.tries.doomed += 1;
                 let goes_on = self.run(body);
@@ -67,6 +70,7 @@ impl<'a> Solver<'a> {
             }
             Op::Loop { serial, exit, turn, over, tests_last, body, after } => {
                 let key = (self.context(), inst.id);
+                // `do … while` tests after the body; `for` updates after it.
                 let (first, last) = match tests_last {
                     true => (Branch::Body, Branch::Test),
                     false => (Branch::Test, Branch::Update),
@@ -105,7 +109,7 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Walks one way of a choice.
+    /// Walks one way of a choice; `may` if a run may not take it.
     fn taken(&mut self, deps: Deps, may: bool, way: Option<Branch>, block: &'a [Inst]) -> bool {
         self.under(deps, may, false, |solver| match way {
             Some(way) => solver.way(way, |solver| solver.run(block)),
@@ -113,6 +117,7 @@ impl<'a> Solver<'a> {
         })
     }
 
+    /// Walks a loop over items (`for … of`), names (`for … in`) or awaited items (`for await`).
     fn each_loop(
         &mut self,
         id: u32,
@@ -123,6 +128,8 @@ impl<'a> Solver<'a> {
     ) -> (bool, Deps) {
         let key = (self.context(), id);
         let list = if names || waits { list } else { self.iterable(list) };
+        // A loop that can be left early (by a jump or a handled failure) does not run a generator to its end,
+        // so the code after a `yield` may not run.
         let partly = self.has_kind(list, Kind::Iterator)
             && (!self.handlers.is_empty() || is_left(body, &mut vec![turn]));
         let (mut value, count) = self.partly(partly, |solver| solver.of_each(list, names));
@@ -139,12 +146,13 @@ impl<'a> Solver<'a> {
             serial,
             (exit, turn),
             |solver| {
-                // The list may have grown in the turn before.
+                // The turn before may have appended to the list.
                 let (value, count) =
                     solver.partly(partly, |solver| solver.again(list, value, count, names));
+                // The loop ends here if there is no further item, which `count` decides.
                 solver.under(count, false, false, |solver| solver.jump(exit));
                 if waits {
-                    // Each turn waits.
+                    // Each turn of `for await` waits.
                     solver.takes_time(value);
                 }
                 of_turn.set(value);
@@ -159,12 +167,13 @@ impl<'a> Solver<'a> {
         )
     }
 
-    /// Returns what a loop goes over: the items of a list, or the names of its properties.
+    /// Returns what a loop iterates (the items of a list, or property names), and what decides how many there
+    /// are.
     fn of_each(&mut self, list: Value, names: bool) -> (Value, Deps) {
         if names { self.names_within(list) } else { self.iterated(list) }
     }
 
-    /// Returns the item of a turn, for which the list is looked at again.
+    /// Returns the item of a turn. The list is read again, since a turn before may have changed it.
     fn again(&mut self, list: Value, before: Value, known: Deps, names: bool) -> (Value, Deps) {
         let (value, count) = self.of_each(list, names);
         let value = self.dom.with(value, count);
@@ -172,7 +181,7 @@ impl<'a> Solver<'a> {
         (self.dom.join(before, value), count)
     }
 
-    /// Returns whether a condition holds, if it is known and nothing flows into it.
+    /// Returns the truth value of a condition that is one constant without sources.
     fn truth(&self, value: Value) -> Option<bool> {
         let shape = self.dom.shape(value);
         if value.deps != NONE {
@@ -181,18 +190,18 @@ impl<'a> Solver<'a> {
         shape.only().map(Scalar::is_true)
     }
 
-    /// Returns what decides on a choice by a value.
+    /// Returns the sources that decide a choice made by a value.
     fn decides(&mut self, value: Value) -> Deps {
         self.dom.sources.used(value.deps)
     }
 }
 
-/// Returns whether a loop looks at a test before each turn.
+/// Returns whether a loop evaluates a test before each turn.
 fn is_tested(body: &[Inst]) -> bool {
-    body.iter().any(|inst| matches!(&inst.op, Op::If { told: Told::Test, .. }))
+    body.iter().any(|inst| matches!(&inst.op, Op::If { appears: Appearance::Test, .. }))
 }
 
-/// Returns whether a jump leads out of a block to a region that is not in it.
+/// Returns whether a jump leads out of a block: to a region that is not in `inner`, the regions within it.
 fn is_left(block: &[Inst], inner: &mut Vec<Region>) -> bool {
     block.iter().any(|inst| match &inst.op {
         Op::Jump { to } => !inner.contains(to),

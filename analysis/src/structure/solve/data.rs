@@ -1,14 +1,14 @@
-//! Parts of texts, of numbers and of data that came from elsewhere.
+//! Reads of properties of strings, numbers and the like, and of data from tools and `args`.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::builtins;
 use crate::structure::domain::{Paths, Ref, written};
 
 impl Solver<'_> {
-    /// Reads a property of a text, a number or the like.
-    pub(super) fn get_of_text(&mut self, object: Value, key: &At, called: bool) -> Value {
-        self.looks_at_maker(key);
+    /// Reads a property of a string, a number or the like.
+    pub(super) fn get_of_text(&mut self, object: Value, key: &AbstractKey, called: bool) -> Value {
+        self.gap_if_code_maker(key);
         let deps = self.dom.sources.used(object.deps);
         if key.names.is_none() {
             // Under a name that is not known there may be a method.
@@ -25,17 +25,18 @@ impl Solver<'_> {
         })
     }
 
-    /// Reads a part of data that came from elsewhere.
+    /// Reads a part of data that came from a tool or `args`. `path` is where `object` is in the data `id`.
     pub(super) fn get_of_data(
         &mut self,
         id: ObjId,
         path: u32,
         object: Value,
-        key: &At,
+        key: &AbstractKey,
         called: bool,
     ) -> Value {
-        self.looks_at_maker(key);
+        self.gap_if_code_maker(key);
         let mut out = match &key.names {
+            // Data holds no functions, so what is called is a method of the engine.
             Some(names) if called => {
                 let names = names.clone();
                 let mut out = Value::NEVER;
@@ -50,6 +51,7 @@ impl Solver<'_> {
                 let mut out = Value::NEVER;
                 for name in names {
                     let text = written(self.dom.names.text(name));
+                    // Of `args`, the first step selects a field as the source.
                     let deps = self.dom.sources.field(object.deps, &text);
                     let is_method = builtins::is_engine_function(self.dom.names.get(name));
                     let to = self.dom.paths.step(path, name, is_method);
@@ -66,7 +68,7 @@ impl Solver<'_> {
                 self.dom.join(part, method)
             }
         };
-        // What was written into it may be what is read.
+        // The program may have written into it. Such writes are not told apart by their place.
         if let Some(cell) = self.heap.find(id, self.known.elem) {
             let written = self.read(cell);
             let shape = self.dom.shapes.present(written.shape);

@@ -1,54 +1,65 @@
-//! Functions of the program: each call walks the function's code anew, in a context of its own. Where
-//! that has no end, or costs too much, all other calls of a function share one context.
+//! Calls of the program's functions. Each call walks the function's code anew, in a context of its own (full
+//! inlining). Recursive calls, and calls beyond the limits below, share one context per function object instead
+//! (`shared`).
 
 use super::shared::Shared;
 use super::*;
 use crate::structure::core::{FuncForm, Inst, MADE, RESULT, Slot, THIS, WHOLE};
 
-/// The deepest nesting of calls that are walked apart.
+/// The maximum depth of the call stack of the walk; deeper calls use the shared context.
 const DEPTH: usize = 32;
-/// How often the code of a program may be walked in one round, functions counted at each of their calls.
+/// The maximum number of instructions walked in calls during one round; later calls use the shared context.
 const INLINED: usize = 40_000;
-/// The most contexts.
+/// The maximum number of contexts.
 const CONTEXTS: usize = 4_000;
 
-/// The function that is walked.
-pub(super) struct Act<'a> {
+/// A call that is being walked (an activation).
+pub(super) struct Activation<'a> {
+    /// Its context.
     pub(super) context: u32,
+    /// The first cell of its frame.
     pub(super) base: CellId,
+    /// Its arguments.
     pub(super) args: Args,
-    /// Whether the program waits for the call.
+    /// Whether the caller awaits the call at once, so that an async function is walked like a synchronous one.
     pub(super) wait: bool,
-    /// The number of levels around it.
+    /// The number of levels around the call.
     pub(super) level: usize,
-    /// What a generator gives its values to.
+    /// The iterator to which `yield` gives its values.
     pub(super) iterator: Option<ObjId>,
     /// `new.target`
     pub(super) target: Value,
-    /// How the call is written.
-    pub(super) written: Written<'a>,
+    /// How the call is written in the source.
+    pub(super) written: CallText<'a>,
 }
 
-/// A function in one of the ways in which it is called.
+/// A function, together with the call by which it was reached.
 pub(super) struct Context {
+    /// The function.
     pub(super) func: FuncId,
-    /// The context in which it was made.
+    /// The context in which the function object was made: its environment.
     pub(super) env: u32,
+    /// The first cell of its frame, which all calls in this context reuse.
     pub(super) base: CellId,
+    /// Whether it is entered at most once, so that each of its variables is one variable.
     pub(super) unique: bool,
-    /// Whether functions that are made in it may be called after it.
+    /// Whether closures made in it may be called after it has returned, so that its captured variables outlive
+    /// the call.
     pub(super) leaks: bool,
+    /// The joined calls, if several share it.
     pub(super) shared: Option<Shared>,
 }
 
-/// Where a context is found: the context and place of the call, and the function.
+/// Finds a context by the context and the instruction of the call, and the function object.
 pub(super) type Contexts = HashMap<(u32, u32, ObjId), u32>;
 
 impl<'a> Solver<'a> {
+    /// Returns the current context.
     pub(super) fn context(&self) -> u32 {
-        self.acts.last().map_or(0, |act| act.context)
+        self.activations.last().map_or(0, |act| act.context)
     }
 
+    /// Walks the program's own code.
     pub(super) fn enter_main(&mut self) {
         if self.contexts.is_empty() {
             self.add_context(0, 0, true);
@@ -56,7 +67,7 @@ impl<'a> Solver<'a> {
         self.push_level(NONE, false, false);
         let base = self.contexts[0].base;
         let level = self.levels.len();
-        self.acts.push(Act {
+        self.activations.push(Activation {
             context: 0,
             base,
             args: Args::default(),
@@ -64,11 +75,12 @@ impl<'a> Solver<'a> {
             level,
             iterator: None,
             target: Value::UNDEFINED,
-            written: Written::Nowhere,
+            written: CallText::Nowhere,
         });
         let body: &'a [Inst] = &self.function(0).body;
         let walk = |solver: &mut Self| {
             let goes_on = solver.run(body);
+            // The end without a `return`.
             if goes_on {
                 solver.ends_program(None);
             }
@@ -76,18 +88,21 @@ impl<'a> Solver<'a> {
         };
         if self.region(WHOLE, walk) {
             let value = self.slot(RESULT);
-            self.hand_out(value);
+            self.return_to_host(value);
         }
     }
 
+    /// Adds a context, with cells for the function's slots.
     pub(super) fn add_context(&mut self, func: FuncId, env: u32, unique: bool) -> u32 {
         let function = self.function(func);
         let birth = self.birth();
-        // Functions that make functions that make functions have no end of contexts.
+        // A function that returns a new function at each call, which is called in turn, has no end of contexts.
         self.entangled |= self.contexts.len() > 3 * CONTEXTS;
         let of = |slot: Slot| {
             let at = slot as usize;
-            // A variable that no other function sees is written by its own function alone.
+            // Only its own call writes a variable that no closure captures, so updates of it are strong. A
+            // captured one is one variable only if the context is entered once and the variable is not declared
+            // anew in each turn of a loop.
             let captured = function.captured[at];
             (!captured || unique && !function.per_turn[at], true)
         };
@@ -96,7 +111,7 @@ impl<'a> Solver<'a> {
         self.contexts.len() as u32 - 1
     }
 
-    /// Calls a function of the program.
+    /// Calls a function of the program; returns nothing if the call never ends normally.
     pub(super) fn invoke(
         &mut self,
         object: ObjId,
@@ -108,22 +123,23 @@ impl<'a> Solver<'a> {
     ) -> Option<Value> {
         self.functions.called.insert(func);
         let function = self.function(func);
-        // An arrow's `this` is that of what it stands in.
+        // An arrow function captures `this` like a variable.
         let this = if function.form == FuncForm::Arrow { None } else { this };
         if function.is_generator {
             return Some(self.generate(object, func, env, this, args));
         }
         if function.is_async && !wait {
-            return Some(self.start(object, func, env, this, args));
+            return Some(self.start_async(object, func, env, this, args));
         }
         self.walk_call(object, func, env, this, args, wait, None)
     }
 
-    /// Returns whether a function is walked already.
+    /// Returns whether a call of a function is on the stack.
     pub(super) fn is_open(&self, func: FuncId) -> bool {
-        self.acts.iter().any(|act| self.contexts[act.context as usize].func == func)
+        self.activations.iter().any(|act| self.contexts[act.context as usize].func == func)
     }
 
+    /// Walks a call in the context that belongs to it, or in the shared context.
     #[expect(clippy::too_many_arguments, reason = "they are what a call is made of")]
     pub(super) fn walk_call(
         &mut self,
@@ -138,11 +154,11 @@ impl<'a> Solver<'a> {
         let is_recursive = self.is_open(func);
         let key = (self.context(), self.place, object);
         let is_known = self.context_ids.contains_key(&key);
-        let too_much = self.acts.len() >= DEPTH
+        let too_much = self.activations.len() >= DEPTH
             || self.functions.inlined > INLINED
             || (!is_known && self.contexts.len() >= CONTEXTS);
         if is_recursive || too_much {
-            // The stack has an end.
+            // Deep recursion may exhaust the stack.
             self.may_fail(NONE, Value::computed(NONE));
             return self.call_shared(object, func, env, this, args, iterator);
         }
@@ -158,7 +174,7 @@ impl<'a> Solver<'a> {
         self.enter(context, this, args.clone(), wait, iterator)
     }
 
-    /// Walks the code of a function in a context; returns what it gives, if it ends.
+    /// Walks the code of a function in a context; returns the result, if the call may end normally.
     pub(super) fn enter(
         &mut self,
         context: u32,
@@ -174,8 +190,17 @@ impl<'a> Solver<'a> {
         let level = self.levels.len();
         let before = self.work;
         let target = std::mem::replace(&mut self.target, Value::UNDEFINED);
-        let written = std::mem::replace(&mut self.written, Written::Nowhere);
-        self.acts.push(Act { context, base, args, wait, level, iterator, target, written });
+        let written = std::mem::replace(&mut self.written, CallText::Nowhere);
+        self.activations.push(Activation {
+            context,
+            base,
+            args,
+            wait,
+            level,
+            iterator,
+            target,
+            written,
+        });
         self.begin_frame(context);
         self.set_slot(RESULT, Value::UNDEFINED);
         let this = this.unwrap_or(Value::UNDEFINED);
@@ -183,9 +208,11 @@ impl<'a> Solver<'a> {
         if is_derived {
             self.set_slot(MADE, this);
         }
+        // The constructor of a derived class has no `this` before `super(…)`: reading it fails, as in a
+        // temporal dead zone.
         self.set_slot(THIS, if is_derived { Value::ABSENT } else { this });
         if self.function(func).uses_arguments {
-            let list = self.given_from(0);
+            let list = self.arguments_from(0);
             self.set_slot(crate::structure::core::ARGUMENTS, list);
         }
         if self.function(func).uses_target {
@@ -195,15 +222,17 @@ impl<'a> Solver<'a> {
         let value = self.slot(RESULT);
         if is_derived {
             let this = self.slot(THIS);
+            // Such a constructor fails at its end if `super(…)` was not called.
             let _ = self.declared(this);
         }
-        self.acts.pop();
+        self.activations.pop();
         (self.at, self.end, self.place) = at;
         self.functions.inlined += self.work - before;
         ends.then_some(value)
     }
 
-    /// Forgets what the variables had in a call before, where nobody can ask for that.
+    /// Clears the captured variables of an earlier call in this context, unless a closure that outlives the
+    /// call may still read them.
     fn begin_frame(&mut self, context: u32) {
         let known = &self.contexts[context as usize];
         let (base, func, leaks) = (known.base, known.func, known.leaks);

@@ -1,21 +1,23 @@
-//! Generators: what they give, and what drives them.
+//! Generators. A generator's code is walked where the generator is made, as concurrent code, and its values are
+//! collected in its iterator. The code that iterates decides how far the generator runs.
 
 use super::*;
 use crate::structure::domain::{Kind, Ref};
 
-/// What is known of generators, beyond what they hold.
+/// Facts about generators that are not in their slots.
 #[derive(Default)]
 pub(super) struct Generators {
-    /// Those that are gone over to their end by a place that is always reached.
+    /// The generators that are iterated to their end at a place that is always reached, so that their code
+    /// surely runs.
     pub(super) driven: HashSet<ObjId>,
-    /// What decides how far the code of each runs.
+    /// What decides how far the code of each one runs.
     pub(super) drives: HashMap<ObjId, Deps>,
-    /// How many walks are open that may ask for only some of the values.
+    /// How many walks are open that may take only some of a generator's values.
     pub(super) partly: u32,
 }
 
 impl Solver<'_> {
-    /// Makes a generator; its code runs as far as someone asks for values.
+    /// Makes a generator and walks its code.
     pub(super) fn generate(
         &mut self,
         object: ObjId,
@@ -26,7 +28,7 @@ impl Solver<'_> {
     ) -> Value {
         self.keep_object(object);
         self.keep_given(this, args);
-        // A generator that makes others of its kind gives to one that stands for all of them.
+        // A recursive generator would make a new iterator in each context; one iterator stands for all of them.
         let iterator = if self.is_open(func) {
             let birth = crate::structure::domain::Birth::default();
             self.heap.object(u32::MAX, object << 3, Kind::Iterator, false, birth)
@@ -43,8 +45,8 @@ impl Solver<'_> {
                 self.set_own(made, self.known.proto, above);
             }
         }
-        // What it is sent later is looked at by its code.
         self.keep_object(iterator);
+        // Created now, since the code reads them before a later `next` writes them.
         for name in [self.known.sent, self.known.raised] {
             let _ = self.heap.cell(iterator, name);
         }
@@ -61,22 +63,22 @@ impl Solver<'_> {
         let caught = self.promises.caught.contains(&iterator);
         let cut = self.promises.cuts.get(&iterator).copied();
         let end = self.cut_by(cut, |solver| {
-            if caught { solver.beside(walk) } else { solver.beside_unguarded(walk) }
+            if caught { solver.concurrently(walk) } else { solver.concurrently_unguarded(walk) }
         });
-        self.comes(iterator, end.hangs);
+        self.add_settlement(iterator, end.hangs);
         if end.any {
             self.settle(iterator, self.known.fails, Value::computed(end.thrown));
         }
         self.dom.reference(Ref::Obj(iterator))
     }
 
-    /// Notes that values of a generator are asked for here; returns what decides which they are.
+    /// Records that values of a generator are requested here; returns what decides which ones come.
     pub(super) fn drive(&mut self, iterator: ObjId) -> Deps {
         if !self.follows(Rule::IteratorState) {
             return NONE;
         }
         let cut = self.cut_ever();
-        self.cuts(iterator, cut);
+        self.add_cut(iterator, cut);
         let control = self.control_above(0);
         let before = self.generators.drives.get(&iterator).copied().unwrap_or(NONE);
         let all = self.dom.union(before, control);
@@ -94,8 +96,8 @@ impl Solver<'_> {
             self.changed = true;
         }
         if let Some(cell) = self.heap.find(iterator, self.known.fails) {
-            // What its code throws is thrown where it is asked.
             let fails = self.read(cell);
+            // What the generator throws is thrown at the place that requests a value.
             let before = std::mem::replace(&mut self.tries.throwing, true);
             self.may_fail_by(fails);
             self.tries.throwing = before;
@@ -103,7 +105,7 @@ impl Solver<'_> {
         all
     }
 
-    /// Does something that may ask generators for only some of their values.
+    /// Walks something that may take only some of a generator's values.
     pub(super) fn partly<T>(&mut self, partly: bool, walk: impl FnOnce(&mut Self) -> T) -> T {
         self.generators.partly += u32::from(partly);
         let walked = walk(self);
@@ -111,9 +113,10 @@ impl Solver<'_> {
         walked
     }
 
-    /// `yield`
-    pub(super) fn give(&mut self, value: Value, all: bool) -> Value {
-        let Some(iterator) = self.acts.last().and_then(|act| act.iterator) else {
+    /// `yield`: passes a value, or with `all` the values of an iterable, to the iterator. Returns what `next`
+    /// sends in.
+    pub(super) fn yield_value(&mut self, value: Value, all: bool) -> Value {
+        let Some(iterator) = self.activations.last().and_then(|act| act.iterator) else {
             return self.unknown(&[value]);
         };
         let (given, count) = if all {
@@ -132,8 +135,10 @@ impl Solver<'_> {
             (given, NONE)
         };
         self.settle(iterator, self.known.elem, given);
-        // How many there are is decided by what decides whether this is reached.
+        // The write adds the label of this point: what decides whether a `yield` is reached decides how many
+        // values there are.
         self.settle(iterator, self.known.length, Value::computed(count));
+        // `throw(value)` on the iterator makes the `yield` throw.
         let raised = self.own(iterator, self.known.raised);
         if !raised.is_never() || raised.deps != NONE {
             let before = std::mem::replace(&mut self.tries.throwing, true);
@@ -142,7 +147,7 @@ impl Solver<'_> {
         }
         let sent = self.own(iterator, self.known.sent);
         let driven = self.generators.drives.get(&iterator).copied().unwrap_or(NONE);
-        // What is delegated to gives a result, too.
+        // `yield*` also has a result, that of the inner generator.
         let sent = if all { self.dom.join(sent, given) } else { sent };
         let sent = self.dom.join(sent, Value::UNDEFINED);
         self.dom.with(sent, driven)

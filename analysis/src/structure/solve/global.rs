@@ -1,11 +1,11 @@
-//! Names that the program does not declare.
+//! Names that the program does not declare: `mcp`, `args` and the engine's globals.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::domain::{Birth, INPUT, Kind, Origin, Paths, Prim, Ref};
 
 impl Solver<'_> {
-    /// Reads a name that the program does not declare.
+    /// Reads a global name.
     pub(super) fn global(&mut self, name: &swc_atoms::Atom) -> Value {
         match &**name {
             "mcp" => self.dom.reference(Ref::Mcp),
@@ -21,7 +21,7 @@ impl Solver<'_> {
 
     /// Returns `args`.
     pub(super) fn input(&mut self) -> Value {
-        // It is made before the program runs.
+        // It exists before the program runs.
         let birth = Birth::default();
         let object = self.heap.object(0, u32::MAX, Kind::Data(Origin::Args), true, birth);
         let value = self.dom.reference(Ref::Data(object, Paths::WHOLE));
@@ -29,7 +29,7 @@ impl Solver<'_> {
         self.dom.with(value, deps)
     }
 
-    /// Returns whether a value is `args` itself, to which nothing was written: that is always an object.
+    /// Returns whether a value is `args` itself, into which nothing was written. That is always an object.
     pub(super) fn is_args(&self, value: Value) -> bool {
         let shape = self.dom.shape(value);
         match shape.refs.as_slice() {
@@ -43,21 +43,20 @@ impl Solver<'_> {
         }
     }
 
+    /// Writes a global name.
     pub(super) fn set_global(&mut self, name: &swc_atoms::Atom, value: Value) {
         self.misuses.set_global();
         match &**name {
             "mcp" => self.gap(Code::DynamicWrite, About::Name),
-            // What is known of the engine does not hold any more.
             name if name != "args" && crate::structure::builtins::is_global(name) => {
-                self.gap(Code::DynamicGlobal, About::Change);
-                self.engine.lost = true;
+                self.lose_engine();
             }
             _ => {}
         }
         if &**name == "args" {
-            // From now on it may be this, too.
+            // From now on, `args` may also be the new value.
             let input = self.input();
-            let any = At { names: None, deps: NONE };
+            let any = AbstractKey { names: None, deps: NONE };
             self.put(input, &any, value);
         }
         self.escape_as(value, How::Kept);

@@ -1,4 +1,5 @@
-//! Promises that are handed to tools and to the engine's functions, and how calls are written.
+//! Checks promises that are passed to tools and to functions of the engine, and keeps track of how calls are
+//! written.
 
 use super::misuse::Wrong;
 use super::*;
@@ -6,23 +7,26 @@ use crate::structure::builtins::{self, Gives};
 use crate::structure::core::{Arg, Slot, Text, Use};
 use crate::structure::domain::{Kind, Prim, Promised, Ref};
 
-/// The most objects in an argument that are looked at.
+/// The maximum number of objects in an argument that are checked.
 const OBJECTS: usize = 256;
-/// Of a call, in place of an argument: what it is called on.
+/// Stands for the receiver of a call in place of an argument's number.
 const THIS: u32 = u32::MAX;
 
-/// What a function does with what it is given.
+/// What a function does with its arguments.
 #[derive(Debug, Clone, Copy)]
-enum Taker {
+enum Consumer {
+    /// A tool: they are sent.
     Tool,
     /// `JSON.stringify`
     Json,
+    /// A function of `console`: they are printed.
     Console,
-    /// It makes something of the value itself.
+    /// It converts the argument itself, and not its parts.
     Converts(&'static str),
 }
 
-impl Taker {
+impl Consumer {
+    /// Returns the fault if such a function is given a promise.
     fn wrong(self) -> Wrong {
         match self {
             Self::Tool => Wrong::Argument,
@@ -34,13 +38,13 @@ impl Taker {
 }
 
 impl<'a> Solver<'a> {
-    /// Notes what a call is given; returns how it is written.
-    pub(super) fn hands_over(
+    /// Checks the arguments of a call for promises; returns how the call is written.
+    pub(super) fn check_call(
         &mut self,
         callee: Value,
         this: Option<Slot>,
         args: &'a [Arg],
-    ) -> Written<'a> {
+    ) -> CallText<'a> {
         let shape = self.dom.shapes.kept(callee.shape);
         let (inst, is_plain) = (self.place >> 3, shape.prim == Prim::None && !shape.absent);
         match shape.refs.as_slice() {
@@ -55,21 +59,21 @@ impl<'a> Solver<'a> {
                 }
             }
             [Ref::Builtin(name)] if is_plain => {
-                if let Some(taker) = taker(self.dom.names.get(*name)) {
-                    self.gives_to(taker, args);
+                if let Some(consumer) = consumer(self.dom.names.get(*name)) {
+                    self.check_arguments(consumer, args);
                 }
             }
             refs if is_plain && refs.iter().all(|one| matches!(one, Ref::Tool(..))) => {
-                self.gives_to(Taker::Tool, args);
+                self.check_arguments(Consumer::Tool, args);
             }
             _ => {}
         }
         let context = &self.contexts[self.context() as usize];
-        Written::Call { func: context.func, this, args }
+        CallText::Call { func: context.func, this, args }
     }
 
-    /// Returns whether a call gives what it is called on, or given, so that someone else has it, too.
-    pub(super) fn gives_itself(&self, callee: Value) -> bool {
+    /// Returns whether a call returns its receiver or its argument, so that its result is also held elsewhere.
+    pub(super) fn returns_argument(&self, callee: Value) -> bool {
         match self.dom.shape(callee).refs.as_slice() {
             [Ref::Method(name)] => builtins::method(self.dom.names.get(*name))
                 .is_some_and(|(_, method)| method.gives == Gives::Itself),
@@ -81,7 +85,8 @@ impl<'a> Solver<'a> {
         }
     }
 
-    fn gives_to(&mut self, taker: Taker, args: &[Arg]) {
+    /// Checks the arguments of a call.
+    fn check_arguments(&mut self, consumer: Consumer, args: &[Arg]) {
         for arg in args.iter().filter(|arg| arg.spread) {
             let (value, text) = (self.slot(arg.slot), self.text_of(arg.slot));
             let place = (self.place >> 3, text.0);
@@ -91,43 +96,45 @@ impl<'a> Solver<'a> {
                 self.misuses.right_part(place);
             }
         }
-        // What stands behind a list of unknown length has no place.
+        // After a spread of unknown length, positions are unknown.
         let plain = args.iter().take_while(|arg| !arg.spread);
         let mut slots: SmallVec<[Slot; 4]> = plain.map(|arg| arg.slot).collect();
-        match taker {
-            Taker::Json => {
+        match consumer {
+            Consumer::Json => {
                 let replacer = slots.get(1).map(|slot| self.slot(*slot));
+                // A replacer of `JSON.stringify` may handle promises.
                 if replacer.is_some_and(|value| !self.dom.shape(value).refs.is_empty()) {
                     return;
                 }
                 slots.truncate(1);
             }
-            Taker::Converts("Object") if args.len() != 1 => return,
+            Consumer::Converts("Object") if args.len() != 1 => return,
             _ => {}
         }
         for slot in slots {
             let (value, text) = (self.slot(slot), self.text_of(slot));
-            self.takes_all(taker, value, text, &mut SmallVec::new());
+            self.check_argument(consumer, value, text, &mut SmallVec::new());
         }
     }
 
-    /// Notes that a value, and all that is in it, is given to a function.
-    fn takes_all(
+    /// Checks a value that is passed to a function, and everything in it.
+    fn check_argument(
         &mut self,
-        taker: Taker,
+        consumer: Consumer,
         value: Value,
         text: (u32, u32),
         seen: &mut SmallVec<[ObjId; 8]>,
     ) {
         let shape = self.dom.shapes.kept(value.shape);
         let place = (self.place >> 3, text.0);
+        // `Boolean(x)` of what may be missing is a test, not a mistake.
         let asks =
-            matches!(taker, Taker::Converts("Boolean")) && shape.promised == Promised::Likely;
+            matches!(consumer, Consumer::Converts("Boolean")) && shape.promised == Promised::Likely;
         if shape.promised.is_promise() && !asks {
-            self.misused(place, text, taker.wrong());
+            self.misused(place, text, consumer.wrong());
             return;
         }
-        let is_deep = !matches!(taker, Taker::Converts(_));
+        let is_deep = !matches!(consumer, Consumer::Converts(_));
         if is_deep && self.lists_promises(value) {
             self.misused(place, text, Wrong::Items);
             return;
@@ -150,12 +157,12 @@ impl<'a> Solver<'a> {
             if self.dom.shape(value).absent {
                 self.misuses.right_part((self.place >> 3, span.0));
             } else {
-                self.takes_all(taker, value, span, seen);
+                self.check_argument(consumer, value, span, seen);
             }
         }
     }
 
-    /// Returns the parts of a list or an object of which it is known that they are written out.
+    /// Returns the parts of a list or object that are written to JSON; none if that cannot be known.
     fn parts_of(&mut self, object: ObjId) -> Vec<(CellId, Value)> {
         let known = &self.heap.objects[object as usize];
         if known.kind == Kind::Array {
@@ -172,7 +179,7 @@ impl<'a> Solver<'a> {
                 continue;
             }
             let text = self.dom.names.text(name);
-            // What is written out in place of it is not known.
+            // An unknown name, a getter or `toJSON` may replace the value.
             if text.starts_with('%') || text.starts_with("get:") || &*text == "toJSON" {
                 return Vec::new();
             }
@@ -183,7 +190,7 @@ impl<'a> Solver<'a> {
         parts
     }
 
-    /// Returns the text of what a slot of the function that is walked has.
+    /// Returns the source text of the value in a slot of the current function, for messages.
     pub(super) fn text_of(&self, slot: Slot) -> (u32, u32) {
         let function = self.function(self.contexts[self.context() as usize].func);
         match function.texts.get(slot as usize) {
@@ -193,11 +200,11 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Returns the text of an argument as the caller writes it.
+    /// Returns the source text of an argument, as the caller writes it.
     fn given_text(&self, index: usize) -> (u32, u32) {
-        match self.acts.last().map(|act| act.written) {
-            Some(Written::Items { of, .. }) => of,
-            Some(Written::Call { func, args, .. })
+        match self.activations.last().map(|act| act.written) {
+            Some(CallText::Items { of, .. }) => of,
+            Some(CallText::Call { func, args, .. })
                 if args.iter().take(index + 1).all(|arg| !arg.spread) =>
             {
                 let text = args.get(index).map(|arg| self.written_text(func, arg.slot));
@@ -207,6 +214,7 @@ impl<'a> Solver<'a> {
         }
     }
 
+    /// Returns the source text of the value in a slot of a function.
     fn written_text(&self, func: FuncId, slot: Slot) -> (u32, u32) {
         match self.function(func).texts.get(slot as usize) {
             Some(Text::Written(span)) => *span,
@@ -214,22 +222,22 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Returns the text of the first argument of the call that is followed, or of the list that a method takes it
-    /// from; nothing if it is not known.
+    /// Returns the source text of the first argument of the current call, or of the list whose items a method
+    /// passes; `(0, 0)` if it is not known.
     pub(super) fn first_text(&self) -> (u32, u32) {
         match self.written {
-            Written::Call { func, args, .. } => {
+            CallText::Call { func, args, .. } => {
                 args.first().map_or((0, 0), |arg| self.written_text(func, arg.slot))
             }
-            Written::Items { of, .. } => of,
-            Written::Nowhere => (0, 0),
+            CallText::Items { of, .. } => of,
+            CallText::Nowhere => (0, 0),
         }
     }
 
-    /// Returns how the call of one of several functions is written.
-    pub(super) fn written_for(&self, callee: Ref) -> Written<'a> {
+    /// Returns how the call is written from the view of one of its callees.
+    pub(super) fn written_for(&self, callee: Ref) -> CallText<'a> {
         match (callee, self.written) {
-            (Ref::Method(_), Written::Call { func, this, args }) => Written::Items {
+            (Ref::Method(_), CallText::Call { func, this, args }) => CallText::Items {
                 of: this.map_or((0, 0), |this| self.written_text(func, this)),
                 first: args.first().map_or(0, |arg| self.written_text(func, arg.slot).0),
             },
@@ -239,37 +247,37 @@ impl<'a> Solver<'a> {
             {
                 written
             }
-            _ => Written::Nowhere,
+            _ => CallText::Nowhere,
         }
     }
 }
 
-/// Returns what a function of the engine does with what it is given.
-fn taker(name: &str) -> Option<Taker> {
+/// Returns what a function of the engine does with its arguments.
+fn consumer(name: &str) -> Option<Consumer> {
     Some(match name {
-        "String" => Taker::Converts("String"),
-        "Number" => Taker::Converts("Number"),
-        "Boolean" => Taker::Converts("Boolean"),
-        "BigInt" => Taker::Converts("BigInt"),
-        "parseInt" => Taker::Converts("parseInt"),
-        "parseFloat" => Taker::Converts("parseFloat"),
-        "isNaN" => Taker::Converts("isNaN"),
-        "encodeURIComponent" => Taker::Converts("encodeURIComponent"),
-        "Date" => Taker::Converts("Date"),
-        "URL" => Taker::Converts("URL"),
-        "Map" => Taker::Converts("Map"),
-        "Set" => Taker::Converts("Set"),
-        "structuredClone" => Taker::Converts("structuredClone"),
-        "Object.keys" | "Object.values" | "Object.entries" => Taker::Converts("Object"),
-        "JSON.stringify" => Taker::Json,
-        "JSON.parse" => Taker::Converts("JSON.parse"),
-        "Array.from" => Taker::Converts("Array.from"),
-        "Array.isArray" => Taker::Converts("Array.isArray"),
-        "Number.isNaN" => Taker::Converts("Number.isNaN"),
-        "Number.isFinite" => Taker::Converts("Number.isFinite"),
-        "Number.isInteger" => Taker::Converts("Number.isInteger"),
-        _ if name.starts_with("Math.") => Taker::Converts("Math"),
-        _ if name.starts_with("console.") => Taker::Console,
+        "String" => Consumer::Converts("String"),
+        "Number" => Consumer::Converts("Number"),
+        "Boolean" => Consumer::Converts("Boolean"),
+        "BigInt" => Consumer::Converts("BigInt"),
+        "parseInt" => Consumer::Converts("parseInt"),
+        "parseFloat" => Consumer::Converts("parseFloat"),
+        "isNaN" => Consumer::Converts("isNaN"),
+        "encodeURIComponent" => Consumer::Converts("encodeURIComponent"),
+        "Date" => Consumer::Converts("Date"),
+        "URL" => Consumer::Converts("URL"),
+        "Map" => Consumer::Converts("Map"),
+        "Set" => Consumer::Converts("Set"),
+        "structuredClone" => Consumer::Converts("structuredClone"),
+        "Object.keys" | "Object.values" | "Object.entries" => Consumer::Converts("Object"),
+        "JSON.stringify" => Consumer::Json,
+        "JSON.parse" => Consumer::Converts("JSON.parse"),
+        "Array.from" => Consumer::Converts("Array.from"),
+        "Array.isArray" => Consumer::Converts("Array.isArray"),
+        "Number.isNaN" => Consumer::Converts("Number.isNaN"),
+        "Number.isFinite" => Consumer::Converts("Number.isFinite"),
+        "Number.isInteger" => Consumer::Converts("Number.isInteger"),
+        _ if name.starts_with("Math.") => Consumer::Converts("Math"),
+        _ if name.starts_with("console.") => Consumer::Console,
         _ => return None,
     })
 }

@@ -1,19 +1,21 @@
-//! Promises that may never be settled: what waits for them decides nothing and does nothing more.
+//! Promises that may never be settled. Code that waits for one may wait forever, so what decides whether it is
+//! settled decides on everything after the wait.
 
 use super::*;
 use crate::structure::core::Scalar;
 use crate::structure::domain::{Kind, Prim, Ref, Shape};
 
 impl Solver<'_> {
-    /// Notes that a promise is settled by whoever has its resolvers.
-    pub(super) fn is_resolved_later(&mut self, promise: ObjId) {
-        // Who waits for it is followed before it is settled.
+    /// Records that a promise is settled by the code that has its resolvers.
+    pub(super) fn mark_pending(&mut self, promise: ObjId) {
         self.keep_object(promise);
+        // The slot marks such a promise. It is created now because code that waits is walked before the code
+        // that settles.
         let _ = self.heap.cell(promise, self.known.done);
     }
 
-    /// Notes that the promises of a value may never be settled.
-    pub(super) fn may_never_end(&mut self, value: Value) {
+    /// Records that the promises of a value may never be settled.
+    pub(super) fn mark_maybe_unsettled(&mut self, value: Value) {
         for one in &self.dom.shapes.kept(value.shape).refs {
             if let Ref::Obj(object) = one {
                 let cell = self.heap.cell(*object, self.known.done);
@@ -23,8 +25,8 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes that a promise is settled here; `one` if it is known which.
-    pub(super) fn is_done(&mut self, promise: ObjId, deps: Deps, one: bool) {
+    /// Records that a promise is settled here; `one` if it is known which promise it is.
+    pub(super) fn mark_settled(&mut self, promise: ObjId, deps: Deps, one: bool) {
         let (birth, unique) = {
             let known = &self.heap.objects[promise as usize];
             (known.birth, known.unique)
@@ -33,11 +35,11 @@ impl Solver<'_> {
         let deps = self.dom.union(deps, control);
         let cell = self.heap.cell(promise, self.known.done);
         let done = self.dom.scalar(Scalar::Bool(true));
-        // A run may not get here, whatever decides that.
-        let told = if may { self.dom.scalar(Scalar::Bool(false)) } else { done };
-        let marked = self.dom.with(told, deps);
+        // Only a settling that no run can skip counts as `true` in what is ever written; see `has_done`.
+        let outcome = if may { self.dom.scalar(Scalar::Bool(false)) } else { done };
+        let marked = self.dom.with(outcome, deps);
         self.changed |= self.heap.note(&mut self.dom, cell, marked);
-        if one && unique && self.threads.beside == 0 {
+        if one && unique && self.threads.concurrent == 0 {
             self.set_now(cell, done);
         } else {
             let joined = self.dom.join(self.now(cell), marked);
@@ -45,48 +47,49 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes what decides whether a promise is ever settled.
-    pub(super) fn comes(&mut self, promise: ObjId, deps: Deps) {
+    /// Adds to what decides whether a promise is ever settled.
+    pub(super) fn add_settlement(&mut self, promise: ObjId, deps: Deps) {
         if deps != NONE {
-            self.settle(promise, self.known.comes, Value::computed(deps));
+            self.settle(promise, self.known.settlement, Value::computed(deps));
         }
     }
 
-    /// Notes what decides whether the promises of a value are ever settled.
-    pub(super) fn comes_by(&mut self, value: Value, deps: Deps) {
+    /// Adds to what decides whether the promises of a value are ever settled.
+    pub(super) fn add_settlement_of(&mut self, value: Value, deps: Deps) {
         for one in &self.dom.shapes.kept(value.shape).refs {
             if let Ref::Obj(object) = one {
-                self.comes(*object, deps);
+                self.add_settlement(*object, deps);
             }
         }
     }
 
     /// Returns what decides whether the promises of a value are ever settled.
-    pub(super) fn comes_of(&mut self, value: Value) -> Deps {
+    pub(super) fn settlement_of(&mut self, value: Value) -> Deps {
         let mut deps = NONE;
         for one in &self.dom.shapes.kept(value.shape).refs {
             let Ref::Obj(object) = one else { continue };
             if self.heap.objects[*object as usize].kind != Kind::Promise {
                 continue;
             }
-            let own = self.own(*object, self.known.comes);
+            let own = self.own(*object, self.known.settlement);
             deps = self.dom.union(deps, own.deps);
             let Some(cell) = self.heap.find(*object, self.known.done) else { continue };
             let known = &mut self.heap.cells[cell as usize];
             known.watched = true;
             let (now, ever) = (known.now, known.ever);
             if !is_done(self.dom.shape(now)) {
-                // What it has now has on it what decided on the turns of loops around it, too.
+                // The current value may lack what decided on the turns of loops around the settling; `ever` has
+                // it.
                 deps = self.dom.union(deps, ever.deps);
             }
         }
         if deps == NONE { NONE } else { self.dom.union(deps, value.deps) }
     }
 
-    /// Returns whether one of the promises of a value is never settled, as far as is known.
-    pub(super) fn never_comes(&mut self, value: Value) -> bool {
+    /// Returns whether one of the promises of a value may be settled nowhere, as far as is known.
+    pub(super) fn is_never_settled(&mut self, value: Value) -> bool {
         if self.round == 0 {
-            // Where it is settled may come later.
+            // The settling code may only be walked later in this round.
             return false;
         }
         let mut open: SmallVec<[Value; 4]> = smallvec::smallvec![value];
@@ -112,7 +115,7 @@ impl Solver<'_> {
                         return true;
                     }
                 }
-                // It is settled with others; of a race, the first is enough.
+                // It is settled with its parts; for `race` and `any`, the first part is enough.
                 if self.heap.find(*object, self.known.target).is_none() {
                     let parts = self.heap.find(*object, self.known.elem);
                     open.extend(parts.map(|cell| self.now(cell)));
@@ -122,38 +125,39 @@ impl Solver<'_> {
         false
     }
 
-    /// Waits for the promises of a value, which may be for ever.
+    /// Walks a wait for the promises of a value, which may last forever.
     pub(super) fn waits_for(&mut self, value: Value) {
-        let comes = self.comes_of(value);
-        self.hang(comes);
-        if self.never_comes(value) && !self.levels.is_empty() {
+        let settlement = self.settlement_of(value);
+        self.hang(settlement);
+        if self.is_never_settled(value) && !self.levels.is_empty() {
+            // Nothing after the wait is reached in such a run of this thread.
             let level = self.threads.level.min(self.levels.len() - 1);
-            self.leaves(level, NONE, true);
+            self.record_exit(level, NONE, true);
         }
     }
 
-    /// Notes that what runs here may wait for ever, which `deps` decide.
+    /// Records that the current thread may wait forever here, which `deps` decide: an exit out of the thread.
     pub(super) fn hang(&mut self, deps: Deps) {
         let deps = self.dom.sources.used(deps);
         if deps == NONE || self.levels.is_empty() {
             return;
         }
         let level = self.threads.level.min(self.levels.len() - 1);
-        let all = self.leaves(level, deps, true);
+        let all = self.record_exit(level, deps, true);
         self.threads.hangs = self.dom.union(self.threads.hangs, all);
     }
 
-    /// Notes that the generators of a value may wait for ever.
+    /// Records that the current thread may wait forever for the values of async generators.
     pub(super) fn hang_on_iterators(&mut self, value: Value) {
         for one in &self.dom.shapes.kept(value.shape).refs {
             if let Ref::Obj(object) = one {
-                let comes = self.own(*object, self.known.comes);
-                self.hang(comes.deps);
+                let settlement = self.own(*object, self.known.settlement);
+                self.hang(settlement.deps);
             }
         }
     }
 
-    /// Returns whether a function does nothing but settle a promise.
+    /// Returns whether a value can only be resolving functions of promises.
     pub(super) fn settles_another(&mut self, callee: Value) -> bool {
         let shape = self.dom.shapes.kept(callee.shape);
         shape.prim == Prim::None
@@ -174,12 +178,12 @@ impl Solver<'_> {
     }
 }
 
-/// Returns whether a promise is settled now.
+/// Returns whether a promise is settled at the current point.
 fn is_done(now: &Shape) -> bool {
     now.only() == Some(&Scalar::Bool(true))
 }
 
-/// Returns whether a place that is always reached settles a promise.
+/// Returns whether some place that is always reached settles a promise.
 fn has_done(ever: &Shape) -> bool {
     match &ever.prim {
         Prim::None => false,

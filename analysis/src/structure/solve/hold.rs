@@ -1,40 +1,46 @@
-//! Who holds an object. As long as only the variables of one turn of a loop, or of one call, hold the
-//! objects that a place makes there, each of them is gone when the next one is made, so that they are
-//! followed one at a time; and nobody else sees them change.
+//! Ownership of objects. While only the variables of one turn of a loop, or of one call, hold the objects of an
+//! allocation site, each object is gone when the next one is made. Then one abstract object stands for one
+//! concrete object at a time, and writes to it are strong updates. Once something that lives longer holds it,
+//! it is *kept*: it stands for all objects of its site, and writes are weak.
+//!
+//! Escape from the turn or the call is found as values are stored. It is not undone.
 
 use super::*;
 use crate::structure::core::Slot;
 use crate::structure::domain::{Kind, Ref};
 
-/// A turn of a loop that is walked.
+/// A turn of a loop that is being walked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turn {
+    /// The id of its level.
     level: u32,
-    /// The function that has the loop, by its place among those that are walked.
+    /// The index in the call stack of the function that has the loop.
     act: usize,
-    /// The loop in that function.
+    /// The number of the loop in that function.
     serial: u32,
 }
 
 impl Solver<'_> {
-    /// Notes that a turn of a loop begins at the innermost level.
+    /// Records that a turn of a loop begins at the innermost level.
     pub(super) fn begin_turn(&mut self, serial: u32) {
         let level = self.levels.last().map_or(0, |level| level.id);
-        let act = self.acts.len().saturating_sub(1);
+        let act = self.activations.len().saturating_sub(1);
         self.turns.push(Turn { level, act, serial });
     }
 
-    /// Notes that one of several ways through a turn begins at the innermost level.
+    /// Records that the walk of one of several items begins at the innermost level. What is made in it must not
+    /// be held by the walk of another item.
     pub(super) fn begin_part_of_turn(&mut self) {
         let level = self.levels.last().map_or(0, |level| level.id);
         let (act, serial) = match self.turns.last() {
             Some(turn) => (turn.act, turn.serial),
-            None => (self.acts.len().saturating_sub(1), u32::MAX),
+            None => (self.activations.len().saturating_sub(1), u32::MAX),
         };
         self.turns.push(Turn { level, act, serial });
     }
 
-    /// Returns whether nobody can ask for what a cell has once the turn that is walked is over.
+    /// Returns whether nothing can read a cell once the current turn is over, so that it need not be passed to
+    /// the next one.
     pub(super) fn ends_with_turn(&self, cell: CellId, serial: u32) -> bool {
         let known = &self.heap.cells[cell as usize];
         if !known.private {
@@ -46,13 +52,13 @@ impl Solver<'_> {
                 self.turns.last().is_some_and(|last| turn.0 >= last.level && turn.1 == self.round)
             }
             None => {
-                let act = self.acts.len().saturating_sub(1);
-                let owner = self.acts.iter().rposition(|act| {
+                let act = self.activations.len().saturating_sub(1);
+                let owner = self.activations.iter().rposition(|act| {
                     let function = self.function(self.contexts[act.context as usize].func);
                     (act.base..act.base + function.slots).contains(&cell)
                 });
                 match owner {
-                    // The call is over.
+                    // The frame was popped: the call is over.
                     None => true,
                     Some(owner) if owner == act => {
                         self.is_declared_in(act, cell - self.base(), serial)
@@ -63,14 +69,14 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes that an object is made here; returns whether it is followed as one.
+    /// Records that an object is made here, with its turn and time stamp.
     pub(super) fn made(&mut self, object: ObjId) {
         let turn = self.turns.last().map_or(0, |turn| turn.level);
         self.made += 1;
         let known = &mut self.heap.objects[object as usize];
         known.made = self.made;
         let before = std::mem::replace(&mut known.turn, (turn, self.round));
-        // Two of them are there in one turn.
+        // The site ran twice in one turn, so that two of its objects exist at once.
         if before == (turn, self.round) {
             if known.unique || !known.kept {
                 known.unique = false;
@@ -80,15 +86,16 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes that a slot of a function that is walked holds a value.
+    /// Records that a variable of a call on the stack holds a value. An object that is held outside the turn
+    /// that made it is kept.
     pub(super) fn hold_in_slot(&mut self, value: Value, act: usize, slot: Slot) {
         if self.dom.shape(value).refs.is_empty() {
             return;
         }
-        let context = self.acts.get(act).map_or(0, |act| act.context);
+        let context = self.activations.get(act).map_or(0, |act| act.context);
         let known = &self.contexts[context as usize];
         if known.leaks && self.function(known.func).captured[slot as usize] {
-            // A function that may be called at any time sees it.
+            // A closure that outlives the call captures the variable.
             self.keep(value);
             return;
         }
@@ -96,11 +103,13 @@ impl Solver<'_> {
         for one in &shape.refs {
             let (Ref::Obj(object) | Ref::Data(object, _)) = one else { continue };
             let known = &self.heap.objects[*object as usize];
+            // An object made outside any turn (0) needs no check: `made` notices if its site runs twice.
             if known.kept || known.turn.0 == 0 {
                 continue;
             }
             let level = known.turn.0;
             let turn = self.turns.iter().rev().find(|turn| turn.level == level).copied();
+            // The variable is local to that turn: it belongs to a callee, or is declared within the loop.
             let is_of_turn = turn.is_some_and(|turn| {
                 act > turn.act || act == turn.act && self.is_declared_in(act, slot, turn.serial)
             });
@@ -110,8 +119,9 @@ impl Solver<'_> {
         }
     }
 
+    /// Returns whether a slot is declared within a loop of its function.
     fn is_declared_in(&self, act: usize, slot: Slot, serial: u32) -> bool {
-        let Some(act) = self.acts.get(act) else { return false };
+        let Some(act) = self.activations.get(act) else { return false };
         let function = self.function(self.contexts[act.context as usize].func);
         let mut within = function.in_loop.get(slot as usize).copied().unwrap_or(0);
         while within != 0 {
@@ -123,7 +133,8 @@ impl Solver<'_> {
         false
     }
 
-    /// Notes that an object holds a value.
+    /// Records that an object holds a value. It is kept if the holder is, or if the holder was made outside its
+    /// turn.
     pub(super) fn hold_in_object(&mut self, value: Value, holder: ObjId) {
         if self.dom.shape(value).refs.is_empty() {
             return;
@@ -139,13 +150,15 @@ impl Solver<'_> {
             }
             let level = known.turn.0;
             let is_open = level == 0 || self.turns.iter().any(|turn| turn.level == level);
+            // A holder whose innermost level is older than the turn was made before the turn began, and lives
+            // on after it.
             if kept || !is_open || birth.level < level {
                 self.keep_object(*object);
             }
         }
     }
 
-    /// Notes that anyone may hold a value.
+    /// Marks the objects of a value as kept.
     pub(super) fn keep(&mut self, value: Value) {
         let shape = self.dom.shapes.kept(value.shape);
         for one in &shape.refs {
@@ -155,6 +168,7 @@ impl Solver<'_> {
         }
     }
 
+    /// Marks an object as kept, with everything that it leads to.
     pub(super) fn keep_object(&mut self, object: ObjId) {
         let mut open: SmallVec<[ObjId; 8]> = smallvec::smallvec![object];
         while let Some(object) = open.pop() {
@@ -179,7 +193,8 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes that a function may be called after the call in which it was made.
+    /// Marks a context, and those around it, as outlived by a closure: the captured variables and what they
+    /// hold are kept.
     fn leak(&mut self, mut context: u32, open: &mut SmallVec<[ObjId; 8]>) {
         loop {
             let known = &mut self.contexts[context as usize];
@@ -206,6 +221,7 @@ impl Solver<'_> {
         }
     }
 
+    /// Makes a cell visible to other functions. What it has now becomes part of what was ever written to it.
     fn share(&mut self, cell: CellId) -> Value {
         let known = &mut self.heap.cells[cell as usize];
         known.private = false;

@@ -1,12 +1,13 @@
-//! Items of lists: one by one where they are known, and else all of them as one.
+//! Items of lists. A list is *exact* while its length is a constant: then each item has a cell of its own,
+//! named by its index. Otherwise all further items share the cell `elem`.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::core::Scalar;
 use crate::structure::domain::{Kind, Prim, Ref};
 
 impl Solver<'_> {
-    /// Returns how many items a list has, if that is known.
+    /// Returns the number of items of a list, if it is a constant.
     fn length(&mut self, object: ObjId) -> Option<usize> {
         let cell = self.heap.find(object, self.known.length);
         let value = cell.map_or(Value::ABSENT, |cell| self.read(cell));
@@ -19,7 +20,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Adds an item, or all items of a value, to a list.
+    /// Appends an item, or with `spread` all items of a value, to a list.
     pub(super) fn push(&mut self, list: Value, value: Value, spread: bool) {
         if spread {
             let value = self.iterable(value);
@@ -37,17 +38,21 @@ impl Solver<'_> {
         for one in &shape.refs {
             match one {
                 Ref::Obj(id) => {
+                    // Remembered even when the length is lost: `Promise.race` and `any` of a list behave
+                    // differently if it is empty.
                     if shape.refs.len() == 1
                         && !self.may_since(self.heap.objects[*id as usize].birth)
                     {
                         self.promises.stocked.insert(*id);
                     }
-                    let is_single = shape.refs.len() == 1 && self.is_followed(*id);
-                    // In the next turn of a loop it is longer: to find that out would take another round.
+                    let is_single = shape.refs.len() == 1 && self.is_exact_object(*id);
                     let birth = self.heap.objects[*id as usize].birth;
+                    // A list made outside a loop grows in each turn. Its length would change from round to
+                    // round, so it is not exact from the start.
                     let has_place = is_single && !self.is_repeated_since(birth);
                     let length = if has_place { self.length(*id) } else { None };
                     match length {
+                        // The limit bounds the number of cells of one list.
                         Some(length) if length < 2_000 => {
                             let name = self.dom.name(&length.to_string().into());
                             self.put_own(*id, name, value, true);
@@ -72,7 +77,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Adds any number of items to a list.
+    /// Appends any number of items to a list; `count` decides how many.
     pub(super) fn push_some(&mut self, list: Value, value: Value, count: Deps) {
         let shape = self.dom.shapes.kept(list.shape);
         let chosen = if shape.refs.len() == 1 { NONE } else { self.dom.sources.used(list.deps) };
@@ -86,19 +91,16 @@ impl Solver<'_> {
         }
     }
 
+    /// Appends any number of items to one list, which is no longer exact.
     pub(super) fn add_some(&mut self, object: ObjId, value: Value, count: Deps) {
-        let value = self.here_or_undefined(value);
+        let value = self.present(value);
         self.put_any(object, value);
         let cell = self.heap.cell(object, self.known.length);
-        // What decides whether this is reached is added by the write.
+        // The weak update adds the label of this point.
         self.write(cell, Value::computed(count), false);
     }
 
-    fn here_or_undefined(&mut self, value: Value) -> Value {
-        Value { deps: value.deps, shape: self.dom.shapes.present(value.shape) }
-    }
-
-    /// Returns the items of a value, if they are known one by one, and what each may be.
+    /// Returns the items of a value one by one, if they are known, and their join.
     pub(super) fn spread_items(&mut self, value: Value) -> (Option<Vec<Value>>, Value) {
         let value = self.iterable(value);
         let (some, count) = self.iterated(value);
@@ -107,14 +109,14 @@ impl Solver<'_> {
         (self.exact_items(value), some)
     }
 
-    /// Returns the items of a list that is known item by item.
+    /// Returns the items of a list that is exact and that only the program changes.
     pub(super) fn exact_items(&mut self, value: Value) -> Option<Vec<Value>> {
         let shape = self.dom.shape(value);
         let (Prim::None, [Ref::Obj(id)]) = (&shape.prim, shape.refs.as_slice()) else {
             return None;
         };
         let (id, object) = (*id, &self.heap.objects[*id as usize]);
-        if object.kind != Kind::Array || object.escaped || !self.is_followed(id) {
+        if object.kind != Kind::Array || object.escaped || !self.is_exact_object(id) {
             return None;
         }
         if let Some(cell) = self.heap.find(id, self.known.elem)
@@ -140,7 +142,7 @@ impl Solver<'_> {
         Some(items)
     }
 
-    /// Returns whether an object that a value may be has a way of its own to be gone over.
+    /// Returns whether an object that a value may be defines `Symbol.iterator`.
     fn iterates_itself(&mut self, value: Value) -> bool {
         if !self.engine.converts {
             return false;
@@ -152,7 +154,7 @@ impl Solver<'_> {
         })
     }
 
-    /// Returns one item of what can be gone over.
+    /// Returns the item at an index, for array patterns.
     pub(super) fn item(&mut self, of: Value, index: u32) -> Value {
         self.may_fail_by(of);
         if let Some(items) = self.exact_items(of) {
@@ -167,20 +169,28 @@ impl Solver<'_> {
         let shape = self.dom.shape(of);
         if let (Prim::None, [Ref::Data(..)]) = (&shape.prim, shape.refs.as_slice()) {
             let name = self.dom.name(&index.to_string().into());
-            return self.get(of, &At { names: Some(smallvec::smallvec![name]), deps: NONE }, false);
+            return self.get(
+                of,
+                &AbstractKey { names: Some(smallvec::smallvec![name]), deps: NONE },
+                false,
+            );
         }
         if let (Prim::None, [Ref::Obj(id)]) = (&shape.prim, shape.refs.as_slice())
             && self.heap.objects[*id as usize].kind == Kind::Array
         {
             let name = self.dom.name(&index.to_string().into());
-            return self.get(of, &At { names: Some(smallvec::smallvec![name]), deps: NONE }, false);
+            return self.get(
+                of,
+                &AbstractKey { names: Some(smallvec::smallvec![name]), deps: NONE },
+                false,
+            );
         }
         let is_list = |one: &Ref| match one {
             Ref::Obj(id) => self.heap.objects[*id as usize].kind == Kind::Array,
             _ => false,
         };
+        // One of several lists: the item at this index of each.
         if shape.prim == Prim::None && shape.refs.iter().all(is_list) {
-            // Of each of several lists it is the item at that place.
             let mut out = Value::NEVER;
             for one in shape.refs.clone() {
                 let list = Value { deps: of.deps, shape: self.dom.shapes.of_ref(one) };
@@ -195,7 +205,7 @@ impl Solver<'_> {
         self.dom.with(value, count)
     }
 
-    /// Returns a list of the items from a place on.
+    /// Returns a list of the items from an index on, for rest elements of patterns.
     pub(super) fn items_from(&mut self, of: Value, from: usize) -> Value {
         let list = self.make(4, Kind::Array);
         let of = self.iterable(of);
@@ -211,7 +221,7 @@ impl Solver<'_> {
         list
     }
 
-    /// Returns a list of two.
+    /// Returns a list of two items.
     pub(super) fn pair(&mut self, part: u32, one: Value, other: Value) -> Value {
         let object = self.object(part, Kind::Array);
         let list = self.dom.reference(Ref::Obj(object));

@@ -1,23 +1,30 @@
-//! What can be gone over: lists, maps, generators, data, and the names of what an object has.
+//! Iteration: over lists, maps, generators and data, and over the names of properties.
+//!
+//! An iteration is described by two things: the join of what it gives, and the sources that decide how often it
+//! does (the *count*). The count is a flow of its own: a list's length may depend on a result on which none of
+//! its items depends.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::core::Scalar;
 use crate::structure::domain::{Kind, Origin, PathId, Paths, Prim, Ref, written};
 
-/// The parts of a list, a map or a set that an iterator gives.
+/// What an iterator gives of a list, a map or a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
+    /// The items or values.
     Values,
+    /// The indices or keys.
     Keys,
+    /// Lists of a key and a value.
     Pairs,
 }
 
-/// The most items of a list whose pairs are kept apart.
+/// The maximum number of items of a list whose pairs are kept apart.
 const PAIRS: usize = 16;
 
 impl Solver<'_> {
-    /// Returns some of the parts of a value, and what decides how many there are.
+    /// Returns the join of the values, keys or pairs of a value, and what decides how many there are.
     pub(super) fn parts(&mut self, of: Value, which: Which) -> (Value, Deps) {
         let (item, count) = self.iterated(of);
         let shape = self.dom.shapes.kept(of.shape);
@@ -69,13 +76,14 @@ impl Solver<'_> {
         (part, count)
     }
 
-    /// Returns the pairs of places and items of a list whose items are known: one of them, each for itself.
+    /// Returns the `[index, item]` pairs of an exact list, each an object of its own.
     fn pairs_of(&mut self, list: Value) -> Option<Value> {
         let items = self.exact_items(list).filter(|items| (1..=PAIRS).contains(&items.len()))?;
         let place = self.place;
         let mut out = Value::NEVER;
         for (index, item) in items.into_iter().enumerate() {
             let key = self.dom.scalar(Scalar::Number((index as f64).to_bits()));
+            // Each pair gets its own allocation site.
             self.place = place ^ ((index as u32 + 1) << 20) ^ (1 << 31);
             let pair = self.pair(6, key, item);
             out = self.dom.join(out, pair);
@@ -84,7 +92,7 @@ impl Solver<'_> {
         Some(out)
     }
 
-    /// Returns the parts that an iterator over something gives.
+    /// Returns what a built-in iterator (`list.values()`) gives, read from its target now.
     fn parts_of_target(&mut self, iterator: ObjId) -> (Value, Deps) {
         let target = self.own(iterator, self.known.target);
         let which = self.own(iterator, self.known.which);
@@ -103,7 +111,7 @@ impl Solver<'_> {
         (out, count)
     }
 
-    /// Returns what going over a value gives each time, and what decides how often.
+    /// Returns the join of what iterating a value gives, and what decides how often.
     pub(super) fn iterated(&mut self, list: Value) -> (Value, Deps) {
         let shape = self.dom.shapes.kept(list.shape);
         let mut count = self.dom.sources.used(list.deps);
@@ -121,7 +129,7 @@ impl Solver<'_> {
                 Ref::Data(object, _) => {
                     let written = self.written_into(*object);
                     count = self.dom.union(count, written);
-                    let any = At { names: None, deps: NONE };
+                    let any = AbstractKey { names: None, deps: NONE };
                     self.get_of(*one, list, &any, false)
                 }
                 Ref::Pool => {
@@ -130,7 +138,7 @@ impl Solver<'_> {
                     self.pooled()
                 }
                 Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
-                    self.reaches(*one, How::Iterated);
+                    self.tool_gap(*one, How::Iterated);
                     Value::computed(NONE)
                 }
                 Ref::Builtin(name) => {
@@ -144,6 +152,7 @@ impl Solver<'_> {
         (out, count)
     }
 
+    /// The same for an object: all of its items, values and properties.
     fn iterated_object(&mut self, object: ObjId, list: Value) -> (Value, Deps) {
         let mut count = NONE;
         let mut out = Value::NEVER;
@@ -162,7 +171,7 @@ impl Solver<'_> {
                 continue;
             } else {
                 let kind = self.heap.objects[object as usize].kind;
-                // Whether a property is there is in what decides how many there are.
+                // Whether an item of a list exists is covered by the list's length.
                 let is_listed =
                     name == self.known.elem && matches!(kind, Kind::Array | Kind::Iterator);
                 if self.dom.shape(value).absent && !is_listed {
@@ -171,7 +180,7 @@ impl Solver<'_> {
                 if name == self.known.elem && !matches!(kind, Kind::Array | Kind::Iterator) {
                     count = self.dom.union(count, value.deps);
                 }
-                let value = self.here(value);
+                let value = self.present(value);
                 out = self.dom.join(out, value);
             }
         }
@@ -185,21 +194,11 @@ impl Solver<'_> {
             Kind::Iterator => {
                 let driven = self.drive(object);
                 count = self.dom.union(count, driven);
+                // The target may have changed since the iterator was made.
                 if self.heap.find(object, self.known.target).is_some() {
-                    // What it goes over may have changed since.
                     let (value, own) = self.parts_of_target(object);
                     count = self.dom.union(count, own);
                     out = self.dom.join(out, value);
-                }
-                if self.heap.find(object, self.known.this).is_some() {
-                    let of = self.own(object, self.known.this);
-                    let pairs = self.own(object, self.known.target);
-                    if !self.is_paired(pairs, of) {
-                        let (value, own) = self.iterated(of);
-                        count = self.dom.union(count, own);
-                        let pair = self.pair(6, Value::computed(own), value);
-                        out = self.dom.join(out, pair);
-                    }
                 }
             }
             Kind::Opaque => {
@@ -211,6 +210,8 @@ impl Solver<'_> {
         }
         if self.engine.converts {
             let this = self.dom.reference(Ref::Obj(object));
+            // An iteration that the program defines itself is followed by `iterable`; what is left here is
+            // unknown code.
             for name in ["@@iterator", "@@asyncIterator"] {
                 if let Some(given) = self.call_named(this, object, name, Value::UNDEFINED) {
                     let unknown = self.unknown(&[given, this]);
@@ -228,8 +229,8 @@ impl Solver<'_> {
         (out, count)
     }
 
-    /// Returns what is gone over in place of a value: where an object of the program makes a generator for that, the
-    /// generator.
+    /// Returns what is iterated in place of a value: the generator, where `Symbol.iterator` of an object of the
+    /// program returns one.
     pub(super) fn iterable(&mut self, value: Value) -> Value {
         if !self.engine.converts {
             return value;
@@ -258,7 +259,7 @@ impl Solver<'_> {
         out
     }
 
-    /// Returns whether a value can be nothing but generators of the program, which nobody else knows.
+    /// Returns whether a value can only be generators that unknown code does not hold.
     fn is_generator(&self, value: Value) -> bool {
         let shape = self.dom.shape(value);
         let is_own = |one: &Ref| match one {
@@ -274,21 +275,7 @@ impl Solver<'_> {
             && shape.refs.iter().all(is_own)
     }
 
-    /// Returns whether pairs still have the items of a list, which may have changed since they were made.
-    fn is_paired(&mut self, pairs: Value, list: Value) -> bool {
-        let (Some(pairs), Some(items)) = (self.exact_items(pairs), self.exact_items(list)) else {
-            return false;
-        };
-        let one = self.dom.name(&"1".into());
-        pairs.len() == items.len()
-            && pairs.into_iter().zip(items).all(|(pair, item)| {
-                let shape = self.dom.shapes.kept(pair.shape);
-                let [Ref::Obj(pair)] = shape.refs.as_slice() else { return false };
-                self.own(*pair, one) == item
-            })
-    }
-
-    /// Returns the names of the properties of a value, and what decides how many there are.
+    /// Returns the names of the own properties of a value, and what decides how many there are.
     pub(super) fn names_in(&mut self, value: Value) -> (Value, Deps) {
         let shape = self.dom.shapes.kept(value.shape);
         let mut out = Value::computed(NONE);
@@ -300,6 +287,8 @@ impl Solver<'_> {
                 continue;
             };
             let has = &self.heap.objects[*object as usize];
+            // The names are known one by one only for plain objects whose properties are few and in a known
+            // order.
             known &= has.kind == Kind::Plain && !has.escaped && has.keys.len() <= 16;
             for (name, cell) in has.keys.clone() {
                 let text = self.dom.names.text(name);
@@ -329,18 +318,18 @@ impl Solver<'_> {
         (if known { out } else { self.dom.with(out, count) }, count)
     }
 
-    /// Returns the names that a loop over the properties of a value and of what stands above it gives.
+    /// Returns the names that `for … in` gives: own and inherited ones.
     pub(super) fn names_within(&mut self, value: Value) -> (Value, Deps) {
         let (mut names, mut count) = self.names_in(value);
         for one in &self.dom.shapes.kept(value.shape).refs {
             let Ref::Obj(object) = one else { continue };
-            self.asks_above(*object, Value::UNDEFINED, value.deps);
+            self.pass_to_traps(*object, Value::UNDEFINED, value.deps);
             let (lineage, decides) = self.lineage(*object);
             count = self.dom.union(count, decides);
             for above in lineage.iter().copied() {
                 let proto = self.own(above, self.known.proto);
                 let shape = self.dom.shape(proto);
-                // Of what is no object of the program, the names are not known.
+                // A prototype that is no object of the program has unknown properties.
                 if shape.prim == Prim::Any
                     || shape.refs.iter().any(|one| matches!(one, Ref::Data(..) | Ref::Pool))
                 {
@@ -357,7 +346,7 @@ impl Solver<'_> {
         (self.dom.with(names, count), count)
     }
 
-    /// Returns data that is made of other values.
+    /// Returns data that is computed from other values, as by `JSON.parse`.
     pub(super) fn data(&mut self, deps: Deps) -> Value {
         self.data_at(deps, Paths::SOME)
     }

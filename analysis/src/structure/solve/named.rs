@@ -1,24 +1,26 @@
-//! The tools that a program names, each made from its two names once.
+//! The tools that a program names. The id of each pair of namespace and action is parsed once.
 
 use foldhash::HashMap;
 use protocol::ToolId;
 
 use crate::structure::domain::{NameId, Names, written};
 
-/// A tool, by its place among those that the program names.
+/// A tool's index in [`NamedTools`].
 pub(super) type ToolNumber = u32;
 
-/// Tools by what the program writes.
+/// The tool ids, found by the names that the program writes.
 #[derive(Default)]
 pub(super) struct NamedTools {
+    /// The parsed pairs: a tool, or why it cannot exist.
     numbers: HashMap<(NameId, NameId), Result<ToolNumber, String>>,
-    /// Two ways to write a tool are one tool.
+    /// The numbers of the tools. Two spellings may mean the same tool.
     ids: HashMap<ToolId, ToolNumber>,
+    /// The tools by number.
     tools: Vec<ToolId>,
 }
 
 impl NamedTools {
-    /// Returns the tool of two names, or why there can be none.
+    /// Returns the tool of a namespace and an action, or why it cannot exist.
     pub(super) fn number(
         &mut self,
         names: &Names,
@@ -38,6 +40,7 @@ impl NamedTools {
         known.as_ref().copied().map_err(String::as_str)
     }
 
+    /// Returns a tool by its number.
     pub(super) fn get(&self, number: ToolNumber) -> Option<&ToolId> {
         self.tools.get(number as usize)
     }

@@ -1,62 +1,79 @@
-//! The parts of the program that people see around its calls: choices, loops, and what is in flight
-//! together. A part is noted when the first call in it is found; one that governs no call never is.
+//! The structure that people see around the calls: choices, loops, and calls in flight together. A node is
+//! added when the first call in it is found; a construct without a call gets none.
 
 use super::*;
 use crate::structure::core::{Branch, Extent};
 
-/// A part of the program, or a call in it.
+/// A node of this structure.
 #[derive(Debug)]
 pub(in crate::structure) struct FoundNode {
+    /// The node around it.
     pub(in crate::structure) parent: Option<u32>,
+    /// Which way of the parent leads to it.
     pub(in crate::structure) branch: Option<Branch>,
+    /// What it is.
     pub(in crate::structure) kind: FoundKind,
 }
 
-/// What a part of the program is.
+/// What a node is.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::structure) enum FoundKind {
-    /// A call, by its place among the calls.
+    /// A call, by its index in [`Tasks::found`].
     Task(usize),
-    /// A call that stands elsewhere.
+    /// A call that was found again elsewhere, with less recursion; this node is void.
     Moved,
+    /// A choice.
     Decision {
+        /// The extent of its test.
         test: Extent,
+        /// What decides it.
         deps: Deps,
     },
+    /// A loop.
     Loop {
+        /// The extent of what it iterates, or of its test.
         over: Extent,
+        /// What decides how often it is repeated.
         deps: Deps,
     },
+    /// Calls in flight together.
     Fork {
+        /// The method of `Promise` that waits for them.
         how: &'static str,
     },
+    /// The end of a fork.
     Join {
+        /// The node of the fork.
         fork: u32,
     },
 }
 
-/// A part whose end is not reached yet.
+/// A construct that is being walked.
 struct Open {
+    /// What it is.
     kind: FoundKind,
-    /// Which way of it is walked.
+    /// Which way of it is being walked.
     way: Option<Branch>,
-    /// Its number, once a call in it was found.
+    /// The index of its node, once a call in it was found.
     number: Option<u32>,
 }
 
-/// The parts of one round.
+/// The nodes of a round.
 #[derive(Default)]
 pub(super) struct Nodes {
+    /// The nodes; a parent is before its children.
     pub(super) found: Vec<FoundNode>,
+    /// The constructs around the current point, outermost first.
     open: Vec<Open>,
-    /// Where each call was noted, and in how many functions that call themselves.
+    /// For each call: its node, and the number of recursive activations on the stack when it was noted.
     tasks: Vec<(usize, usize)>,
 }
 
 impl Nodes {
-    /// Notes a call, by its place among the calls, and all that stands around it.
+    /// Adds a node for a call, by its index, and for the constructs around it.
     ///
-    /// A function that calls itself may do so before it makes the call; it stands where it is made without that.
+    /// A call in a recursive function may be found both directly and below a recursive call. The place with the
+    /// least recursion wins: that is how the call reads in the source.
     fn note(&mut self, place: usize, recursion: usize) {
         let known = self.tasks.get(place).copied();
         if let Some((at, before)) = known {
@@ -68,6 +85,7 @@ impl Nodes {
             }
         }
         let (mut parent, mut branch) = (None, None);
+        // Outermost first: a construct gets its node before those inside it.
         for open in &mut self.open {
             let number = *open.number.get_or_insert_with(|| {
                 self.found.push(FoundNode { parent, branch, kind: open.kind });
@@ -83,11 +101,12 @@ impl Nodes {
         self.found.push(FoundNode { parent, branch, kind: FoundKind::Task(place) });
     }
 
-    /// Returns whether nothing is to be learned of where a call stands.
+    /// Returns whether the node of a call is final.
     fn is_settled(&self, place: usize) -> bool {
         self.tasks.get(place).is_some_and(|(_, recursion)| *recursion == 0)
     }
 
+    /// Ends a construct.
     fn close(&mut self) {
         let Some(Open { kind: FoundKind::Fork { .. }, number: Some(fork), .. }) = self.open.pop()
         else {
@@ -102,18 +121,18 @@ impl Nodes {
 }
 
 impl Solver<'_> {
-    /// Notes where a call stands, by its place among the calls.
+    /// Adds the node of a call, by its index.
     pub(super) fn note_task(&mut self, place: usize) {
         if self.nodes.is_settled(place) {
             return;
         }
         let mut seen: HashSet<FuncId> = HashSet::default();
-        let functions = self.acts.iter().map(|act| self.contexts[act.context as usize].func);
+        let functions = self.activations.iter().map(|act| self.contexts[act.context as usize].func);
         let recursion = functions.filter(|func| !seen.insert(*func)).count();
         self.nodes.note(place, recursion);
     }
 
-    /// Walks a part of the program that people see.
+    /// Walks a construct that people see.
     pub(super) fn part<T>(&mut self, kind: FoundKind, walk: impl FnOnce(&mut Self) -> T) -> T {
         self.nodes.open.push(Open { kind, way: None, number: None });
         let walked = walk(self);
@@ -121,14 +140,14 @@ impl Solver<'_> {
         walked
     }
 
-    /// Notes which way of the innermost part is walked from here on.
+    /// Sets which way of the innermost construct is walked from here on.
     pub(super) fn take_way(&mut self, way: Branch) {
         if let Some(open) = self.nodes.open.last_mut() {
             open.way = Some(way);
         }
     }
 
-    /// Walks a way of the innermost part.
+    /// Walks one way of the innermost construct.
     pub(super) fn way<T>(&mut self, way: Branch, walk: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.nodes.open.last_mut().and_then(|open| open.way.replace(way));
         let walked = walk(self);
@@ -138,7 +157,7 @@ impl Solver<'_> {
         walked
     }
 
-    /// Walks a loop, which gives what decides how often it goes round.
+    /// Walks a loop, whose walk returns what decides how often it is repeated.
     pub(super) fn loop_part<T>(
         &mut self,
         over: Extent,
@@ -160,7 +179,7 @@ impl Solver<'_> {
         (walked, ends)
     }
 
-    /// Returns what the method is called on whose call is followed.
+    /// Returns the source extent of the receiver of the current method call.
     pub(super) fn called_on(&self) -> Extent {
         let (id, all) = (self.place >> 3, &self.core.called_on);
         match all.binary_search_by_key(&id, |(call, _)| *call) {

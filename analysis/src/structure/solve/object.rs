@@ -1,6 +1,6 @@
-//! Properties that are read.
+//! Reads of properties.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::builtins;
 use crate::structure::core::Scalar;
@@ -8,9 +8,10 @@ use crate::structure::domain::{Prim, Ref};
 
 impl Solver<'_> {
     /// Reads a property; `called` if it is read to be called.
-    pub(super) fn get(&mut self, object: Value, key: &At, called: bool) -> Value {
+    pub(super) fn get(&mut self, object: Value, key: &AbstractKey, called: bool) -> Value {
         let shape = self.dom.shapes.kept(object.shape);
         let is_args = self.is_args(object);
+        // Reading a property of `undefined` or `null` fails.
         if shape.may_be_nothing() && !is_args {
             let deps = self.dom.union(object.deps, key.deps);
             self.may_fail_by(Value { deps, shape: object.shape });
@@ -24,18 +25,19 @@ impl Solver<'_> {
             false => None,
         };
         if let Some(tools) = &tools {
-            self.names_tools(&shape, tools);
+            self.check_tool_names(&shape, tools);
         }
         for one in &shape.refs {
             let key = match (&tools, leads(one)) {
                 (Some(tools), true) => tools,
-                // It is looked at again with each item of a loop.
+                // The innermost loop is walked again item by item in the next round; see `chosen.rs`.
                 (None, true) => continue,
                 _ => key,
             };
             let value = match one {
+                // With accessors, a read may run code, so that each object it may be is walked as optional.
                 Ref::Obj(_) if calls => {
-                    self.chosen(object, |solver| solver.get_of(*one, object, key, called))
+                    self.for_one_of(object, |solver| solver.get_of(*one, object, key, called))
                 }
                 _ => self.get_of(*one, object, key, called),
             };
@@ -54,14 +56,15 @@ impl Solver<'_> {
         let out = self.surely(out, &shape.refs, key);
         let out = if self.follows(Rule::KeyRead) { self.dom.with(out, key.deps) } else { out };
         if is_args {
-            // This does not fail, but what is done with the field may, also in ways that are not followed.
+            // Reading a field of `args` never fails, but a use of a missing field may, also a use that is not
+            // modeled.
             self.may_fail_by(out);
         }
         out
     }
 
-    /// Notes that a private name may not be there, which fails.
-    pub(super) fn check_private(&mut self, object: Value, key: &At) {
+    /// Records a failure if a private name (`#x`) may be missing in an object.
+    pub(super) fn check_private(&mut self, object: Value, key: &AbstractKey) {
         let Some(&[name]) = key.names.as_deref() else { return };
         if self.handlers.is_empty() || !self.dom.names.get(name).starts_with('#') {
             return;
@@ -86,12 +89,21 @@ impl Solver<'_> {
         }
     }
 
-    pub(super) fn get_of(&mut self, one: Ref, object: Value, key: &At, called: bool) -> Value {
+    /// Reads a property of one of the things that a value may be.
+    pub(super) fn get_of(
+        &mut self,
+        one: Ref,
+        object: Value,
+        key: &AbstractKey,
+        called: bool,
+    ) -> Value {
         match one {
             Ref::Obj(id) => {
                 let this = Value { deps: object.deps, shape: self.dom.shapes.of_ref(one) };
                 let value = self.get_own_or_above(id, this, key, called);
                 let deps = self.dom.sources.used(object.deps);
+                // An inherited method is the same for every object, so that the choice of the object does not
+                // flow into it.
                 if self.is_only_method(value) || !self.follows(Rule::ObjectRead) {
                     value
                 } else {
@@ -100,7 +112,7 @@ impl Solver<'_> {
             }
             Ref::Data(id, path) => self.get_of_data(id, path, object, key, called),
             Ref::Method(_) => {
-                self.looks_at_maker(key);
+                self.gap_if_code_maker(key);
                 self.get_of_method(key)
             }
             Ref::Builtin(base) => {
@@ -108,9 +120,9 @@ impl Solver<'_> {
                     self.gap(Code::DynamicGlobal, About::Name);
                 }
                 if self.dom.names.get(base) == "globalThis" {
-                    self.looks_at_symbols(key);
+                    self.note_symbol_access(key);
                 } else {
-                    self.looks_at_maker(key);
+                    self.gap_if_code_maker(key);
                 }
                 self.named(key, |solver, name| solver.builtin_member(base, name))
             }
@@ -126,7 +138,7 @@ impl Solver<'_> {
                 }
                 None => {
                     self.gap(Code::DynamicName, About::Name);
-                    self.escape_nothing()
+                    self.pooled()
                 }
             },
             Ref::Namespace(namespace) => match &key.names {
@@ -142,7 +154,7 @@ impl Solver<'_> {
                 }
                 None => {
                     self.gap(Code::DynamicName, About::Name);
-                    self.escape_nothing()
+                    self.pooled()
                 }
             },
             Ref::Tool(..) => {
@@ -152,15 +164,15 @@ impl Solver<'_> {
                 self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)))
             }
             Ref::Pool => {
-                self.looks_at_maker(key);
+                self.gap_if_code_maker(key);
                 self.touch_pool(key.deps);
                 self.pooled()
             }
         }
     }
 
-    /// Notes that the program may get at `Symbol`, and so at what the engine calls by symbols.
-    fn looks_at_symbols(&mut self, key: &At) {
+    /// Records that the program may reach `Symbol`, and so the hooks that the engine calls by symbols.
+    fn note_symbol_access(&mut self, key: &AbstractKey) {
         let is_symbol = |name: &NameId| self.dom.names.get(*name) == "Symbol";
         let leads = key.names.as_ref().is_none_or(|names| names.iter().any(is_symbol));
         if leads && !self.engine.hooks {
@@ -168,25 +180,31 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns a method of the engine of which it is not known which.
+    /// Returns an unknown method of the engine.
     pub(super) fn some_method(&mut self) -> Value {
         self.dom.reference(Ref::Method(self.known.method))
     }
 
-    /// Returns whether a part of a function is one of its methods.
-    fn is_applied(&self, key: &At) -> bool {
+    /// Returns whether a key can only name members that every function has.
+    fn is_applied(&self, key: &AbstractKey) -> bool {
         let is_method = |name: &NameId| {
             matches!(self.dom.names.get(*name), "call" | "apply" | "bind" | "name" | "length")
         };
         key.names.as_ref().is_some_and(|names| names.iter().all(is_method))
     }
 
+    /// Returns whether a value can only be methods of the engine.
     fn is_only_method(&self, value: Value) -> bool {
         let shape = self.dom.shape(value);
         shape.prim == Prim::None && shape.refs.iter().all(|one| matches!(one, Ref::Method(_)))
     }
 
-    pub(super) fn named(&mut self, key: &At, make: impl Fn(&mut Self, NameId) -> Value) -> Value {
+    /// Joins what `make` returns for each name of a key. For an unknown name, anything that escaped.
+    pub(super) fn named(
+        &mut self,
+        key: &AbstractKey,
+        make: impl Fn(&mut Self, NameId) -> Value,
+    ) -> Value {
         let Some(names) = &key.names else {
             return self.pooled();
         };
@@ -198,8 +216,8 @@ impl Solver<'_> {
         out
     }
 
-    /// Notes that what makes code out of text is within reach.
-    pub(super) fn looks_at_maker(&mut self, key: &At) {
+    /// Records a gap if a key leads to `Function`, which makes code from text.
+    pub(super) fn gap_if_code_maker(&mut self, key: &AbstractKey) {
         let is_maker =
             |name: &NameId| matches!(self.dom.names.get(*name), "constructor" | "__proto__");
         if key.names.iter().flatten().any(is_maker) {
@@ -207,12 +225,12 @@ impl Solver<'_> {
         }
     }
 
-    /// Reads a property of an object, or of its prototypes.
+    /// Reads a property of an object or of its prototypes.
     pub(super) fn get_own_or_above(
         &mut self,
         object: ObjId,
         this: Value,
-        key: &At,
+        key: &AbstractKey,
         called: bool,
     ) -> Value {
         let calls = self.core.accessors;
@@ -220,12 +238,13 @@ impl Solver<'_> {
             if !calls {
                 return self.get_any(object, this);
             }
-            return self.perhaps(key.deps, |solver| solver.get_any(object, this));
+            return self.optionally(key.deps, |solver| solver.get_any(object, this));
         };
         let mut out = Value::NEVER;
         for name in names.clone() {
+            // One of several getters is called.
             let value = if calls && names.len() > 1 {
-                self.perhaps(key.deps, |solver| solver.look_up(object, this, name, called, 0))
+                self.optionally(key.deps, |solver| solver.look_up(object, this, name, called, 0))
             } else {
                 self.look_up(object, this, name, called, 0)
             };
@@ -234,8 +253,8 @@ impl Solver<'_> {
         out
     }
 
-    /// Returns what a property has if it is there.
-    pub(super) fn here(&mut self, value: Value) -> Value {
+    /// Returns a value with `undefined` in place of absence.
+    pub(super) fn present(&mut self, value: Value) -> Value {
         let shape = self.dom.shape(value);
         if !shape.absent {
             return value;
@@ -243,7 +262,7 @@ impl Solver<'_> {
         Value { deps: value.deps, shape: self.dom.shapes.present(value.shape) }
     }
 
-    /// Reads any property of an object.
+    /// Reads a property of unknown name: the join of all properties and methods.
     fn get_any(&mut self, object: ObjId, this: Value) -> Value {
         let method = self.some_method();
         let mut out = self.dom.join(Value::UNDEFINED, method);
@@ -258,10 +277,10 @@ impl Solver<'_> {
                 if name == self.known.fields || value.is_never() {
                     continue;
                 }
-                let value = self.here(value);
+                let value = self.present(value);
                 let text = self.dom.names.text(name);
                 if self.core.accessors && text.starts_with("get:") {
-                    let given = self.perhaps(NONE, |solver| {
+                    let given = self.optionally(NONE, |solver| {
                         solver.call_value(value, Some(this), &Args::default(), false)
                     });
                     out = self.dom.join(out, given);
@@ -279,18 +298,19 @@ impl Solver<'_> {
         self.dom.with(out, count)
     }
 
-    /// Returns what an object itself has by a name.
+    /// Returns an own property of an object; `NEVER` if it has none of this name.
     pub(super) fn own(&mut self, object: ObjId, name: NameId) -> Value {
         match self.heap.find(object, name) {
             Some(cell) => {
                 let value = self.read(cell);
-                self.here(value)
+                self.present(value)
             }
             None => Value::NEVER,
         }
     }
 
-    /// Notes that an object which unknown code knows is used: getters and traps may run.
+    /// Records a use of an object that unknown code holds: its getters and traps may run, and see this point's
+    /// label.
     pub(super) fn touch(&mut self, object: ObjId, deps: Deps) {
         if !self.engine.traps || !self.heap.objects[object as usize].escaped {
             return;
@@ -303,7 +323,8 @@ impl Solver<'_> {
         self.may_fail_by(pooled);
     }
 
-    /// Notes that what escaped is used: code that escaped may run now.
+    /// Records a use of something that unknown code may hold: escaped functions may run now, and see this
+    /// point's label.
     pub(super) fn touch_pool(&mut self, deps: Deps) {
         if self.escaped.pool.is_empty() {
             return;
@@ -317,7 +338,7 @@ impl Solver<'_> {
     }
 }
 
-/// Returns whether more of the engine can be reached by a part of an object of it that is not known.
+/// Returns whether an unknown member of this object of the engine may lead to other parts of the engine.
 fn leads_to_engine(name: &str) -> bool {
     let root = name.split('.').next().unwrap_or(name);
     let is_harmless = matches!(root, "Math" | "Number" | "JSON" | "console" | "Intl");

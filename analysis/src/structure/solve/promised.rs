@@ -1,20 +1,22 @@
-//! Which values are promises.
+//! Which values are promises. This is tracked apart from the data flow (`Promised`), to detect promises that
+//! are not awaited.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::core::{Scalar, Slot};
 use crate::structure::domain::{Kind, Prim, Promised, Ref};
 
-/// The longest chain of prototypes that is followed.
+/// The maximum length of a chain of prototypes.
 const CHAIN: usize = 16;
 
 impl Solver<'_> {
-    /// Returns an object that is a promise.
+    /// Returns a reference to an object that is surely a promise.
     pub(super) fn promise(&mut self, object: ObjId) -> Value {
         let value = self.dom.reference(Ref::Obj(object));
         self.dom.promised(value, Promised::Surely)
     }
 
+    /// Returns whether a value is a promise.
     pub(super) fn is_promise(&self, value: Value) -> bool {
         let shape = self.dom.shape(value);
         let is_promise = |one: &Ref| self.kind_of(one) == Some(Kind::Promise);
@@ -24,6 +26,7 @@ impl Solver<'_> {
                 && shape.refs.iter().all(is_promise)
     }
 
+    /// Returns the kind of an object of the program.
     fn kind_of(&self, one: &Ref) -> Option<Kind> {
         match one {
             Ref::Obj(object) => Some(self.heap.objects[*object as usize].kind),
@@ -31,7 +34,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns the items of a list that nobody else changes, with their places.
+    /// Returns the items of a list that only the program changes, with their cells.
     pub(super) fn listed(&mut self, object: ObjId) -> Option<Vec<(CellId, Value)>> {
         let known = &self.heap.objects[object as usize];
         if known.kind != Kind::Array || known.escaped {
@@ -48,6 +51,7 @@ impl Solver<'_> {
                 continue;
             }
             let is_place = self.dom.names.get(name).starts_with(|c: char| c.is_ascii_digit());
+            // With other properties, it is not a plain list.
             if !is_place && name != self.known.elem {
                 return None;
             }
@@ -56,7 +60,7 @@ impl Solver<'_> {
         Some(items)
     }
 
-    /// Returns whether a value is a list of promises and of nothing else.
+    /// Returns whether a value is a list that has promises and nothing else.
     pub(super) fn lists_promises(&mut self, value: Value) -> bool {
         let shape = self.dom.shapes.kept(value.shape);
         if shape.prim != Prim::None || shape.absent || shape.refs.is_empty() {
@@ -72,9 +76,9 @@ impl Solver<'_> {
         })
     }
 
-    /// Returns a property of an object with what is known of it as a promise: one that a getter gives is
-    /// there, and an item of a list of promises is one if it is there.
-    pub(super) fn surely(&mut self, value: Value, of: &[Ref], key: &At) -> Value {
+    /// Refines what is known about a property that was read: whether it is surely a promise, or a promise if it
+    /// is there.
+    pub(super) fn surely(&mut self, value: Value, of: &[Ref], key: &AbstractKey) -> Value {
         let promised = self.dom.shape(value).promised;
         let ([Ref::Obj(object)], Some([name])) = (of, key.names.as_deref()) else { return value };
         let (object, name) = (*object, *name);
@@ -96,22 +100,22 @@ impl Solver<'_> {
         promised.map_or(value, |promised| self.dom.promised(value, promised))
     }
 
-    /// Returns what a cell has: where it has something else at another time, to ask whether a promise is
-    /// there makes sense.
+    /// Weakens `Surely` to `Likely` if the cell also has other values at other times: testing whether the
+    /// promise is there then makes sense.
     pub(super) fn if_set(&mut self, value: Value, cell: CellId) -> Value {
         let is_sure = self.dom.shape(value).promised != Promised::Surely
             || self.misuses.has_only_promises(cell);
         if is_sure { value } else { self.dom.promised(value, Promised::Likely) }
     }
 
-    /// Returns an item of a list: where items are set by their places, one between them may be missing.
+    /// Weakens `Surely` to `Likely` for an item of a list that may have holes.
     pub(super) fn if_all_are_set(&mut self, item: Value, list: ObjId) -> Value {
         let is_sure =
             self.dom.shape(item).promised != Promised::Surely || !self.misuses.is_sparse(list);
         if is_sure { item } else { self.dom.promised(item, Promised::Likely) }
     }
 
-    /// Returns what a variable has, which other functions may set.
+    /// Weakens `Surely` to `Likely` for a variable that other functions may set.
     pub(super) fn if_set_by_others(&mut self, value: Value, slot: Slot) -> Value {
         let function = self.function(self.contexts[self.context() as usize].func);
         if function.captured[slot as usize] {
@@ -121,7 +125,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns what the getter of an object gives, if it has one by a name.
+    /// Returns whether the getter of a property returns promises; `None` if the property may be anything else.
     fn given_by_getter(&mut self, object: ObjId, name: NameId) -> Option<Promised> {
         let text = self.dom.names.text(name);
         let getter = self.dom.names.known(&format!("get:{text}").into())?;
@@ -150,8 +154,9 @@ impl Solver<'_> {
         None
     }
 
-    /// Returns what the function that `reduce` is given gets first: what its last call gave, but for
-    /// the first time. For a list of one item, a promise in its place would do; no list is meant for one.
+    /// Returns the accumulator that a callback of `reduce` is given. If the callback returns promises, it is
+    /// taken to be a promise in the first call, too: for a list of one item, the start value is passed, but a
+    /// program that relies on that is still wrong.
     pub(super) fn folded(&mut self, fold: ObjId, start: Option<Value>, before: Value) -> Value {
         let Some(start) = start else { return before };
         let shape = self.dom.shape(start);
@@ -165,6 +170,7 @@ impl Solver<'_> {
         self.dom.promised(before, Promised::Surely)
     }
 
+    /// Records what a callback of `reduce` returned.
     pub(super) fn folds(&mut self, fold: ObjId, value: Value) {
         let promised = self.dom.shape(value).promised;
         self.changed |= self.misuses.folds(fold, promised);

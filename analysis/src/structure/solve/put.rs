@@ -1,12 +1,12 @@
-//! Properties that are written, and lists that are put together.
+//! Writes of properties.
 
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::domain::{Kind, Origin, Prim, Ref};
 
 impl Solver<'_> {
-    /// Writes a property.
-    pub(super) fn put(&mut self, object: Value, key: &At, value: Value) {
+    /// Writes a property, as an assignment does.
+    pub(super) fn put(&mut self, object: Value, key: &AbstractKey, value: Value) {
         let shape = self.dom.shapes.kept(object.shape);
         if shape.may_be_nothing() {
             let deps = self.dom.union(object.deps, key.deps);
@@ -15,7 +15,8 @@ impl Solver<'_> {
         self.check_private(object, key);
         self.fails_if_frozen(object, key);
         let is_one = shape.refs.len() == 1;
-        // Which object is changed, and which part of it, flows into what it has then.
+        // Which object is written is a flow into each object that it may be: it is seen in whether the value
+        // has changed.
         let chosen = if self.follows(Rule::ObjectChosen) {
             self.dom.sources.used(object.deps)
         } else {
@@ -24,7 +25,7 @@ impl Solver<'_> {
         for one in &shape.refs {
             match one {
                 Ref::Obj(id) => {
-                    let is_single = is_one && self.is_followed(*id);
+                    let is_single = is_one && self.is_exact_object(*id);
                     let value = if is_single { value } else { self.dom.with(value, chosen) };
                     let value = self.dom.with(value, key.deps);
                     self.put_into(*id, object, key, value, is_one);
@@ -49,24 +50,20 @@ impl Solver<'_> {
                     self.escape_as(value, How::Kept);
                 }
                 Ref::Method(method) => self.put_on_method(*method, key, value),
-                Ref::Builtin(_) => {
-                    // What is known of the engine does not hold any more.
-                    self.gap(Code::DynamicGlobal, About::Change);
-                    self.engine.lost = true;
-                }
+                Ref::Builtin(_) => self.lose_engine(),
             }
         }
     }
 
-    /// Notes that an object cannot be changed if it is frozen.
-    pub(super) fn fails_if_frozen(&mut self, object: Value, key: &At) {
+    /// Records that a write to a frozen object fails.
+    pub(super) fn fails_if_frozen(&mut self, object: Value, key: &AbstractKey) {
         for one in &self.dom.shapes.kept(object.shape).refs {
             let (Ref::Obj(id) | Ref::Data(id, _)) = one else { continue };
             if !self.engine.frozen.contains(id) {
                 continue;
             }
             let mut deps = self.dom.union(object.deps, key.deps);
-            // Unknown code may be what froze it.
+            // Unknown code may have frozen it.
             if self.heap.objects[*id as usize].escaped {
                 deps = self.dom.union(deps, self.escaped.deps);
             }
@@ -74,7 +71,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns whether which part of data a value is depends on more than the data.
+    /// Returns whether more than the data itself decides which part of the data a value is.
     pub(super) fn is_part_chosen(&self, object: Value) -> bool {
         let shape = self.dom.shape(object);
         let Some(Ref::Data(id, _)) = shape.refs.first() else { return false };
@@ -85,22 +82,31 @@ impl Solver<'_> {
         }
     }
 
-    fn put_into(&mut self, object: ObjId, this: Value, key: &At, value: Value, is_one: bool) {
+    /// Writes a property of one object of the program.
+    fn put_into(
+        &mut self,
+        object: ObjId,
+        this: Value,
+        key: &AbstractKey,
+        value: Value,
+        is_one: bool,
+    ) {
         let deps = self.dom.union(this.deps, key.deps);
-        self.asks_above(object, value, deps);
+        self.pass_to_traps(object, value, deps);
         let is_array = self.heap.objects[object as usize].kind == Kind::Array;
         let value = match self.heap.objects[object as usize].kind {
-            // Others of its methods may call what replaces one of them.
+            // The engine's other methods may call what replaces one of them, such as `exec`.
             Kind::Opaque | Kind::Pattern if self.leads_to_code(value) => {
                 self.set_traps(true);
                 let _ = self.unknown(&[this, value]);
                 value
             }
+            // A number or a string is expected, as for `lastIndex`.
             Kind::Opaque => {
                 let converted = self.convert(value);
                 self.dom.with(value, converted)
             }
-            // The engine looks for the methods of an iterator by itself.
+            // The engine calls an iterator's methods itself.
             Kind::Iterator => {
                 self.set_traps(true);
                 self.unknown(&[this, value])
@@ -117,7 +123,7 @@ impl Solver<'_> {
                 let strong = is_one && names.len() == 1;
                 for name in names {
                     if is_array && name == self.known.length_text {
-                        self.cut(object, value);
+                        self.set_length(object, value);
                     } else if name == self.known.proto_text {
                         self.put_own(object, self.known.proto, value, strong);
                     } else {
@@ -138,7 +144,8 @@ impl Solver<'_> {
         }
     }
 
-    /// Calls the setters that a write may reach; returns whether there is none and no getter either.
+    /// Calls the setters that a write may reach. Returns whether there is neither a setter nor a getter, so
+    /// that the write sets an own property.
     fn set_by_setter(
         &mut self,
         object: ObjId,
@@ -146,13 +153,14 @@ impl Solver<'_> {
         name: NameId,
         value: Value,
         strong: bool,
-        key: &At,
+        key: &AbstractKey,
     ) -> bool {
         if !self.core.accessors || !self.follows(Rule::Setter) {
             return true;
         }
         let (mut gets, mut sets) = (false, false);
         let (lineage, above) = self.lineage(object);
+        // With more prototypes, one setter may shadow another.
         let is_certain = strong && lineage.len() <= 2;
         for object in lineage {
             gets |= self.accessor(object, "get", name).is_some();
@@ -160,17 +168,18 @@ impl Solver<'_> {
             sets = true;
             let args = Args { list: smallvec::smallvec![value], rest: None };
             let is_there = !self.dom.shape(setter).absent;
-            let setter = self.here(setter);
+            let setter = self.present(setter);
             let walk = |solver: &mut Self| solver.call_value(setter, Some(this), &args, false);
             let _ = if is_certain && is_there {
-                self.chosen(this, walk)
+                self.for_one_of(this, walk)
             } else {
                 let deps = self.dom.union(this.deps, key.deps);
                 let deps = self.dom.union(deps, setter.deps);
                 let deps = self.dom.union(deps, above);
-                self.perhaps(deps, walk)
+                self.optionally(deps, walk)
             };
         }
+        // Without a setter, the write fails.
         if gets && !sets {
             let deps = self.dom.union(this.deps, key.deps);
             self.may_fail_by(Value::computed(deps));
@@ -178,8 +187,8 @@ impl Solver<'_> {
         !gets && !sets
     }
 
-    /// Sets the length of a list, by which items may be lost.
-    fn cut(&mut self, object: ObjId, length: Value) {
+    /// Writes `length` of a list, which may remove items.
+    fn set_length(&mut self, object: ObjId, length: Value) {
         self.changed |= self.promises.emptied.insert(object);
         let deps = self.reach(length);
         let converted = self.convert(length);
@@ -190,12 +199,15 @@ impl Solver<'_> {
         self.write(cell, Value::computed(deps), false);
     }
 
+    /// Sets an own property; with `strong`, it replaces the old value if the object is one concrete object.
     pub(super) fn put_own(&mut self, object: ObjId, name: NameId, value: Value, strong: bool) {
         self.escape_into(object, value);
         self.hold_in_object(value, object);
         if self.core.orders && value != Value::ABSENT && self.follows(Rule::PropertyOrder) {
             self.add_in_order(object, name);
         }
+        // A property such as `toString` or `then`: from now on, the engine may call code of the program by
+        // itself.
         if !self.engine.converts && self.dom.names.is_hook(name) {
             (self.engine.converts, self.changed) = (true, true);
         }
@@ -206,13 +218,14 @@ impl Solver<'_> {
         self.write(cell, value, strong);
     }
 
-    /// Returns whether what an object has is followed write by write.
-    pub(super) fn is_followed(&self, object: ObjId) -> bool {
+    /// Returns whether an object is one concrete object whose writes are all in program order, so that its
+    /// contents are exact.
+    pub(super) fn is_exact_object(&self, object: ObjId) -> bool {
         let known = &self.heap.objects[object as usize];
-        !known.kept || known.unique && self.threads.beside == 0
+        !known.kept || known.unique && self.threads.concurrent == 0
     }
 
-    /// Writes some property, it is not known which.
+    /// Writes a property of unknown name.
     pub(super) fn put_any(&mut self, object: ObjId, value: Value) {
         self.escape_into(object, value);
         self.hold_in_object(value, object);
@@ -223,6 +236,8 @@ impl Solver<'_> {
             (self.engine.converts, self.changed) = (true, true);
         }
         let known = &self.heap.objects[object as usize];
+        // The write may have replaced any property that exists. Reads of these need not look at `elem` then;
+        // see `is_settled`.
         if known.kind == Kind::Plain && !known.kept {
             for (name, cell) in known.keys.clone() {
                 let held = self.now(cell);
@@ -236,20 +251,20 @@ impl Solver<'_> {
         self.write(cell, value, false);
     }
 
-    /// Returns whether a property has what its cell says, and nothing that was written under a name that is not
-    /// known: such a write changed the properties that were there, and those that are set later replace it.
+    /// Returns whether the cell of a property has its whole value, including writes under unknown names: those
+    /// that came before it was set are replaced, and later ones were joined into the cell by `put_any`.
     pub(super) fn is_settled(&self, object: ObjId, held: Value) -> bool {
         let known = &self.heap.objects[object as usize];
         known.kind == Kind::Plain && !known.kept && !held.is_never() && !self.dom.shape(held).absent
     }
 
-    /// Notes that an array may be longer after a write, at a place that `deps` choose.
+    /// Records that a write by index, decided by `deps`, may have lengthened a list.
     fn grows(&mut self, object: ObjId, deps: Deps) {
         let cell = self.heap.cell(object, self.known.length);
         self.write(cell, Value::computed(deps), false);
     }
 
-    /// Notes at which place among the properties of an object one stands that is added.
+    /// Adds a new property to the recorded order of an object's properties.
     fn add_in_order(&mut self, object: ObjId, name: NameId) {
         let known = &self.heap.objects[object as usize];
         if matches!(known.kind, Kind::Array | Kind::Map | Kind::Set | Kind::Promise)
@@ -277,6 +292,7 @@ impl Solver<'_> {
         let deps = self.dom.union(order.deps, before.deps);
         let next = match bits {
             Some(bits) if is_new => {
+                // A hash of the sequence of names: it is compared for equality only.
                 let mixed = (bits ^ u64::from(name)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 self.dom.scalar(crate::structure::core::Scalar::Number(mixed.rotate_left(23)))
             }
@@ -286,20 +302,28 @@ impl Solver<'_> {
         self.write(cell, next, strong);
     }
 
-    /// Does something with one of those that a value may be.
-    pub(super) fn chosen(&mut self, of: Value, walk: impl FnOnce(&mut Self) -> Value) -> Value {
+    /// Walks something for one of the things that a value may be: optional, unless it is the only one.
+    pub(super) fn for_one_of(&mut self, of: Value, walk: impl FnOnce(&mut Self) -> Value) -> Value {
         let shape = self.dom.shape(of);
         let is_one = shape.refs.len() == 1 && shape.prim == Prim::None && !shape.absent;
-        if is_one { walk(self) } else { self.perhaps(of.deps, walk) }
+        if is_one { walk(self) } else { self.optionally(of.deps, walk) }
     }
 
-    /// Does something that is done or not, if `deps` decide that.
-    pub(super) fn maybe(&mut self, deps: Deps, walk: impl FnOnce(&mut Self) -> Value) -> Value {
-        if deps == NONE { walk(self) } else { self.perhaps(deps, walk) }
+    /// Walks something that is optional if `deps` decide on it.
+    pub(super) fn optionally_if(
+        &mut self,
+        deps: Deps,
+        walk: impl FnOnce(&mut Self) -> Value,
+    ) -> Value {
+        if deps == NONE { walk(self) } else { self.optionally(deps, walk) }
     }
 
-    /// Does something that is done or not.
-    pub(super) fn perhaps(&mut self, deps: Deps, walk: impl FnOnce(&mut Self) -> Value) -> Value {
+    /// Walks something optional, on which `deps` decide: a fork whose other way does nothing.
+    pub(super) fn optionally(
+        &mut self,
+        deps: Deps,
+        walk: impl FnOnce(&mut Self) -> Value,
+    ) -> Value {
         let mut given = Value::NEVER;
         self.fork(
             deps,

@@ -1,13 +1,13 @@
-//! All that flows into a value and whatever can be reached from it.
+//! The sources of a value and of everything that can be reached from it.
 
 use super::*;
 use crate::structure::domain::{Kind, Ref};
 
-/// So few references are looked at one by one.
+/// The maximum number of references for the short way of `reach_whole`.
 const FEW: usize = 4;
 
 impl Solver<'_> {
-    /// Returns what flows into a value or any of its parts.
+    /// Returns the sources of a value and of all its parts, transitively.
     pub(super) fn reach(&mut self, value: Value) -> Deps {
         if self.dom.shape(value).refs.is_empty() || !self.follows(Rule::Parts) {
             return self.dom.sources.used(value.deps);
@@ -32,6 +32,7 @@ impl Solver<'_> {
                     }
                     _ => continue,
                 };
+                // A short list is searched faster than a table; further objects go into the table.
                 if seen.len() < 16 {
                     if seen.contains(&object) {
                         continue;
@@ -47,6 +48,7 @@ impl Solver<'_> {
                     self.heap.objects[object as usize].keys.iter().copied().collect();
                 let is_func = matches!(self.heap.objects[object as usize].kind, Kind::Func { .. });
                 for (name, cell) in cells {
+                    // A function's prototype object is code, not data, and leads back to the function.
                     if is_func && name == self.known.prototype || name == self.known.constructor {
                         continue;
                     }
@@ -57,14 +59,14 @@ impl Solver<'_> {
                 }
             }
         }
-        // One by one, the sets in between would be as many as the parts.
+        // A union of all sets at once: pairwise unions would intern a set for each part.
         all.sort_unstable();
         all.dedup();
         let all = self.dom.sources.union_all(&all);
         self.dom.sources.used(all)
     }
 
-    /// Returns what flows into a value whose parts hold nothing of their own.
+    /// Returns the sources of a value whose objects have no properties; a short way for the common case.
     fn reach_whole(&mut self, value: Value) -> Option<Deps> {
         let mut all = value.deps;
         let shape = self.dom.shapes.kept(value.shape);
@@ -89,7 +91,7 @@ impl Solver<'_> {
         Some(self.dom.sources.used(all))
     }
 
-    /// Returns what was written into data after it came.
+    /// Returns the sources of what the program wrote into data from a tool or `args`.
     pub(super) fn written_into(&mut self, object: ObjId) -> Deps {
         let escaped = self.heap.objects[object as usize].escaped;
         let own = match self.heap.find(object, self.known.elem) {

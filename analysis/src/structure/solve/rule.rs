@@ -1,6 +1,5 @@
-//! The rules of the walk, each of which a test can make it forget.
-//!
-//! A rule that can be forgotten without a program that shows it is not needed, or not tested.
+//! The rules of the walk. A mutation test disables one at a time and expects that a test program shows it: a
+//! rule whose absence no program shows is not needed or not tested.
 
 use std::cell::Cell;
 
@@ -15,33 +14,33 @@ pub enum Rule {
     WriteUnderBranch,
     /// What a branch decides flows into what differs after it.
     BranchMerges,
-    /// A way out decides what comes after it.
+    /// An exit decides what comes after it.
     WayOut,
-    /// What left a region is what it had there.
+    /// The state at an exit from a region is joined into the state after the region.
     WayOutMerges,
-    /// What decides on a turn of a loop decides on the next.
+    /// What decides on a turn of a loop decides on the next one.
     LoopDecides,
-    /// A turn of a loop hands on what it wrote.
+    /// A turn of a loop passes its writes to the next one.
     LoopCarries,
-    /// What may throw decides what comes after its handler.
+    /// What decides on a `throw` decides what comes after its handler.
     Throw,
     /// A handler sees what was written before the failure.
     HandlerSeesWrites,
-    /// Parsing, missing fields and the like may fail.
+    /// Parsing, reads of missing fields and the like may fail.
     ImplicitFailure,
     /// Which function is called decides what it does.
     CalleeChosen,
-    /// Which object is written decides what it has.
+    /// Which object is written flows into its contents.
     ObjectChosen,
     /// Which property is named flows into what is read.
     KeyRead,
     /// Which object is read flows into what is read.
     ObjectRead,
-    /// An object is sent with its parts.
+    /// An object is sent with all its parts.
     Parts,
-    /// How often a callback is called is decided by its list.
+    /// How often a callback is called depends on the list.
     CallbackCount,
-    /// What a callback gives decides how often it is called.
+    /// A callback's result decides how often it is called.
     CallbackUntil,
     /// Getters are called.
     Getter,
@@ -51,47 +50,48 @@ pub enum Rule {
     Conversion,
     /// `toJSON` and getters are called when a value is sent.
     Serialised,
-    /// What an object stands under is looked at.
+    /// Properties are looked up in prototypes.
     Prototype,
     /// What decides how far an iterator went flows into what it gives next.
     IteratorState,
-    /// A promise hands on what it is resolved with.
+    /// A promise passes on what it is fulfilled with.
     PromiseValue,
-    /// A promise hands on that it failed, and by what.
+    /// A promise passes on whether it is rejected, and with what.
     PromiseFailure,
-    /// Of two ways to settle a promise, the first counts.
+    /// The first call of a promise's resolvers counts.
     PromiseFirst,
-    /// What escaped is handed to all unknown code.
+    /// What escapes reaches all unknown code.
     Escape,
-    /// Functions that escaped are called.
+    /// Functions that escaped are called at any time.
     EscapedCall,
-    /// How long code waits decides what it finds, and what finds it.
+    /// How long code waits decides what it sees, and what sees it.
     Waiting,
-    /// Items of a list are not told apart where they are moved.
+    /// After a method that moves items, any item may be at any index.
     Moved,
-    /// A timer that may be stopped may not run.
+    /// A timer that may be cleared may not run.
     TimerStopped,
-    /// The delay of a timer decides what comes before it.
+    /// The delay of a timer decides what runs before it.
     TimerDelay,
-    /// The order in which properties are added is seen.
+    /// The order in which properties are added is visible.
     PropertyOrder,
     /// Rest parameters and spread arguments take all items.
     Rest,
-    /// The row of a method of the engine forgets what is put into its receiver.
+    /// The method's row in the table loses what it puts into its receiver.
     Takes(&'static str),
-    /// The row forgets what it calls.
+    /// The row loses what it calls.
     Calls(&'static str),
-    /// The row forgets what flows into what it gives.
+    /// The row loses what flows into its result.
     Gives(&'static str),
-    /// The row forgets that it moves items.
+    /// The row loses that it moves items.
     Moves(&'static str),
 }
 
 thread_local! {
+    /// The rule that is disabled on this thread.
     static FORGOTTEN: Cell<Option<Rule>> = const { Cell::new(None) };
 }
 
-/// Does something while a rule is forgotten.
+/// Runs something while a rule is disabled.
 pub(crate) fn forgetting<T>(rule: Rule, make: impl FnOnce() -> T) -> T {
     let before = FORGOTTEN.replace(Some(rule));
     let made = make();
@@ -99,13 +99,13 @@ pub(crate) fn forgetting<T>(rule: Rule, make: impl FnOnce() -> T) -> T {
     made
 }
 
-/// Returns the rule that is forgotten.
+/// Returns the rule that is disabled.
 pub(super) fn forgotten() -> Option<Rule> {
     FORGOTTEN.get()
 }
 
 impl Rule {
-    /// The rules that are no row of a table.
+    /// The rules that are not rows of the table of methods.
     const OF_THE_WALK: &'static [Self] = &[
         Self::WriteUnderBranch,
         Self::BranchMerges,
@@ -142,7 +142,8 @@ impl Rule {
         Self::Rest,
     ];
 
-    /// Returns all rules: those of the walk, and four for each row of the table of methods, by the row's first name.
+    /// Returns all rules: those of the walk, and up to four for each row of the table of methods, named by the
+    /// row's first method.
     pub fn all() -> Vec<Self> {
         let mut all = Self::OF_THE_WALK.to_vec();
         for (name, method) in crate::structure::builtins::rows() {
@@ -164,12 +165,12 @@ impl Rule {
 }
 
 impl Solver<'_> {
-    /// Returns whether a rule is followed: all are, but for one in tests.
+    /// Returns whether a rule is enabled. All are, except for one in mutation tests.
     pub(super) fn follows(&self, rule: Rule) -> bool {
         self.forgotten.is_none_or(|forgotten| forgotten != rule)
     }
 
-    /// Returns the row of a method, or what is left of it.
+    /// Returns a method's row, without what the mutation test disables.
     pub(super) fn remembered(&self, row: &'static str, mut method: Method) -> Method {
         match self.forgotten {
             Some(Rule::Takes(name)) if name == row => method.takes = Takes::Nothing,

@@ -1,50 +1,63 @@
-//! Functions that call themselves, or that are called too often to be walked at each of their calls:
-//! all of those calls share one context, which is walked once a round.
+//! The context-insensitive fallback: recursive calls of a function, and calls beyond the limits, share one
+//! context. Arguments, results, failures and writes of all these calls are joined, and the code is walked once
+//! a round.
 
 use super::*;
 
-/// What is known of a context that several calls share.
+/// The joined calls of a shared context. All of it only grows over the rounds.
 #[derive(Default)]
 pub(super) struct Shared {
+    /// The join of the receivers.
     this: Option<Value>,
+    /// The join of the arguments.
     args: Args,
+    /// What decides whether it is called at all.
     deps: Deps,
+    /// The join of the results; none until a walk has ended normally.
     result: Option<Value>,
+    /// What decides whether it fails.
     thrown: Deps,
+    /// The join of the errors.
     error: Option<Value>,
+    /// The cells that its code writes and that other functions see.
     writes: HashSet<CellId>,
-    /// What is awaited in place of a promise, of what is the same otherwise.
+    /// The cells in which a promise may be replaced by the promised value, while nothing else about the value
+    /// changes.
     loosens: HashSet<CellId>,
-    /// What decides whether the end of the program comes before the calls in it, if it may.
+    /// What decides whether the end of the program cuts off the calls, if it may.
     cut: Option<Deps>,
+    /// The last round in which it was walked.
     walked: Option<u32>,
+    /// Whether it is being walked.
     open: bool,
 }
 
-/// The deepest nesting in which shared contexts are walked where they are called: whoever looks back at
-/// what was written since, looks at all that stands deeper. Further ones are walked afterwards, and what
-/// they give is seen in the next round.
+/// The depth of the call stack up to which a shared context is walked at the call. Deeper ones are walked at
+/// the end of the round, and their results are seen in the next round. This bounds both the recursion of the
+/// walk and the trail that enclosing forks scan.
 const NESTED: usize = 64;
 
-/// In place of the caller, for contexts that calls share.
+/// Stands for the caller in the key of a shared context.
 const ANY_CALLER: u32 = u32::MAX;
 
-/// The functions of the program, and which of them were walked.
+/// Which functions of the program were called.
 #[derive(Default)]
 pub(super) struct Functions {
-    /// Those of which no call was found.
-    pub(super) unseen: Vec<(FuncId, ObjId)>,
-    /// Those of them that nothing else calls.
+    /// Functions for which no call was found, each with one of its objects. They are walked anyway, so that the
+    /// tools in them are listed.
+    pub(super) uncalled: Vec<(FuncId, ObjId)>,
+    /// Those of `uncalled` that are walked as entry points because no other unseen function calls them.
     pub(super) roots: HashSet<FuncId>,
-    /// Those of which a call was found.
+    /// The functions for which a call was found.
     pub(super) called: HashSet<FuncId>,
-    /// The shared contexts that are still to be walked in this round.
+    /// The shared contexts still to be walked in this round, each with the iterator it yields to.
     pub(super) waiting: Vec<(u32, Option<ObjId>)>,
-    /// How many instructions were walked in calls of their own.
+    /// How many instructions were walked in contexts of single calls in this round.
     pub(super) inlined: usize,
 }
 
 impl Functions {
+    /// Resets the state of a round.
     pub(super) fn begin_round(&mut self) {
         self.waiting.clear();
         self.inlined = 0;
@@ -52,7 +65,7 @@ impl Functions {
 }
 
 impl Solver<'_> {
-    /// Calls a function in the context that all such calls share.
+    /// Adds a call to the shared context of a function object, and returns the joined result of all its calls.
     pub(super) fn call_shared(
         &mut self,
         object: ObjId,
@@ -74,7 +87,8 @@ impl Solver<'_> {
         for value in this.into_iter().chain(args.list.iter().copied()).chain(args.rest) {
             self.keep(value);
         }
-        // It is walked for one of the calls of a round: what it sees may be different at the others.
+        // The context is walked at only one of its calls in a round, and the variables that the closure
+        // captures may differ at the others.
         self.keep_object(object);
         let control = self.control_above(0);
         let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
@@ -83,7 +97,7 @@ impl Solver<'_> {
         is_new |= self.add_to(&mut shared.this, given);
         for (place, value) in args.list.iter().enumerate() {
             if shared.args.list.len() <= place {
-                // The calls before gave nothing there.
+                // Earlier calls passed fewer arguments, so that they passed `undefined` here.
                 let before = if shared.walked.is_some() { Value::UNDEFINED } else { Value::NEVER };
                 shared.args.list.push(before);
                 is_new = true;
@@ -112,11 +126,13 @@ impl Solver<'_> {
         is_new |= cut != shared.cut;
         shared.cut = cut;
         self.changed |= is_new;
+        // A recursive call inside the walk of this same context only adds its arguments; a later round walks
+        // with them.
         let must_walk = !shared.open && shared.walked != Some(self.round);
         if must_walk {
             shared.walked = Some(self.round);
             self.contexts[context as usize].shared = Some(shared);
-            if self.acts.len() < NESTED {
+            if self.activations.len() < NESTED {
                 self.walk_open(context, iterator);
             } else {
                 self.functions.waiting.push((context, iterator));
@@ -129,6 +145,8 @@ impl Solver<'_> {
         self.contexts[context as usize].shared = Some(shared);
         for cell in writes {
             let known = &mut self.heap.cells[cell as usize];
+            // Any of the joined calls may have happened before this point, so each cell may have whatever is
+            // ever written to it.
             known.watched = true;
             let joined = self.dom.join(known.now, known.ever);
             self.set_now(cell, joined);
@@ -142,6 +160,7 @@ impl Solver<'_> {
         result
     }
 
+    /// Joins a value into another one, widened in late rounds; returns whether the result is new.
     fn add_to(&mut self, known: &mut Option<Value>, value: Value) -> bool {
         let before = known.unwrap_or(Value::NEVER);
         let mut joined = self.dom.join(before, value);
@@ -153,13 +172,14 @@ impl Solver<'_> {
         is_new
     }
 
-    /// Walks the shared contexts that were not walked where they were called.
+    /// Walks the shared contexts that were put off during the round.
     pub(super) fn walk_waiting(&mut self) {
         while let Some((context, iterator)) = self.functions.waiting.pop() {
             self.walk_open(context, iterator);
         }
     }
 
+    /// Walks a shared context with the joined arguments of its calls.
     fn walk_open(&mut self, context: u32, iterator: Option<ObjId>) {
         let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();
         shared.open = true;
@@ -172,6 +192,7 @@ impl Solver<'_> {
         }
     }
 
+    /// Walks the code of a shared context and collects its result, failures and writes.
     fn walk_shared(
         &mut self,
         context: u32,
@@ -182,7 +203,9 @@ impl Solver<'_> {
     ) {
         let (mark, loosened) = (self.trail.changes.len(), self.misuses.loosened());
         self.trail.tracking += 1;
-        self.threads.beside += 1;
+        // The code stands for calls at unknown times relative to each other, like concurrent code: its writes
+        // are weak, and it sees all writes.
+        self.threads.concurrent += 1;
         let mut given = None;
         let (_, handler, _) = self.guarded(|solver| {
             given = solver.under(deps, true, true, |solver| {
@@ -190,7 +213,7 @@ impl Solver<'_> {
             });
             given.is_some()
         });
-        self.threads.beside -= 1;
+        self.threads.concurrent -= 1;
         let written = self.forget_private(mark);
         self.trail.tracking -= 1;
         let mut shared = self.contexts[context as usize].shared.take().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What is known of the values that are sent to tools.
+//! What is known of the arguments of tool calls, for people to see: literals, references to results and to
+//! `args`, or computed.
 
 use serde_json::Value as Json;
 use swc_atoms::Atom;
@@ -7,14 +8,15 @@ use super::*;
 use crate::structure::core::{Extent, Scalar};
 use crate::structure::domain::{INPUT, Kind, Origin, Paths, Prim, Ref, written};
 
-/// The deepest argument that is shown part by part.
+/// The maximum nesting of an argument that is shown part by part.
 const SHOWN_DEPTH: u32 = 8;
-/// Of so many objects that an argument may be, each is shown.
+/// If an argument may be one of several objects: the maximum number of them that are shown.
 const SHOWN_WAYS: usize = 4;
 
 /// An argument, or a part of one.
 #[derive(Debug, Clone)]
 pub(in crate::structure) struct Shown {
+    /// What is known of it.
     pub(in crate::structure) known: ShownAs,
     /// Where it is written.
     pub(in crate::structure) text: Extent,
@@ -23,20 +25,28 @@ pub(in crate::structure) struct Shown {
 /// How much is known of an argument.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::structure) enum ShownAs {
+    /// A constant.
     Literal(Json),
+    /// A part of the result of a call, unchanged: the call and the path.
     Reference(SiteId, u32),
+    /// A part of `args`, unchanged: the path.
     Parameter(u32),
-    /// The rest is what may be in it under names that are not known.
+    /// An object.
     Object {
+        /// Its fields.
         fields: Vec<(Atom, Shown)>,
+        /// The sources of what may be in it under unknown names.
         rest: Option<Deps>,
     },
+    /// A list, item by item.
     Array(Vec<Shown>),
+    /// Anything else, with its sources.
     Computed(Deps),
 }
 
 impl PartialEq for Shown {
-    /// The same value may be written at two places; but what is computed at two places is not the same.
+    /// Constants and references are equal wherever they are written, but two computed values are the same only
+    /// at the same place.
     fn eq(&self, other: &Self) -> bool {
         let is_computed = matches!(self.known, ShownAs::Computed(_));
         self.known == other.known && (!is_computed || self.text == other.text)
@@ -44,13 +54,15 @@ impl PartialEq for Shown {
 }
 
 impl Shown {
+    /// Returns an argument of which only the sources are known.
     pub(super) fn computed(deps: Deps, text: Extent) -> Self {
         Self { known: ShownAs::Computed(deps), text }
     }
 }
 
 impl Solver<'_> {
-    /// Returns what is known of the arguments of a call, by name; `data` flows into them.
+    /// Returns what is known of the arguments of a call, by name; `data` is the set of all their sources. The
+    /// name `*` stands for any argument.
     pub(super) fn shown_arguments(&mut self, args: &Args, data: Deps) -> Vec<(Atom, Shown)> {
         let text = self.sent_text();
         let whole = |shown| vec![("*".into(), shown)];
@@ -69,7 +81,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns where what is sent is written: the first argument, or what a method takes it from.
+    /// Returns where the argument of the current call is written.
     pub(super) fn sent_text(&self) -> Extent {
         match self.first_text() {
             (0, 0) => (self.at, self.end),
@@ -77,7 +89,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns what is known of a value that is sent; `into` flows into what holds it.
+    /// Returns what is known of a value that is sent; `into` flows into the object that holds it.
     fn shown(&mut self, value: Value, text: Extent, depth: u32, into: Deps) -> Shown {
         let own = self.dom.union(value.deps, into);
         let known = match self.literal(value, own) {
@@ -95,11 +107,13 @@ impl Solver<'_> {
     /// Returns the JSON of a constant.
     fn literal(&mut self, value: Value, own: Deps) -> Option<Json> {
         let scalar = self.dom.shapes.kept(value.shape).only().cloned()?;
+        // Which constant it is depends on a result: it is computed.
         if self.dom.sources.has_tasks(own) {
             return None;
         }
         let json = json_of(&scalar)?;
         let length = json.as_str().map_or(0, str::len);
+        // Past the budget, the constant is shown as computed.
         self.literals = self.literals.checked_sub(length)?;
         Some(json)
     }
@@ -141,7 +155,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns which part of a result or of the input a value is.
+    /// Returns which part of a result or of `args` a value is, if it is unchanged.
     fn shown_data(&mut self, object: ObjId, path: u32, own: Deps) -> Option<ShownAs> {
         let known = &self.heap.objects[object as usize];
         if !known.keys.is_empty() || known.escaped {
@@ -150,7 +164,7 @@ impl Solver<'_> {
         match known.kind {
             Kind::Data(Origin::Task(site)) => {
                 let is_alone = self.dom.sources.tasks(own).eq([site]);
-                // What an earlier round of a loop hands on is no plain reference.
+                // A result from an earlier turn of a loop is not the result of this turn's call.
                 let is_known = is_alone && self.tasks.has(site);
                 is_known.then_some(ShownAs::Reference(site, path))
             }
@@ -161,6 +175,7 @@ impl Solver<'_> {
         }
     }
 
+    /// Returns what is known of a list.
     fn shown_list(
         &mut self,
         object: ObjId,
@@ -180,6 +195,7 @@ impl Solver<'_> {
         Some(ShownAs::Array(out))
     }
 
+    /// Returns what is known of an object.
     fn shown_object(
         &mut self,
         object: ObjId,
@@ -206,6 +222,7 @@ impl Solver<'_> {
             if name == self.known.proto && !leads {
                 continue;
             }
+            // What a getter or `toJSON` returns is sent instead.
             if text.starts_with("get:") || &*text == "toJSON" && leads || name == self.known.proto {
                 return None;
             }
@@ -226,7 +243,7 @@ impl Solver<'_> {
         Some(ShownAs::Object { fields, rest })
     }
 
-    /// Returns what is known of one of several objects.
+    /// Returns what is known of a value that is one of several objects.
     fn shown_ways(
         &mut self,
         value: Value,
@@ -251,7 +268,7 @@ impl Solver<'_> {
         shown.known
     }
 
-    /// Adds what flows into all that is computed in an argument.
+    /// Adds sources to everything that is computed in an argument.
     pub(super) fn add_to_shown(&mut self, shown: &mut Shown, own: Deps) {
         match &mut shown.known {
             ShownAs::Computed(deps) => *deps = self.dom.union(*deps, own),
@@ -270,7 +287,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns what is known of what is either of two.
+    /// Joins what is known of two possible arguments: parts that differ are computed.
     pub(super) fn join_shown(&mut self, one: Shown, other: Shown) -> Shown {
         if one == other {
             return one;
@@ -299,6 +316,7 @@ impl Solver<'_> {
         Shown { known, text }
     }
 
+    /// Returns the sources of an argument.
     fn deps_of(&mut self, known: &ShownAs) -> Deps {
         match known {
             ShownAs::Literal(_) => NONE,
@@ -322,6 +340,7 @@ impl Solver<'_> {
         }
     }
 
+    /// Returns the sources of several parts.
     fn deps_of_all<'s>(&mut self, parts: impl Iterator<Item = &'s Shown>, rest: Deps) -> Deps {
         parts.fold(rest, |deps, part| {
             let own = self.deps_of(&part.known);
@@ -330,6 +349,7 @@ impl Solver<'_> {
     }
 }
 
+/// Returns the JSON of a constant; none for `undefined`.
 fn json_of(scalar: &Scalar) -> Option<Json> {
     Some(match scalar {
         Scalar::Undefined => return None,

@@ -1,20 +1,20 @@
-//! Where a promise is taken for what it will give.
+//! Checks where a promise is used like the value that it gives.
 
 use super::misuse::{Misuse, Wrong};
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::core::{Key, Scalar, Slot, Use};
 use crate::structure::domain::{Kind, Origin, Prim, Promised, Ref, Shape};
 
-/// Of a call, in place of an argument: what its function gives.
+/// Stands for the result of a callback in place of an argument's number.
 const GIVEN: u32 = u32::MAX - 1;
 
 impl Solver<'_> {
-    /// Notes a use of a value that makes no sense for a promise.
-    pub(super) fn takes(&mut self, of: Slot, how: &Use) {
+    /// Checks a use of a value that makes no sense for a promise.
+    pub(super) fn check_use(&mut self, of: Slot, how: &Use) {
         let value = self.slot(of);
         let inst = self.place >> 3;
-        let is_kept = matches!(how, Use::Dropped { .. }) && self.misuses.takes_itself();
+        let is_kept = matches!(how, Use::Dropped { .. }) && self.misuses.take_returned_argument();
         let Some(wrong) = self.wrong_use(value, how).filter(|_| !is_kept) else {
             self.misuses.right(inst);
             return;
@@ -23,6 +23,7 @@ impl Solver<'_> {
         self.misused((inst, 0), text, wrong);
     }
 
+    /// Returns what is wrong with a use of a value, if anything is.
     pub(super) fn wrong_use(&mut self, value: Value, how: &Use) -> Option<Wrong> {
         let shape = self.dom.shapes.kept(value.shape);
         if shape.refs.is_empty() {
@@ -43,7 +44,7 @@ impl Solver<'_> {
             _ => {}
         }
         Some(match how {
-            // What may not be there is asked for.
+            // A test whether the promise is there at all is right.
             Use::Condition | Use::Fallback if shape.promised == Promised::Likely => return None,
             Use::Condition => Wrong::Condition,
             Use::Fallback => Wrong::Fallback,
@@ -62,6 +63,7 @@ impl Solver<'_> {
         })
     }
 
+    /// Returns what is wrong with reading a field of a promise, if anything is.
     fn wrong_field(&mut self, of: &Shape, key: &Key) -> Option<Wrong> {
         let name = match key {
             Key::Name(name) => self.dom.name(name),
@@ -75,7 +77,7 @@ impl Solver<'_> {
         };
         let text = self.dom.names.text(name);
         let is_of_promises = matches!(&*text, "then" | "catch" | "finally" | "constructor");
-        // A program may give a promise fields of its own.
+        // The program may have added fields to the promise.
         let has_own = of.refs.iter().any(|one| match one {
             Ref::Obj(object) | Ref::Data(object, _) => {
                 let known = &self.heap.objects[*object as usize];
@@ -94,7 +96,7 @@ impl Solver<'_> {
         Some(if is_place { Wrong::List } else { Wrong::Field(text) })
     }
 
-    /// Returns whether a value is surely no promise, and is there.
+    /// Returns whether a value is surely there and no promise.
     fn is_data(&self, value: Value) -> bool {
         let shape = self.dom.shape(value);
         let is_nothing = |scalar: &Scalar| matches!(scalar, Scalar::Undefined | Scalar::Null);
@@ -110,7 +112,7 @@ impl Solver<'_> {
         match &shape.prim {
             _ if shape.absent => false,
             Prim::Consts(scalars) => shape.refs.is_empty() && !scalars.iter().any(is_nothing),
-            // That it is none is not enough: it must be known to be none.
+            // Not known to be a promise is not enough: it must be known to be awaited.
             Prim::None => {
                 shape.promised == Promised::Awaited
                     && !shape.refs.is_empty()
@@ -120,8 +122,8 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes that a method calls a function, which gives this.
-    pub(super) fn judges(&mut self, method: &str, called: Value) {
+    /// Checks the result of a callback of a method.
+    pub(super) fn check_callback(&mut self, method: &str, called: Value) {
         let wrong = match method {
             "forEach" => Wrong::DroppedByEach,
             "flatMap" => Wrong::NotFlat,
@@ -134,7 +136,7 @@ impl Solver<'_> {
         let place = (self.place >> 3, GIVEN);
         if self.dom.shape(called).promised.is_promise() {
             let at = match self.written {
-                Written::Items { first, .. } if first > 0 => first,
+                CallText::Items { first, .. } if first > 0 => first,
                 _ => self.at,
             };
             self.misuses.wrong(place, Misuse { at, text: (0, 0), wrong, sure: true });
@@ -143,8 +145,8 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes the tools that a property of a namespace may be.
-    pub(super) fn names_tools(&mut self, of: &Shape, key: &At) {
+    /// Checks the names of the tools that a property of a namespace may be.
+    pub(super) fn check_tool_names(&mut self, of: &Shape, key: &AbstractKey) {
         let inst = self.place >> 3;
         let Some(names) = &key.names else { return };
         if !of.refs.iter().any(|one| matches!(one, Ref::Namespace(_))) {
@@ -177,10 +179,11 @@ impl Solver<'_> {
         }
     }
 
+    /// Records a fault of the current instruction.
     pub(super) fn misused(&mut self, place: (u32, u32), text: (u32, u32), wrong: Wrong) {
         let at = if text == (0, 0) { self.at } else { text.0 };
         let function = self.function(self.contexts[self.context() as usize].func);
-        // It may get here with a value alone.
+        // A function that tests whether something is a promise may get here only with values that are none.
         let sure = !function.asks_for_promises;
         self.misuses.wrong(place, Misuse { at, text, wrong, sure });
     }

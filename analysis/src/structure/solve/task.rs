@@ -6,27 +6,35 @@ use super::*;
 use crate::structure::core::Extent;
 use crate::structure::domain::{Kind, Origin, Paths, Promised, Ref};
 
-/// A call of a tool, joined over all ways in which it is reached.
+/// A call of a tool, joined over all paths on which it is reached.
 #[derive(Debug, Clone)]
 pub(in crate::structure) struct FoundTask {
+    /// Its number: also the source that its result is.
     pub(in crate::structure) site: SiteId,
+    /// The tool.
     pub(in crate::structure) tool: ToolId,
+    /// Its position in the source.
     pub(in crate::structure) at: u32,
-    /// Where what it is given is written.
+    /// Where its argument is written.
     pub(in crate::structure) text: Extent,
+    /// What is known of its arguments, by name.
     pub(in crate::structure) arguments: Vec<(Atom, Shown)>,
-    /// What flows into the arguments.
+    /// The sources of its arguments.
     pub(in crate::structure) data: Deps,
     /// What decides whether, or how often, it is made.
     pub(in crate::structure) decides: Deps,
+    /// Whether a run may end without it.
     pub(in crate::structure) may: bool,
+    /// Whether a run may make it more than once.
     pub(in crate::structure) many: bool,
 }
 
 /// The calls of one round.
 #[derive(Default)]
 pub(super) struct Tasks {
+    /// The calls, in the order in which they were found.
     pub(super) found: Vec<FoundTask>,
+    /// The index of each call in `found`.
     places: HashMap<SiteId, usize>,
 }
 
@@ -36,8 +44,8 @@ impl Tasks {
         self.places.contains_key(&site)
     }
 
-    /// Notes that a call is reached, if `may` allows.
-    pub(super) fn is_reached(&mut self, site: SiteId, may: bool) {
+    /// Records that every run makes a call, unless `may`.
+    pub(super) fn narrow_may(&mut self, site: SiteId, may: bool) {
         if let Some(place) = self.places.get(&site) {
             self.found[*place].may &= may;
         }
@@ -45,7 +53,7 @@ impl Tasks {
 }
 
 impl Solver<'_> {
-    /// Follows a call of a tool.
+    /// Walks a call of a tool and returns its result, or the promise of it.
     pub(super) fn task(
         &mut self,
         namespace: NameId,
@@ -64,6 +72,7 @@ impl Solver<'_> {
             data = self.dom.union(data, own);
         }
         let Ok(number) = self.tool_ids.number(&self.dom.names, namespace, action) else {
+            // No tool can have this name; that was reported where it is named.
             return Value::computed(data);
         };
         let Some(tool) = self.tool_ids.get(number).cloned() else { return Value::computed(data) };
@@ -76,19 +85,22 @@ impl Solver<'_> {
             self.refused.get_or_insert_with(|| Finding::new(Code::TooComplex, at, message));
         }
         let arguments = if rewritten {
-            // Something else is sent than what is written here.
+            // `toJSON` or a getter replaces what is written here.
             vec![("*".into(), Shown::computed(data, self.sent_text()))]
         } else {
             self.shown_arguments(args, data)
         };
         let decides = self.control_above(0);
-        let decides =
-            if self.threads.beside > 0 { self.dom.union(decides, self.time.when) } else { decides };
-        // The program may end before a timer runs, or while this code waits.
+        let decides = if self.threads.concurrent > 0 {
+            self.dom.union(decides, self.time.when)
+        } else {
+            decides
+        };
+        // The program may end before a timer runs, while this code waits, or before the call is sent.
         let returns = self.time.returns.filter(|_| self.threads.timers > 0);
         let cut = self.cut_here();
         let returns = self.either(returns, cut);
-        let unsent = self.sends(site, wait);
+        let unsent = self.note_call(site, wait);
         let returns = self.either(returns, unsent);
         let decides = self.dom.union(decides, returns.unwrap_or(NONE));
         self.threads.effects += 1;
@@ -108,7 +120,7 @@ impl Solver<'_> {
         let object = self.object(0, Kind::Data(Origin::Task(site)));
         let deps = self.dom.sources.one(site);
         let value = Value { deps, shape: self.dom.shapes.of_ref(Ref::Data(object, Paths::WHOLE)) };
-        // Else it fails where the promise is waited for.
+        // Without a wait, the call fails where its promise is awaited.
         if wait {
             self.may_fail(deps, Value::computed(deps));
             return value;
@@ -116,6 +128,7 @@ impl Solver<'_> {
         self.dom.promised(value, Promised::Surely)
     }
 
+    /// Joins a call with what was found of it on other paths.
     fn join_task(&mut self, place: usize, new: FoundTask) {
         let old = &self.tasks.found[place];
         let (data, decides) = (old.data, old.decides);
@@ -142,8 +155,9 @@ impl Solver<'_> {
         };
         let mut arguments = arguments;
         let mut data = data;
+        // The paths send different arguments, so that what decides between the paths flows into them. The
+        // results among it are already in `decides`; parts of `args` must be named for the arguments, too.
         if self.tasks.found[place].arguments != arguments {
-            // Which of the arguments are sent is in what decides that the call is made.
             let inputs = self.dom.sources.inputs_of(decides);
             data = self.dom.union(data, inputs);
             for (_, argument) in &mut arguments {
@@ -154,11 +168,13 @@ impl Solver<'_> {
         old.arguments = arguments;
         (old.data, old.decides) = (data, decides);
         old.may &= new.may;
+        // Found twice in one walk of the program: on two paths, or from two calls of a function. Both may be in
+        // one run, unless the same code was walked twice on purpose.
         old.many |= new.many || self.tries.replays == 0;
     }
 
-    /// Calls what runs when a value is made text, to be sent; returns what flows into what is sent in
-    /// its place, if anything is.
+    /// Calls what runs when a value is converted to JSON to be sent: `toJSON` and getters. Returns the sources
+    /// of what is sent instead, if anything is replaced.
     pub(super) fn serialise(&mut self, value: Value) -> Option<Deps> {
         let mut rewritten = None;
         let is_plain = !self.engine.converts && !self.core.accessors && !self.engine.traps;
@@ -175,7 +191,7 @@ impl Solver<'_> {
                     continue;
                 }
                 self.touch(*object, value.deps);
-                // It is given the name under which the value stands.
+                // `toJSON` is passed the key under which the value is held.
                 let name = Value::computed(value.deps);
                 if let Some(given) = self.call_named(value, *object, "toJSON", name) {
                     let own = self.reach(given);
@@ -185,9 +201,11 @@ impl Solver<'_> {
                 for (name, cell) in self.heap.objects[*object as usize].keys.clone() {
                     let held = self.read(cell);
                     if self.dom.names.text(name).starts_with("get:") {
-                        let given = self.chosen(value, |solver| {
+                        let given = self.for_one_of(value, |solver| {
                             solver.call_value(held, Some(value), &Args::default(), false)
                         });
+                        // The getter's result is held in the object under an internal name, so that `reach`
+                        // finds it.
                         let real = self.dom.names.text(name).replacen("get:", "%got:", 1);
                         let name = self.dom.name(&real.into());
                         self.put_own(*object, name, given, false);
@@ -201,7 +219,7 @@ impl Solver<'_> {
         rewritten
     }
 
-    /// Calls the getters that a value and its parts have or inherit; returns what flows into what they give.
+    /// Calls the own and inherited getters of a value and of its parts; returns the sources of their results.
     pub(super) fn got_deep(&mut self, value: Value) -> Deps {
         let mut deps = NONE;
         if !self.core.accessors {

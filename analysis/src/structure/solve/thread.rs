@@ -1,63 +1,77 @@
-//! Functions that run beside what follows, and when what they settle is settled.
+//! Concurrent code: async functions that are not awaited, callbacks of promises, and timers.
+//!
+//! Such code is walked where it is started, with `Threads::concurrent` raised: its writes are weak and visible at
+//! any time, and it sees all writes of the program. *When* it runs is a flow of its own: what decides how long
+//! it waits decides which writes it sees, and which code sees its writes.
 
 use super::*;
 use crate::structure::domain::{Kind, Ref};
 
-/// What was so before something began to run beside it.
-pub(super) struct Before {
+/// The timing state of the enclosing code, saved while concurrent code is walked.
+pub(super) struct SavedTime {
+    /// See [`Time`].
     when: Deps,
+    /// See [`Time`].
     since: Birth,
+    /// `Threads::effects` at the start, to tell whether the code has any.
     effects: usize,
 }
 
-/// What runs beside what.
+/// The concurrent code of a round.
 #[derive(Default)]
 pub(super) struct Threads {
-    /// How many of the functions that are walked run beside others.
-    pub(super) beside: u32,
-    /// How many of them run when timers say so.
+    /// How many of the functions on the call stack run concurrently with their callers. Zero: the program's own
+    /// sequential code.
+    pub(super) concurrent: u32,
+    /// How many of them are callbacks of timers.
     pub(super) timers: u32,
-    /// Whether something runs beside the program whose end nobody waits for.
+    /// Whether concurrent code with effects was started whose end nothing can await: a timer.
     pub(super) left: bool,
-    /// What runs beside the program and changes something, by its promise.
+    /// The promises of concurrent code that has effects and may still run, each with the point where it was
+    /// started.
     pub(super) running: HashMap<ObjId, Birth>,
-    /// The promises that are settled before another one is, which `then`, `catch` or `finally` made of them.
+    /// For each promise made by `then`, `catch` or `finally`: the promises that are settled before it is.
     pub(super) before: HashMap<ObjId, SmallVec<[ObjId; 2]>>,
-    /// How much was changed that others may see.
+    /// Counts the effects that other code may see: writes, calls of tools, and unknown code.
     pub(super) effects: usize,
-    /// The level of what is walked beside others, and what decides whether it waits for ever.
+    /// The index of the level at which the current thread begins.
     pub(super) level: usize,
+    /// What decides whether the current thread waits forever.
     pub(super) hangs: Deps,
+    /// What the end of the program cuts off.
     pub(super) cuts: super::cut::Cuts,
 }
 
 impl Threads {
+    /// Resets the state of a round. `effects` is only ever compared, so it keeps counting.
     pub(super) fn begin_round(&mut self) {
         let effects = self.effects;
         *self = Self { effects, ..Self::default() };
     }
 }
 
-/// What decides when something happens.
+/// What decides when things happen, and the engine's hidden state.
 #[derive(Default)]
 pub(super) struct Time {
-    /// When the code that is walked runs, beyond what decides whether it does.
+    /// What decides when the current code runs, apart from whether it does.
     pub(super) when: Deps,
-    /// Where what runs beside others began to.
+    /// The point from which on concurrent code has been running. What decided before it is the same for both.
     pub(super) since: Birth,
-    /// Whether timers are stopped.
+    /// What decides whether a timer is cleared; grows over the rounds.
     pub(super) cancels: Deps,
-    /// Which numbers timers have, what the clock shows, and what is drawn by chance.
+    /// What decides which numbers timers get.
     pub(super) timers: Deps,
+    /// What decides what the clock shows: the delays of timers.
     pub(super) clock: Deps,
-    /// Whether the program ends at a `return`, and what decides when.
+    /// What decides when the program ends at a `return`, if it does.
     pub(super) returns: Option<Deps>,
+    /// What decides how many random numbers were drawn before, and so which one is next.
     pub(super) chance: Deps,
 }
 
 impl Solver<'_> {
-    /// Starts an async function for which nobody waits here.
-    pub(super) fn start(
+    /// Starts an async function whose call is not awaited.
+    pub(super) fn start_async(
         &mut self,
         object: ObjId,
         func: FuncId,
@@ -77,48 +91,51 @@ impl Solver<'_> {
             let value = solver.walk_call(object, func, env, this, args, true, None);
             given = value.unwrap_or(Value::NEVER);
         };
+        // Whether something handles the promise's rejection is known from earlier rounds only. If nothing does,
+        // a failure in it ends the program and is no exit.
         let caught = self.promises.caught.contains(&promise);
-        let end = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        let end = if caught { self.concurrently(walk) } else { self.concurrently_unguarded(walk) };
         self.end_cut(around);
-        self.opens(promise, birth);
+        self.note_open(promise, birth);
         if end.any {
             self.settle_failure(promise, end.thrown, end.error);
         }
         if end.ends != NONE {
             self.settle(promise, self.known.ends, Value::computed(end.ends));
         }
-        self.comes(promise, end.hangs);
+        self.add_settlement(promise, end.hangs);
         let given = self.settled(given);
         self.end_thread(when, promise);
         self.settle(promise, self.known.value, given);
         self.promise(promise)
     }
 
-    /// Notes that something begins to run beside what follows, at a time that `deps` decide.
-    pub(super) fn begin_thread(&mut self, deps: Deps) -> Before {
+    /// Begins the walk of concurrent code, which starts at a time that `deps` decide.
+    pub(super) fn begin_thread(&mut self, deps: Deps) -> SavedTime {
         let when = self.dom.union(self.time.when, deps);
         let since = self.birth();
-        Before {
+        SavedTime {
             when: std::mem::replace(&mut self.time.when, when),
             since: std::mem::replace(&mut self.time.since, since),
             effects: self.threads.effects,
         }
     }
 
-    /// Notes that what began to run beside this is followed; returns whether anybody may see it.
-    pub(super) fn end_beside(&mut self, before: &Before) -> bool {
+    /// Ends it; returns whether it has effects that other code may see.
+    pub(super) fn end_concurrent(&mut self, before: &SavedTime) -> bool {
         (self.time.when, self.time.since) = (before.when, before.since);
         let is_seen = self.threads.effects > before.effects;
         if is_seen && !self.is_concurrent() {
+            // The first concurrent code: from here on, timing matters.
             self.time.since = self.birth();
         }
         is_seen
     }
 
-    /// Notes what decides when something that ran beside has settled a promise.
-    pub(super) fn end_thread(&mut self, before: Before, promise: ObjId) {
+    /// Ends the walk of concurrent code that settles a promise.
+    pub(super) fn end_thread(&mut self, before: SavedTime, promise: ObjId) {
         let when = self.time.when;
-        if self.end_beside(&before) {
+        if self.end_concurrent(&before) {
             let birth = self.birth();
             self.threads.running.insert(promise, birth);
         }
@@ -137,7 +154,7 @@ impl Solver<'_> {
                 deps = self.dom.union(deps, own.deps);
                 deps = self.dom.union(deps, value.deps);
                 if let Some(cell) = self.heap.find(*object, self.known.elem) {
-                    // It is settled with others.
+                    // `Promise.all` and its like are settled when their parts are.
                     let parts = self.read(cell);
                     let (parts, _) = self.iterated(parts);
                     for one in &self.dom.shapes.kept(parts.shape).refs {
@@ -152,7 +169,7 @@ impl Solver<'_> {
         deps
     }
 
-    /// Returns what decides which of several ways to settle a promise is the first.
+    /// Returns what decides which of several calls of a promise's resolvers comes first.
     pub(super) fn first_of(&mut self, promise: ObjId) -> Deps {
         let settles = self.own(promise, self.known.settles);
         let is_one = settles.is_never()
@@ -161,17 +178,19 @@ impl Solver<'_> {
         if is_one { NONE } else { settles.deps }
     }
 
-    /// Notes what a function is given may be seen after the call.
+    /// Marks the arguments of a call as kept: concurrent code uses them after the call has returned.
     pub(super) fn keep_given(&mut self, this: Option<Value>, args: &Args) {
         for value in this.into_iter().chain(args.list.iter().copied()).chain(args.rest) {
             self.keep(value);
         }
     }
 
-    /// Notes that what settles promises is done: all of them, and not only the first.
+    /// Records that the code which settles the promises `seen` in a value has ended, since the value was
+    /// awaited. For `race` and `any` only the first one has.
     pub(super) fn end_running(&mut self, value: Value, seen: &HashSet<ObjId>) {
         let mut ended: SmallVec<[ObjId; 4]> = SmallVec::new();
         for (promise, birth) in self.threads.running.clone() {
+            // This wait is conditional, given the start of the code.
             if !seen.contains(&promise) || self.may_since(birth) {
                 continue;
             }
@@ -180,6 +199,7 @@ impl Solver<'_> {
                 ended.push(promise);
             }
         }
+        // So has the code of every promise that is settled before one of these.
         let mut place = 0;
         while let Some(promise) = ended.get(place).copied() {
             place += 1;
@@ -199,13 +219,14 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns whether something else may run while this waits.
+    /// Returns whether other code may run while the current code waits.
     pub(super) fn is_concurrent(&self) -> bool {
-        self.threads.beside > 0 || self.threads.left || !self.threads.running.is_empty()
+        self.threads.concurrent > 0 || self.threads.left || !self.threads.running.is_empty()
     }
 
-    /// When nothing new is learned: a promise that nobody waits for fails without an end of the program.
-    pub(super) fn doubt_promises(&mut self) -> bool {
+    /// Called when nothing new is learned: a promise that nothing awaits may be rejected without ending the
+    /// program. Returns whether there are such promises that were taken to be awaited.
+    pub(super) fn recheck_promises(&mut self) -> bool {
         let mut new = false;
         for promise in self.promises.unwaited.clone() {
             if !self.promises.awaited.contains(&promise) {

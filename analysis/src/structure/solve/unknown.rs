@@ -1,29 +1,35 @@
-//! What is not known: it depends on all it can reach, may change all it can reach, may call any
-//! function that it can reach, and may fail. Whatever it was ever given is in one pool.
+//! Unknown code: code of the engine without a row in the table, and everything else that the solver does not
+//! follow.
+//!
+//! It depends on all that it can reach, may change all of that, may call every function in it at any time, and
+//! may fail. What any unknown code was ever given is in one *pool*, so that all unknown code shares everything.
 
 use super::level::Sees;
-use super::walk::At;
+use super::walk::AbstractKey;
 use super::*;
 use crate::structure::core::FuncForm;
 use crate::structure::domain::{Kind, Prim, Promised, Ref, Shape};
 
-/// What unknown code has.
+/// What unknown code holds.
 #[derive(Default)]
 pub(super) struct Escaped {
-    /// Functions of the program, to be called at any time.
+    /// The functions of the program that it may call.
     pub(super) pool: Vec<ObjId>,
-    /// What flows into all that it has.
+    /// The sources of everything that it holds; grows over the rounds.
     pub(super) deps: Deps,
-    /// The objects that were handed to it in this round.
+    /// The objects that were passed to it in this round.
     pub(super) handed: HashSet<ObjId>,
+    /// The objects that were written into others that escape elsewhere, in this round.
     pub(super) filling: HashSet<ObjId>,
-    /// Whether what escapes is written into something that escapes elsewhere.
+    /// Whether the escape in progress is such a write, and not a call with the object.
     pub(super) fills: bool,
-    /// What was found so; it is told if nothing else tells of it.
+    /// The gaps found by such writes. They are reported only if the call that passes the object does not
+    /// already report the same.
     pub(super) gaps: Vec<Gap>,
 }
 
 impl Escaped {
+    /// Resets the state of a round.
     pub(super) fn begin_round(&mut self) {
         self.handed.clear();
         self.filling.clear();
@@ -32,24 +38,20 @@ impl Escaped {
 }
 
 impl Solver<'_> {
-    /// Returns what may be anything that escaped.
+    /// Returns the abstract value of everything that has escaped.
     pub(super) fn pooled(&mut self) -> Value {
         let refs = smallvec::smallvec![Ref::Pool];
         let shape = Shape { prim: Prim::Any, absent: false, refs, promised: Promised::No };
         Value { deps: self.escaped.deps, shape: self.dom.shapes.add(shape) }
     }
 
-    pub(super) fn escape_nothing(&mut self) -> Value {
-        self.pooled()
-    }
-
-    /// Hands values to unknown code; returns what that gives.
+    /// Passes values to unknown code; returns its result.
     pub(super) fn unknown(&mut self, values: &[Value]) -> Value {
         for value in values {
             self.escape(*value);
         }
         self.threads.effects += 1;
-        // That it runs at all is seen by all that it reaches.
+        // All unknown code shares the pool, so all of it may see that this code ran.
         let control = self.control_above(0);
         let control = self.dom.union(control, self.time.when);
         self.add_to_pool(control);
@@ -58,13 +60,14 @@ impl Solver<'_> {
         given
     }
 
-    /// Calls what is not known with what a call is given.
+    /// Passes the receiver and the arguments of a call to unknown code; returns its result.
     pub(super) fn unknown_call(&mut self, this: Option<Value>, args: &Args) -> Value {
         let values: SmallVec<[Value; 4]> =
             this.into_iter().chain(args.list.iter().copied()).chain(args.rest).collect();
         self.unknown(&values)
     }
 
+    /// Adds sources to what unknown code holds.
     pub(super) fn add_to_pool(&mut self, deps: Deps) {
         let all = self.dom.union(self.escaped.deps, deps);
         if all != self.escaped.deps {
@@ -73,11 +76,12 @@ impl Solver<'_> {
         }
     }
 
-    /// Hands a value, and all that it leads to, to unknown code.
+    /// Passes a value, with all that it leads to, to unknown code.
     pub(super) fn escape(&mut self, value: Value) {
         self.escape_as(value, How::Passed);
     }
 
+    /// The same; `how` is for the gap if the value leads to tools.
     pub(super) fn escape_as(&mut self, value: Value, how: How) {
         if !self.follows(Rule::Escape) {
             return;
@@ -89,7 +93,7 @@ impl Solver<'_> {
             match one {
                 Ref::Obj(object) | Ref::Data(object, _) => self.escape_object(*object, how),
                 Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
-                    self.reaches(*one, how);
+                    self.tool_gap(*one, how);
                 }
                 Ref::Builtin(name) => self.escape_builtin(*name),
                 Ref::Method(_) | Ref::Pool => {}
@@ -97,7 +101,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Keeps a value where unknown code finds it, which sees that this happens.
+    /// Writes a value where unknown code may read it: that this point was reached is visible, too.
     pub(super) fn escape_here(&mut self, value: Value) {
         let control = self.control_above(0);
         let control = self.dom.union(control, self.time.when);
@@ -105,7 +109,7 @@ impl Solver<'_> {
         self.escape_as(value, How::Kept);
     }
 
-    /// Notes that a part of the engine which leads to all others is handed over.
+    /// Records a gap if a part of the engine escapes from which all others can be reached.
     pub(super) fn escape_builtin(&mut self, name: NameId) {
         match &*self.dom.names.text(name) {
             "eval" | "Function" => self.gap(Code::DynamicEval, About::Change),
@@ -114,9 +118,9 @@ impl Solver<'_> {
         }
     }
 
-    /// Hands an object to unknown code, with all that it leads to.
+    /// Passes an object, with all that it leads to, to unknown code.
     ///
-    /// That it escaped is known from round to round; what it leads to is looked at in each of them.
+    /// That it has escaped is kept over the rounds; its contents are visited again in each round.
     fn escape_object(&mut self, object: ObjId, how: How) {
         let mut open: SmallVec<[ObjId; 8]> = smallvec::smallvec![object];
         while let Some(object) = open.pop() {
@@ -150,7 +154,7 @@ impl Solver<'_> {
                     match one {
                         Ref::Obj(part) | Ref::Data(part, _) => open.push(*part),
                         Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..) => {
-                            self.reaches(*one, how);
+                            self.tool_gap(*one, how);
                         }
                         Ref::Builtin(name) => self.escape_builtin(*name),
                         Ref::Method(_) | Ref::Pool => {}
@@ -160,7 +164,8 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes what is written into an object that unknown code knows, in this round or in one before.
+    /// Passes on what is written into an object that unknown code holds, whether it escaped in this round or in
+    /// an earlier one.
     pub(super) fn escape_into(&mut self, object: ObjId, value: Value) {
         if !self.heap.objects[object as usize].escaped || value.is_never() {
             return;
@@ -168,23 +173,26 @@ impl Solver<'_> {
         if self.escaped.handed.contains(&object) {
             return self.escape_as(value, How::Kept);
         }
-        // Where it is handed over tells more than where it is filled.
+        // A gap is better explained where the object is passed than where it is filled.
         let before = std::mem::replace(&mut self.escaped.fills, true);
         self.escape_as(value, How::Kept);
         self.escaped.fills = before;
     }
 
-    /// Calls what escaped, as unknown code may: at any time, any number of times, with anything.
+    /// Calls what has escaped, as unknown code may: at any time, any number of times, with anything that
+    /// escaped.
     pub(super) fn call_pool(&mut self) {
-        // Where something is handed over tells more than what is done with it.
+        // A gap is better explained where something is passed than where it is used.
         let before = std::mem::replace(&mut self.escaped.fills, true);
         self.call_all_of_pool();
         self.escaped.fills = before;
-        self.call_unseen();
+        self.call_uncalled();
     }
 
+    /// Calls each escaped function.
     fn call_all_of_pool(&mut self) {
         self.drive_escaped();
+        // By index, since the calls may add to the pool.
         let mut place = 0;
         while let Some(object) = self.escaped.pool.get(place).copied() {
             if !self.follows(Rule::EscapedCall) {
@@ -196,18 +204,18 @@ impl Solver<'_> {
             let deps = self.escaped.deps;
             let callee = self.dom.reference(Ref::Obj(object));
             let mut given = Value::NEVER;
-            let end = self.beside(|solver| {
+            let end = self.concurrently(|solver| {
                 given =
                     solver.under(deps, true, true, |solver| solver.use_code(callee, pooled, &args));
             });
-            // Whoever called it may fail by that.
+            // Unknown code that called it sees the failure.
             let thrown = self.dom.sources.used(end.thrown);
             self.add_to_pool(thrown);
             self.escape_as(given, How::Returned);
         }
     }
 
-    /// Notes that unknown code may ask the generators that it has for values.
+    /// Records that unknown code may request values of escaped generators.
     fn drive_escaped(&mut self) {
         for object in 0..self.heap.objects.len() as ObjId {
             let known = &self.heap.objects[object as usize];
@@ -226,10 +234,10 @@ impl Solver<'_> {
         }
     }
 
-    /// Calls the functions of which no call was found: what they call is told all the same.
-    fn call_unseen(&mut self) {
-        for (func, object) in self.functions.unseen.clone() {
-            // Of several that call each other, the first is enough.
+    /// Calls the functions for which no call was found, so that the tools in them are listed.
+    fn call_uncalled(&mut self) {
+        for (func, object) in self.functions.uncalled.clone() {
+            // Walking the first of several functions that call each other has reached the others.
             if self.functions.called.contains(&func) && !self.functions.roots.contains(&func) {
                 continue;
             }
@@ -237,7 +245,7 @@ impl Solver<'_> {
             let some = Value::computed(NONE);
             let args = Args { list: SmallVec::new(), rest: Some(some) };
             let callee = self.dom.reference(Ref::Obj(object));
-            let _ = self.beside(|solver| {
+            let _ = self.concurrently(|solver| {
                 solver.under(NONE, true, true, |solver| {
                     let _ = solver.use_code(callee, some, &args);
                 });
@@ -265,8 +273,8 @@ impl Solver<'_> {
         made.unwrap_or(Value::NEVER)
     }
 
-    /// When nothing new is learned: finds functions of which no call was found.
-    pub(super) fn doubt_functions(&mut self) -> bool {
+    /// Called when nothing new is learned: returns whether there are functions for which no call was found.
+    pub(super) fn recheck_functions(&mut self) -> bool {
         let mut found: Vec<(FuncId, ObjId)> = Vec::new();
         for (object, known) in self.heap.objects.iter().enumerate() {
             if let Kind::Func { func, .. } = known.kind
@@ -277,46 +285,47 @@ impl Solver<'_> {
                 found.push((func, object as ObjId));
             }
         }
-        self.functions.unseen.extend(&found);
+        self.functions.uncalled.extend(&found);
         !found.is_empty()
     }
 
-    /// Walks something that runs beside what follows, and whose failure nobody here sees.
-    pub(super) fn beside(&mut self, walk: impl FnOnce(&mut Self)) -> Handler {
-        self.beside_by(Sees::All, walk)
+    /// Walks concurrent code whose failure is handled elsewhere.
+    pub(super) fn concurrently(&mut self, walk: impl FnOnce(&mut Self)) -> Handler {
+        self.concurrently_by(Sees::All, walk)
     }
 
-    /// Walks something that runs beside what follows, and with whose failure the program ends.
-    pub(super) fn beside_unguarded(&mut self, walk: impl FnOnce(&mut Self)) -> Handler {
-        self.beside_by(Sees::Throws, walk)
+    /// Walks concurrent code whose failure ends the program.
+    pub(super) fn concurrently_unguarded(&mut self, walk: impl FnOnce(&mut Self)) -> Handler {
+        self.concurrently_by(Sees::Throws, walk)
     }
 
-    fn beside_by(&mut self, sees: Sees, walk: impl FnOnce(&mut Self)) -> Handler {
+    /// Walks concurrent code. The handlers around its start do not see its failures.
+    fn concurrently_by(&mut self, sees: Sees, walk: impl FnOnce(&mut Self)) -> Handler {
         let handlers = std::mem::take(&mut self.handlers);
         let thread = std::mem::replace(&mut self.threads.level, self.levels.len());
         let hangs = std::mem::replace(&mut self.threads.hangs, NONE);
-        self.threads.beside += 1;
+        self.threads.concurrent += 1;
         let (_, mut handler, _) = self.guarded_by(sees, |solver| {
             walk(solver);
             true
         });
-        self.threads.beside -= 1;
+        self.threads.concurrent -= 1;
         handler.hangs = std::mem::replace(&mut self.threads.hangs, hangs);
         self.threads.level = thread;
         self.handlers = handlers;
         handler
     }
 
-    /// Hands the result of the program to whoever runs it.
-    pub(super) fn hand_out(&mut self, value: Value) {
+    /// Walks the return of the program's result to the host, which converts it to JSON.
+    pub(super) fn return_to_host(&mut self, value: Value) {
         let mut open: Vec<Value> = vec![value];
         let mut seen: HashSet<ObjId> = HashSet::default();
         while let Some(value) = open.pop() {
             for one in &self.dom.shapes.kept(value.shape).refs {
                 match one {
-                    // A tool is no data: nothing of it is there outside of the program.
+                    // A tool is a function and has no JSON, so that only `mcp` and namespaces are reported.
                     Ref::Mcp | Ref::Namespace(_) => {
-                        self.reaches(*one, How::Returned);
+                        self.tool_gap(*one, How::Returned);
                     }
                     Ref::Obj(object) if seen.insert(*object) => {
                         let cells = &self.heap.objects[*object as usize].keys;
@@ -329,8 +338,8 @@ impl Solver<'_> {
         let _ = self.serialise(value);
     }
 
-    /// Reads all of an object as unknown code may.
+    /// Reads any property of a value, as unknown code may.
     pub(super) fn any_of(&mut self, value: Value) -> Value {
-        self.get(value, &At { names: None, deps: NONE }, false)
+        self.get(value, &AbstractKey { names: None, deps: NONE }, false)
     }
 }

@@ -1,31 +1,38 @@
-//! Promises: what settles them, how they fail, and what waits for them.
+//! Promises: settling, rejection and waiting. A promise is an object whose internal slots (`value`, `fails`,
+//! `error` …) are read at each wait.
 
 use super::*;
 use crate::structure::domain::{Kind, Origin, Prim, Promised, Ref};
 
-/// What is known of promises, beyond what they hold.
+/// Facts about promises that are not in their slots.
 #[derive(Default)]
 pub(super) struct Promises {
-    /// Those whose failure someone else than the end of the program sees.
+    /// Those whose rejection something handles. Grows over the rounds.
     pub(super) caught: HashSet<ObjId>,
+    /// Those that something awaits, in this round.
     pub(super) awaited: HashSet<ObjId>,
-    /// Those that functions which run beside give.
+    /// Those of async functions and callbacks that were started without a wait, in this round.
     pub(super) unwaited: HashSet<ObjId>,
-    /// Those of which the program's end may cut off what settles them, and what decides that.
+    /// What decides whether the end of the program cuts off the code that settles a promise. Grows over the
+    /// rounds.
     pub(super) cuts: HashMap<ObjId, Deps>,
-    /// The calls that its end may come before, though they were made.
+    /// What decides whether the program ends before a call is sent. Grows over the rounds.
     pub(super) unsent: HashMap<SiteId, Deps>,
-    /// Whether something is cut off, as far as is known, and whether that is learned: only when nothing else is.
+    /// Whether this round has found anything that is cut off.
     pub(super) is_cut: bool,
+    /// Whether cut-offs are learned: only once everything else is stable. See `learns_cut`.
     pub(super) learns_cuts: bool,
-    /// The lists that are made with an item, and those from which items may be taken.
+    /// The lists into which an item is surely put where they are made.
     pub(super) stocked: HashSet<ObjId>,
+    /// The lists from which items may be removed.
     pub(super) emptied: HashSet<ObjId>,
-    /// The level at which a promise is asked to settle another.
+    /// The number of levels around a `then` whose callbacks are the resolvers of another promise. That promise
+    /// is settled with either callback, so that the levels inside do not decide whether it is.
     pub(super) settling: Option<usize>,
 }
 
 impl Promises {
+    /// Resets the state of a round.
     pub(super) fn begin_round(&mut self) {
         self.awaited.clear();
         self.unwaited.clear();
@@ -36,7 +43,7 @@ impl Promises {
 }
 
 impl Solver<'_> {
-    /// Puts into a promise what it gives, or why it fails.
+    /// Adds to a slot of a promise or an iterator.
     pub(super) fn settle(&mut self, promise: ObjId, name: NameId, value: Value) {
         self.escape_into(promise, value);
         self.hold_in_object(value, promise);
@@ -44,24 +51,24 @@ impl Solver<'_> {
         self.write(cell, value, false);
     }
 
-    /// Puts into a promise what decides whether it fails, and with what.
+    /// Adds to what decides whether a promise is rejected, and with what.
     pub(super) fn settle_failure(&mut self, promise: ObjId, thrown: Deps, error: Value) {
         self.settle(promise, self.known.fails, Value { deps: thrown, shape: error.shape });
         self.settle(promise, self.known.error, error);
     }
 
-    /// Returns what a promise is settled with by a value, without a look at failures.
+    /// Returns what a promise resolved with a value gives, apart from failures.
     pub(super) fn settled(&mut self, value: Value) -> Value {
         let settled = self.given_by(value);
         if !self.engine.converts && !self.engine.traps {
             return settled;
         }
         let settled = self.wait_for_objects(settled);
-        // Of a promise, too, a method of the program's own is called.
+        // A promise, too, may have a method `then` that the program defines.
         self.call_then(value, settled, true)
     }
 
-    /// Returns what the promises of a value give.
+    /// Returns what the promises of a value are fulfilled with.
     fn given_by(&mut self, value: Value) -> Value {
         let shape = self.dom.shapes.kept(value.shape);
         if !self.follows(Rule::PromiseValue) {
@@ -97,7 +104,7 @@ impl Solver<'_> {
         self.dom.promised(out, Promised::No)
     }
 
-    /// Returns what decides whether a value is a promise that fails, and with what.
+    /// Returns what decides whether a value is a rejected promise, and the error.
     pub(super) fn failure(&mut self, value: Value) -> (Deps, Value) {
         let shape = self.dom.shapes.kept(value.shape);
         let mut deps = NONE;
@@ -121,6 +128,7 @@ impl Solver<'_> {
                     error = self.dom.join(error, with);
                 }
                 Ref::Data(object, _) => {
+                    // The promise of a call is the abstract value of its result. It fails if the call does.
                     let Kind::Data(Origin::Task(site)) = self.heap.objects[*object as usize].kind
                     else {
                         continue;
@@ -141,9 +149,9 @@ impl Solver<'_> {
         (deps, error)
     }
 
-    /// Notes that what hands on a promise fails as that does.
+    /// Records that the current point fails if a promise does.
     pub(super) fn fails_with(&mut self, given: Value) {
-        // What is waited for already fails no more.
+        // The result of a call that was awaited before cannot fail again.
         let is_open = self.dom.shape(given).promised.is_promise();
         let keep = |one: &Ref| match one {
             Ref::Obj(_) | Ref::Pool => true,
@@ -157,10 +165,9 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes that someone sees whether the promises of a value fail, or only that they end.
-    ///
+    /// Records that the promises of a value are awaited, and with `caught` that their rejection is handled.
     /// Returns these promises.
-    pub(super) fn sees(&mut self, value: Value, caught: bool) -> HashSet<ObjId> {
+    pub(super) fn mark_awaited(&mut self, value: Value, caught: bool) -> HashSet<ObjId> {
         let mut open: SmallVec<[Value; 8]> = smallvec::smallvec![value];
         let mut seen: HashSet<ObjId> = HashSet::default();
         while let Some(value) = open.pop() {
@@ -177,7 +184,7 @@ impl Solver<'_> {
                         self.changed = true;
                     }
                 }
-                // A promise for several has them as its items.
+                // A promise for several promises holds them in its slots.
                 for (_, cell) in self.heap.objects[*object as usize].keys.clone() {
                     let held = self.read(cell);
                     if !held.is_never() {
@@ -189,22 +196,23 @@ impl Solver<'_> {
         seen
     }
 
-    /// Waits for a value.
+    /// `await`
     pub(super) fn wait(&mut self, value: Value) -> Value {
         if self.dom.shape(value).refs.is_empty() {
-            self.has_waited();
+            self.note_wait();
             self.takes_time(value);
             return value;
         }
         let caught = !self.handlers.is_empty();
-        let seen = self.sees(value, caught);
+        let seen = self.mark_awaited(value, caught);
+        // Taken before the wait ends some of the concurrent code.
         let concurrent = self.is_concurrent();
-        if self.threads.beside == 0 && !self.threads.running.is_empty() {
+        if self.threads.concurrent == 0 && !self.threads.running.is_empty() {
             self.end_running(value, &seen);
         }
-        self.has_waited();
+        self.note_wait();
         let fails = self.seen_to_fail(value, caught);
-        self.closes(value, fails, None);
+        self.note_settled(value, fails, None);
         if caught {
             let (deps, error) = self.failure(value);
             if deps != NONE || !error.is_never() {
@@ -215,10 +223,11 @@ impl Solver<'_> {
         }
         for one in &self.dom.shapes.kept(value.shape).refs {
             if matches!(one, Ref::Mcp | Ref::Namespace(_)) {
-                self.reaches(*one, How::Awaited);
+                self.tool_gap(*one, How::Awaited);
             }
         }
         if !self.is_concurrent() {
+            // Nothing runs concurrently any more, so that timing no longer matters.
             self.time.when = NONE;
         } else if concurrent {
             self.takes_time(value);
@@ -231,7 +240,7 @@ impl Solver<'_> {
         self.wait_for_objects(settled)
     }
 
-    /// Returns what decides whether a value is a promise that fails, if it may be one and that is seen.
+    /// Returns what decides whether a value is a rejected promise, if that is possible and handled.
     pub(super) fn seen_to_fail(&mut self, value: Value, caught: bool) -> Option<Deps> {
         if !caught {
             return None;
@@ -240,10 +249,11 @@ impl Solver<'_> {
         (deps != NONE || !error.is_never()).then_some(deps)
     }
 
-    /// Notes that what follows comes later by what decides on this place and on a value.
+    /// Records that how long the current code takes depends on this point's label and on when a value is
+    /// settled.
     pub(super) fn takes_time(&mut self, value: Value) {
         if self.is_concurrent() && self.follows(Rule::Waiting) {
-            // What decided before both ran is the same for both.
+            // What was decided before the concurrent code started affects the timing of both alike.
             let control = self.control_since(self.time.since);
             let when = self.when_of(value);
             let when = self.dom.union(when, control);
@@ -251,15 +261,15 @@ impl Solver<'_> {
         }
     }
 
-    /// Notes that the program may end here with what an async function throws.
+    /// Records that the program may end here with the error of an async function.
     fn ends_with(&mut self, value: Value) {
         let deps = self.ends_of(value);
         if deps != NONE {
-            self.leaves(0, deps, true);
+            self.record_exit(0, deps, true);
         }
     }
 
-    /// Returns what decides whether an async function throws.
+    /// Returns what decides whether the async functions behind a value throw.
     pub(super) fn ends_of(&mut self, value: Value) -> Deps {
         let mut deps = NONE;
         for one in &self.dom.shapes.kept(value.shape).refs {
@@ -272,12 +282,13 @@ impl Solver<'_> {
         deps
     }
 
-    /// Waits for objects that have a method `then` of the program's own.
+    /// Waits for objects with a method `then` that the program defines.
     fn wait_for_objects(&mut self, value: Value) -> Value {
         self.call_then(value, value, false)
     }
 
-    /// Adds to what is settled what a method `then` of `value` gives: of its promises, or of its objects.
+    /// Adds to a settled value what methods `then` of the program give: those of the promises in `value`, or
+    /// those of its other objects.
     pub(super) fn call_then(&mut self, value: Value, settled: Value, promises: bool) -> Value {
         let shape = self.dom.shapes.kept(value.shape);
         if shape.refs.contains(&Ref::Pool) {
@@ -291,7 +302,8 @@ impl Solver<'_> {
                 continue;
             }
             let mut unknown = None;
-            let _ = self.chosen(value, |solver| {
+            let _ = self.for_one_of(value, |solver| {
+                // The engine calls it with resolving functions. That call is treated as unknown code.
                 if let Some(then) = solver.own_method(*object, name) {
                     let own = solver.dom.reference(*one);
                     unknown = Some(solver.unknown(&[then, own]));
@@ -299,6 +311,7 @@ impl Solver<'_> {
                 Value::NEVER
             });
             if let Some(unknown) = unknown {
+                // It may never call them.
                 self.hang(unknown.deps);
                 out = self.dom.join(out, unknown);
             }

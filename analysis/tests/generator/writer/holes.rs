@@ -1,4 +1,4 @@
-//! The marks of a template, one after the other.
+//! Expands the marks of a template.
 
 use super::super::program::Part;
 use super::{FALSE, Frame, Kind, Known, OBJECTS, SPACES, Slot, TRUE, Writer};
@@ -30,13 +30,13 @@ impl Writer {
                     let mark = rest.next().expect("a mark has a letter");
                     match mark {
                         '[' => {
-                            let what = rest.next().expect("what is opened has a letter");
+                            let what = rest.next().expect("`@[` is followed by a letter");
                             let label = self.own_name(&mut own, 9);
                             self.enter(what, label, start_live);
                         }
                         ']' => self.pop(),
                         '~' => {
-                            let what = rest.next().expect("what is written aside has a letter");
+                            let what = rest.next().expect("`@~` is followed by a letter");
                             let index = digit(&mut rest);
                             self.parts.push(Part::default());
                             self.fill(what, index, &mut slots, by_name);
@@ -73,7 +73,7 @@ impl Writer {
                 other => self.text(other.encode_utf8(&mut [0; 4])),
             }
         }
-        assert_eq!(self.open.len(), start, "what is opened is closed: {template}");
+        assert_eq!(self.open.len(), start, "unbalanced `@[` and `@]`: {template}");
         slots
     }
 
@@ -169,7 +169,7 @@ impl Writer {
             }
             'o' => {
                 if self.random.percent(8) && self.budget > 0 {
-                    // The object may stand in any function of the template.
+                    // The object may be in any kind of function of the template.
                     self.push(Frame::Function(Kind::Plain));
                     self.text("{ v: [");
                     self.call(true);

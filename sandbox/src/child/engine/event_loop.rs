@@ -29,12 +29,12 @@ impl Engine {
                 continue;
             }
             self.shared.socket.borrow_mut().flush();
-            let due = self.shared.timers.borrow_mut().take_due();
+            let due = self.shared.timers.borrow_mut().take_due(self.shared.in_flight.get());
             if let Some(id) = due {
                 self.fire(id)?;
                 continue;
             }
-            let timeout = self.shared.timers.borrow().next();
+            let timeout = self.shared.timers.borrow().next(self.shared.in_flight.get());
             if timeout.is_none() && self.shared.in_flight.get() == 0 {
                 return Err(failure(
                     FailureKind::Deadlock,
@@ -58,12 +58,12 @@ impl Engine {
             if self.shared.in_flight.get() == 0 && !self.shared.timers.borrow().has_one_shot() {
                 return Ok(());
             }
-            let due = self.shared.timers.borrow_mut().take_due();
+            let due = self.shared.timers.borrow_mut().take_due(self.shared.in_flight.get());
             if let Some(id) = due {
                 self.fire(id)?;
                 continue;
             }
-            let timeout = self.shared.timers.borrow().next();
+            let timeout = self.shared.timers.borrow().next(self.shared.in_flight.get());
             self.shared.socket.borrow_mut().fill(timeout);
         }
     }

@@ -123,13 +123,13 @@ const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.js
 const paid = orders.filter((o: any) => o.paid).length;
 ({ paid, open: orders.length - paid });
 //// an object without brackets at the end
-// !! UNSUPPORTED_SYNTAX 4:1 this is a block and not an object; write `return { … }`
+// !! UNSUPPORTED_SYNTAX 4:1 this is a block, not an object; write `return { … }`
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" }));
 const paid = orders.filter((o: any) => o.paid).length;
 const total = orders.length;
 { paid, total }
 //// an object with one name at the end
-// !! UNSUPPORTED_SYNTAX 2:1 this is a block and not an object
+// !! UNSUPPORTED_SYNTAX 2:1 this is a block, not an object
 const now = await mcp.math.eval({ expression: "1" });
 { result: now }
 //// a template at the end
@@ -287,7 +287,7 @@ const titles: Record<string, string> = {};
 titles;
 //// forEach with an async function, and then a return
 // -> []
-// ~~ `forEach` awaits nothing
+// ~~ `forEach` does not await its callback
 const titles: string[] = [];
 ["notes/a.md", "notes/b.md"].forEach(async (path) => {
   const text = await mcp.filesystem.read_text_file({ path });

@@ -5,7 +5,7 @@ if (mcp.filesystem.read_text_file({ path: "todo.md" })) {
 }
 return "nothing to do";
 //// an async check as a condition
-// !! PROMISE_NOT_AWAITED 6:7 `hasOpenItems(path)` is a promise, which counts as true whatever the call gives; write `await hasOpenItems(path)`
+// !! PROMISE_NOT_AWAITED 6:7 `hasOpenItems(path)` is a promise, which is always true; write `await hasOpenItems(path)`
 async function hasOpenItems(path: string) {
   return (await mcp.filesystem.read_text_file({ path })).includes("- [ ]");
 }
@@ -15,7 +15,7 @@ for (const path of ["notes/a.md", "notes/b.md"]) {
 }
 return open;
 //// a negated check
-// !! PROMISE_NOT_AWAITED 2:6 is a promise, which counts as true
+// !! PROMISE_NOT_AWAITED 2:6 is a promise, which is always true
 const exists = async (path: string) => !!(await mcp.filesystem.read_text_file({ path }).catch(() => ""));
 if (!exists("missing.md")) await mcp.filesystem.write_file({ path: "missing.md", content: "" });
 return "ok";
@@ -55,69 +55,69 @@ return lines.filter((line) => line.includes("- [ ]")).length;
 const config = mcp.json.parse({ data: await mcp.filesystem.read_text_file({ path: "package.json" }) });
 return config?.name ?? "unnamed";
 //// an item of a promise
-// !! PROMISE_NOT_AWAITED 1:15 is a promise, which is no list
+// !! PROMISE_NOT_AWAITED 1:15 is a promise, which is not iterable
 const first = mcp.json.parse({ data: "[1,2]" })[0];
 return first;
 //// a promise in a template
-// !! PROMISE_NOT_AWAITED 2:24 `total` is a promise, whose text is `[object Promise]`; write `await total`
+// !! PROMISE_NOT_AWAITED 2:24 `total` is a promise, which converts to `[object Promise]`; write `await total`
 const total = mcp.math.eval({ expression: "30 + 12.5" });
 return `The total is ${total} EUR`;
 //// a promise that is added to a text
-// !! PROMISE_NOT_AWAITED 1:23 is a promise, whose text is `[object Promise]`
+// !! PROMISE_NOT_AWAITED 1:23 is a promise, which converts to `[object Promise]`
 return "The id is " + mcp.crypto.uuid({});
 //// a promise in arithmetic
-// !! PROMISE_NOT_AWAITED 3:8 `net` is a promise, and an operator needs a value; write `await net`
+// !! PROMISE_NOT_AWAITED 3:8 `net` is a promise, but an operator needs a value; write `await net`
 const net = mcp.math.eval({ expression: "100 / 4" });
 const rate = 0.2;
 return net * (1 + rate);
 //// two promises are added
-// !! PROMISE_NOT_AWAITED 3:8 `a` is a promise, whose text is
+// !! PROMISE_NOT_AWAITED 3:8 `a` is a promise, which converts to
 const a = mcp.math.eval({ expression: "1" });
 const b = mcp.math.eval({ expression: "2" });
 return a + b;
 //// a promise is compared with a number
-// !! PROMISE_NOT_AWAITED 2:5 `count` is a promise, which equals no value
+// !! PROMISE_NOT_AWAITED 2:5 `count` is a promise, which is not equal to any value
 const count = mcp.math.eval({ expression: "2 - 2" });
 if (count === 0) return "none";
 return "some";
 //// a promise is larger than a number
-// !! PROMISE_NOT_AWAITED 2:5 `count` is a promise, and an operator needs a value
+// !! PROMISE_NOT_AWAITED 2:5 `count` is a promise, but an operator needs a value
 const count = mcp.math.eval({ expression: "5" });
 if (count > 3) return "many";
 return "few";
 //// a switch on a promise
-// !! PROMISE_NOT_AWAITED 2:9 `kind()` is a promise, which equals no value
+// !! PROMISE_NOT_AWAITED 2:9 `kind()` is a promise, which is not equal to any value
 const kind = async () => (await mcp.filesystem.read_text_file({ path: "package.json" })).includes("zod") ? "ts" : "js";
 switch (kind()) {
   case "ts": return "TypeScript";
   default: return "JavaScript";
 }
 //// a substitute for a promise
-// !! PROMISE_NOT_AWAITED 1:14 is a promise, so that what stands in for it is never used
+// !! PROMISE_NOT_AWAITED 1:14 is a promise, so the fallback is never used
 const data = mcp.json.parse({ data: "[]" }) ?? [1];
 return data;
 //// a default for a promise
-// !! PROMISE_NOT_AWAITED 2:14 `load()` is a promise, so that what stands in for it is never used
+// !! PROMISE_NOT_AWAITED 2:14 `load()` is a promise, so the fallback is never used
 const load = async () => mcp.json.parse({ data: "null" });
 const data = load() || { items: [] };
 return data;
 //// a promise is taken apart
-// !! PROMISE_NOT_AWAITED 1:27 is a promise, which has no parts to take out
+// !! PROMISE_NOT_AWAITED 1:27 is a promise, which cannot be destructured
 const { name, version } = mcp.json.parse({ data: await mcp.filesystem.read_text_file({ path: "package.json" }) });
 return `${name}@${version}`;
 //// a list is taken out of a promise
-// !! PROMISE_NOT_AWAITED 1:25 is a promise, which has no parts to take out
+// !! PROMISE_NOT_AWAITED 1:25 is a promise, which cannot be destructured
 const [first, second] = mcp.json.parse({ data: "[1,2]" });
 return first + second;
 //// Promise.all is taken apart without await
-// !! PROMISE_NOT_AWAITED 1:23 is a promise, which has no parts to take out
+// !! PROMISE_NOT_AWAITED 1:23 is a promise, which cannot be destructured
 const [orders, pkg] = Promise.all([
   mcp.filesystem.read_text_file({ path: "orders.json" }),
   mcp.filesystem.read_text_file({ path: "package.json" }),
 ]);
 return orders.length + pkg.length;
 //// a loop over a promise
-// !! PROMISE_NOT_AWAITED 2:17 is a promise, which is no list
+// !! PROMISE_NOT_AWAITED 2:17 is a promise, which is not iterable
 let sum = 0;
 for (const n of mcp.json.parse({ data: "[1,2,3]" })) sum += n;
 return sum;
@@ -140,15 +140,15 @@ return options;
 const totals = mcp.json.parse({ data: "[3,9,4]" });
 return Math.max(...totals);
 //// a promise is given to a tool
-// !! PROMISE_NOT_AWAITED 2:42 `text` is a promise, and a tool takes values; write `await text`
+// !! PROMISE_NOT_AWAITED 2:42 `text` is a promise, but a tool needs a value; write `await text`
 const text = mcp.filesystem.read_text_file({ path: "package.json" });
 const pkg = await mcp.json.parse({ data: text });
 return pkg.name;
 //// a call within a call
-// !! PROMISE_NOT_AWAITED 1:37 is a promise, and a tool takes values
+// !! PROMISE_NOT_AWAITED 1:37 is a promise, but a tool needs a value
 return await mcp.json.parse({ data: mcp.filesystem.read_text_file({ path: "package.json" }) });
 //// an async function's promise is given to a tool
-// !! PROMISE_NOT_AWAITED 3:64 `summary()` is a promise, and a tool takes values
+// !! PROMISE_NOT_AWAITED 3:64 `summary()` is a promise, but a tool needs a value
 const summary = async () =>
   `${(await mcp.filesystem.read_text_file({ path: "orders.json" })).length} characters`;
 await mcp.filesystem.write_file({ path: "summary.md", content: summary() });
@@ -165,7 +165,7 @@ return JSON.stringify(pkg, null, 2);
 // !! PROMISE_NOT_AWAITED 1:33 is a promise, which is `{}` in JSON
 return JSON.stringify({ answer: mcp.math.eval({ expression: "6 * 7" }), at: "now" });
 //// a text is parsed before it is there
-// !! PROMISE_NOT_AWAITED 1:27 `mcp.filesystem.read_text_file(…)` is a promise, and `JSON.parse` needs what it gives
+// !! PROMISE_NOT_AWAITED 1:27 `mcp.filesystem.read_text_file(…)` is a promise, but `JSON.parse` needs its value
 const orders = JSON.parse(mcp.filesystem.read_text_file({ path: "orders.json" }));
 return orders.length;
 //// a promise is printed
@@ -174,29 +174,29 @@ const now = mcp.math.eval({ expression: "1" });
 console.log(now);
 return now;
 //// a promise is made a text
-// !! PROMISE_NOT_AWAITED 1:15 is a promise, and `String` needs what it gives
+// !! PROMISE_NOT_AWAITED 1:15 is a promise, but `String` needs its value
 return String(mcp.math.eval({ expression: "1" }));
 //// a promise is made a number
-// !! PROMISE_NOT_AWAITED 2:26 `price` is a promise, and `Number` needs what it gives
+// !! PROMISE_NOT_AWAITED 2:26 `price` is a promise, but `Number` needs its value
 const price = mcp.math.eval({ expression: "2.5" });
 return Math.round(Number(price) * 4);
 //// a promise is parsed as a number
-// !! PROMISE_NOT_AWAITED 1:19 `parseFloat` needs what it gives
+// !! PROMISE_NOT_AWAITED 1:19 `parseFloat` needs its value
 return parseFloat(mcp.math.eval({ expression: "2.5" }));
 //// the keys of a promise
-// !! PROMISE_NOT_AWAITED 1:20 `Object` needs what it gives
+// !! PROMISE_NOT_AWAITED 1:20 `Object` needs its value
 return Object.keys(mcp.json.parse({ data: '{"a":1}' }));
 //// is a promise a list
-// !! PROMISE_NOT_AWAITED 2:19 `Array.isArray` needs what it gives
+// !! PROMISE_NOT_AWAITED 2:19 `Array.isArray` needs its value
 const found = mcp.json.parse({ data: "[]" });
 if (Array.isArray(found)) return "list";
 return "no list";
 //// a promise is made a list
-// !! PROMISE_NOT_AWAITED 2:19 `Array.from` needs what it gives
+// !! PROMISE_NOT_AWAITED 2:19 `Array.from` needs its value
 const found = mcp.json.parse({ data: "[1]" });
 return Array.from(found);
 //// an async function decides what is kept
-// !! PROMISE_NOT_AWAITED 2:42 this function gives a promise, which `filter` takes for true
+// !! PROMISE_NOT_AWAITED 2:42 this function returns a promise, which `filter` treats as true
 const paths = ["notes/a.md", "notes/b.md", "todo.md"];
 const withOpenItems = await paths.filter(async (path) => {
   const text = await mcp.filesystem.read_text_file({ path });
@@ -204,15 +204,15 @@ const withOpenItems = await paths.filter(async (path) => {
 });
 return withOpenItems;
 //// an async function decides whether there is one
-// !! PROMISE_NOT_AWAITED 1:47 this function gives a promise, which `some` takes for true
+// !! PROMISE_NOT_AWAITED 1:47 this function returns a promise, which `some` treats as true
 const any = ["notes/a.md", "notes/b.md"].some(async (path) => (await mcp.filesystem.read_text_file({ path })).includes("Beta"));
 return any;
 //// a call decides what is found
-// !! PROMISE_NOT_AWAITED 1:33 this function gives a promise, which `find` takes for true
+// !! PROMISE_NOT_AWAITED 1:33 this function returns a promise, which `find` treats as true
 const broken = ["{", "[]"].find((data) => mcp.json.parse({ data }));
 return broken;
 //// an async function for every one
-// !! PROMISE_NOT_AWAITED 1:26 `every` takes for true
+// !! PROMISE_NOT_AWAITED 1:26 `every` treats as true
 const all = [1, 2].every(async (n) => (await mcp.math.eval({ expression: `${n} * 2` })) > 1);
 return all;
 //// an async map is used without Promise.all
@@ -290,7 +290,7 @@ if (!orders) return "broken";
 return "fine";
 //// a call nobody awaits before the return
 // -> "saved"
-// ~~ 1:1 nothing awaits this promise
+// ~~ 1:1 this promise is not awaited
 mcp.filesystem.write_file({ path: "late.md", content: "late" });
 return "saved";
 //// a call nobody awaits, in a branch
@@ -307,12 +307,12 @@ verbose && mcp.crypto.uuid({});
 return 1;
 //// a list of calls nobody awaits
 // -> "sent"
-// ~~ nothing awaits these promises
+// ~~ these promises are not awaited
 ["a", "b"].map((name) => mcp.filesystem.write_file({ path: `${name}.txt`, content: name }));
 return "sent";
 //// forEach with a call
 // -> "sent"
-// ~~ `forEach` awaits nothing
+// ~~ `forEach` does not await its callback
 ["a", "b"].forEach((name) => mcp.filesystem.write_file({ path: `${name}.txt`, content: name }));
 return "sent";
 //// a call in a callback is nobody's

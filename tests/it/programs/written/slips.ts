@@ -36,7 +36,7 @@ const inventory = new Inventory("data/stock.json");
 const low = await inventory.low();
 return { low };
 //// await is missing before Promise.all in the middle
-// !! PROMISE_NOT_AWAITED 11:30 `texts` is a promise, which is no list
+// !! PROMISE_NOT_AWAITED 11:30 `texts` is a promise, which is not iterable
 const paths = ["notes/a.md", "notes/b.md", "todo.md"];
 
 const texts = Promise.all(
@@ -53,7 +53,7 @@ for (const { path, text } of texts) {
 
 return summary;
 //// a template in a loop has a promise in it
-// !! PROMISE_NOT_AWAITED 12:33 `ageOf(person.born)` is a promise, whose text is `[object Promise]`
+// !! PROMISE_NOT_AWAITED 12:33 `ageOf(person.born)` is a promise, which converts to `[object Promise]`
 const people = JSON.parse(await mcp.filesystem.read_text_file({ path: "people.json" }));
 
 const ageOf = async (born: string) =>
@@ -70,7 +70,7 @@ for (const person of people) {
 
 return lines.join("\n");
 //// an async callback of sort
-// !! PROMISE_NOT_AWAITED 8:27 this function gives a promise, which is no order; await first what is compared
+// !! PROMISE_NOT_AWAITED 8:27 this comparison function returns a promise instead of a number; await the compared values first
 const names = ["orders.json", "package.json", "todo.md"];
 
 async function sizeOf(path: string): Promise<number> {
@@ -86,7 +86,7 @@ const sorted = names.sort(async (a, b) => {
 
 return sorted;
 //// an async callback of reduce without awaiting what came before
-// !! PROMISE_NOT_AWAITED 7:10 `sum` is a promise, whose text is `[object Promise]`; write `await sum`
+// !! PROMISE_NOT_AWAITED 7:10 `sum` is a promise, which converts to `[object Promise]`; write `await sum`
 const files = ["notes/a.md", "notes/b.md"];
 
 const total = await files.reduce(async (sum, path) => {
@@ -98,7 +98,7 @@ const total = await files.reduce(async (sum, path) => {
 
 return { total };
 //// an async callback of flatMap
-// !! PROMISE_NOT_AWAITED 3:29 this function gives a promise, which `flatMap` does not take apart
+// !! PROMISE_NOT_AWAITED 3:29 this function returns a promise, which `flatMap` does not flatten
 const paths = ["notes/a.md", "notes/b.md"];
 
 const lines = paths.flatMap(async (path) => {
@@ -112,7 +112,7 @@ const tasks = lines.filter((line: string) => line.startsWith("-"));
 return { headings, tasks };
 //// forEach with async collects into an object and returns too early
 // -> {"counts":{},"total":0}
-// ~~ `forEach` awaits nothing
+// ~~ `forEach` does not await its callback
 const counts: Record<string, number> = {};
 let total = 0;
 
@@ -251,7 +251,7 @@ const found = ["Ann", "Dan", "Cid"]
 
 return { found, total: found.length, next: undefined };
 //// an object literal at the end without brackets
-// !! UNSUPPORTED_SYNTAX 10:1 this is a block and not an object; write `return { … }`
+// !! UNSUPPORTED_SYNTAX 10:1 this is a block, not an object; write `return { … }`
 const text = await mcp.filesystem.read_text_file({ path: "todo.md" });
 const lines = text.split("\n");
 const open = lines.filter((line) => line.startsWith("- [ ]"));
@@ -312,7 +312,7 @@ for (const name of names) {
 
 export default notes;
 //// an SDK is imported
-// !! UNSUPPORTED_SYNTAX 1:24 is a package, and programs have none
+// !! UNSUPPORTED_SYNTAX 1:24 is a package, and packages are not supported
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 
 const client = new Client({ name: "example", version: "1.0.0" });
@@ -471,7 +471,7 @@ try {
   throw error;
 }
 //// a promise in a condition of a while
-// !! PROMISE_NOT_AWAITED 11:8 `hasMore()` is a promise, which counts as true
+// !! PROMISE_NOT_AWAITED 11:8 `hasMore()` is a promise, which is always true
 let page = 0;
 const items: number[] = [];
 
@@ -489,7 +489,7 @@ while (hasMore()) {
 
 return items;
 //// a getter gives a promise
-// !! PROMISE_NOT_AWAITED 7:31 `this.manifest` is a promise, which has no parts to take out
+// !! PROMISE_NOT_AWAITED 7:31 `this.manifest` is a promise, which cannot be destructured
 class Project {
   get manifest() {
     return mcp.filesystem.read_text_file({ path: "package.json" }).then(JSON.parse);
@@ -506,7 +506,7 @@ const description = await project.describe();
 console.log(description);
 return description;
 //// the hash of a file is compared without await
-// !! PROMISE_NOT_AWAITED 7:5 `actual` is a promise, which equals no value; write `await actual`
+// !! PROMISE_NOT_AWAITED 7:5 `actual` is a promise, which is not equal to any value; write `await actual`
 const before = await mcp.filesystem.read_text_file({ path: "config/dev.json" });
 const expected = await mcp.crypto.hash({ data: before, algorithm: "sha256" });
 
@@ -520,7 +520,7 @@ if (actual === expected) {
 }
 //// a write is not awaited and the program returns
 // -> {"saved":"late-report.json"}
-// ~~ nothing awaits this promise
+// ~~ this promise is not awaited
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" }));
 
 const report = {
@@ -536,7 +536,7 @@ save("late-report.json", report);
 return { saved: "late-report.json" };
 //// a write is not awaited and the program has no return
 // -> {"saved":"soon-report.json"}
-// ~~ nothing awaits this promise
+// ~~ this promise is not awaited
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" }));
 
 const report = {
@@ -551,7 +551,7 @@ console.log("saving", path);
 ({ saved: path });
 //// an unhandled failure of what nobody awaits
 // !! TOOL_FAILED 5:37 `notes/missing.md`: no such file
-// ~~ nothing awaits this promise
+// ~~ this promise is not awaited
 const files = ["notes/a.md", "notes/missing.md"];
 let read = 0;
 
@@ -764,7 +764,7 @@ while (page !== null) {
 
 return all.length;
 //// text before the program
-// !! UNSUPPORTED_SYNTAX 3:1 this is Markdown; submit the program alone
+// !! UNSUPPORTED_SYNTAX 3:1 this is Markdown; submit only the program
 Here is the program that counts the orders:
 
 ```typescript
@@ -779,7 +779,7 @@ return {
 };
 ```
 //// a fence around the program
-// !! UNSUPPORTED_SYNTAX 1:1 this is Markdown; submit the program alone
+// !! UNSUPPORTED_SYNTAX 1:1 this is Markdown; submit only the program
 ```typescript
 async function main() {
   const text = await mcp.filesystem.read_text_file({ path: "orders.json" });
@@ -829,7 +829,7 @@ return ids;
 //// a callback style helper
 // -> null
 // >> found 3 orders
-// ~~ 2:3 nothing awaits this promise
+// ~~ 2:3 this promise is not awaited
 function withOrders(callback) {
   mcp.filesystem.read_text_file({ path: "orders.json" }).then((text) => {
     const orders = JSON.parse(text);

@@ -1,10 +1,10 @@
-//! Functions that the solver follows by rules of its own, in words. The tables of `builtins` do not
-//! have them: their results are more than one row can say.
+//! Descriptions of the functions that the solver follows by special rules. They are not in the tables of
+//! `builtins`, because a row cannot express their results.
 
-/// Functions that are followed alike.
+/// Functions that are followed by the same rule.
 pub(super) struct Rule {
     pub(super) names: &'static [&'static str],
-    /// A call of one of them, for `NAME`, with arguments that lead nowhere.
+    /// A call of one of them, for `NAME`, whose arguments depend on nothing.
     pub(super) call: &'static str,
     /// How the page shows them, for `NAME`.
     pub(super) shown: &'static str,
@@ -38,33 +38,33 @@ pub(super) const RULES: &[Rule] = &[
         ("NAME('1')", "NAME"),
         "data from everything in the argument",
         NONE,
-        "nothing; with a second argument or a function it counts as unknown code",
+        "nothing; with a second argument or a function it is unknown code",
     ),
     rule(
         &["JSON.stringify"],
         ("NAME({ a: 1 })", "NAME"),
-        "everything in the argument, and what `toJSON` returns in its place",
+        "everything in the argument, and what its `toJSON` returns",
         NONE,
-        "each `toJSON` and getter in it; with a replacer function it counts as unknown code",
+        "each `toJSON` and getter in it; with a replacer function it is unknown code",
     ),
     rule(
         &["Object.keys", "Object.getOwnPropertyNames"],
         ("NAME({ a: 1 })", "NAME"),
-        "a list of the names of the fields, and what decides which fields there are",
+        "a list of the names of the fields, and what decides which fields exist",
         NONE,
         NONE,
     ),
     rule(
         &["Object.values", "Object.entries"],
         ("NAME({ a: 1 })", "NAME"),
-        "a list of the fields: each by itself if all of them are known, otherwise mixed",
+        "a list of the fields: individually if all of them are known, otherwise mixed",
         NONE,
         "getters of the object",
     ),
     rule(
         &["Object.fromEntries"],
         ("NAME([['a', 1]])", "NAME"),
-        "a new object with the pairs as its fields",
+        "a new object with the given fields",
         NONE,
         NONE,
     ),
@@ -72,34 +72,34 @@ pub(super) const RULES: &[Rule] = &[
         &["Object.assign"],
         ("NAME({}, { a: 1 })", "NAME"),
         "the first argument itself",
-        "the fields of the other arguments go into the first",
+        "the first argument: the fields of the others are added",
         "getters of the others, setters of the first",
     ),
     rule(
         &["Object.freeze", "Object.seal", "Object.preventExtensions"],
         ("NAME({})", "NAME"),
         "the argument itself",
-        "nothing; where a result decides whether the call is made, or on what, it counts as unknown code",
+        "nothing; if a result decides whether the call is made, or on what, it is unknown code",
         NONE,
     ),
     rule(
         &["Object.create"],
         ("NAME({})", "NAME"),
-        "a new object that inherits from the argument",
+        "a new object with the argument as its prototype",
         NONE,
-        "nothing; with a second argument it counts as unknown code",
+        "nothing; with a second argument it is unknown code",
     ),
     rule(
         &["Object.getPrototypeOf", "Reflect.getPrototypeOf"],
         ("NAME({})", "NAME"),
-        "what the argument inherits from; writing to it, if it is a part of the engine, changes the engine",
+        "the prototype of the argument; writing to a built-in prototype makes the plan incomplete",
         NONE,
         NONE,
     ),
     rule(
         &["Array.from"],
         ("NAME([1])", "NAME"),
-        "a list of the items, or of what the calls return; of a class of the program it counts as unknown code",
+        "a list of the items, or of what the calls return; on a class of the program it is unknown code",
         NONE,
         "the second argument, for each item",
     ),
@@ -107,7 +107,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         &["Array"],
         ("new NAME(1, 2)", "new NAME"),
-        "a list of the arguments; with one argument, a list as long as it says",
+        "a list of the arguments; with one argument, a list of that length",
         NONE,
         NONE,
     ),
@@ -137,65 +137,65 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         &["Promise.resolve", "Promise.reject"],
         ("NAME(1)", "NAME"),
-        "a promise that ends with the argument",
+        "a promise that settles with the argument",
         NONE,
         NONE,
     ),
     rule(
         &["Promise.all"],
         ("NAME([1])", "NAME"),
-        "a promise for a list of what the promises give: each by itself if all of them are known, otherwise mixed; \
-         it fails by what any of them fails by",
+        "a promise for a list of the values of the promises: individually if all of them are known, otherwise mixed; \
+         whether and how it fails depends on all of them",
         NONE,
         NONE,
     ),
     rule(
         &["Promise.allSettled"],
         ("NAME([1])", "NAME"),
-        "a promise for a list of outcomes; whether one failed is in its outcome",
+        "a promise for a list of outcomes; each outcome depends on whether its promise failed",
         NONE,
         NONE,
     ),
     rule(
         &["Promise.race", "Promise.any"],
         ("NAME([1])", "NAME"),
-        "a promise for what any of the promises gives",
+        "a promise for the value of any of the promises",
         NONE,
         NONE,
     ),
     rule(
         &["Promise.withResolvers"],
         ("NAME()", "NAME"),
-        "a promise, and two functions that end it with their argument",
+        "a promise, and two functions that settle it with their argument",
         NONE,
         NONE,
     ),
     rule(
         &["Promise"],
         ("new NAME(() => 1)", "new NAME"),
-        "a promise that ends with what its two functions are given",
+        "a promise that settles with the arguments of its two functions",
         NONE,
-        "the argument, once, with two functions that end the promise",
+        "the argument, once, with two functions that settle the promise",
     ),
     rule(
         &["then", "catch", "finally"],
         ("Promise.resolve(1).NAME(() => 1)", "NAME"),
-        "a promise for what the calls return, or for what they were not called with",
+        "a promise for what the calls return, or for the original outcome if none is called",
         NONE,
-        "an argument, once; what decides whether the promise fails decides which",
+        "one of the arguments, once; what decides whether the promise fails decides which",
     ),
     rule(
         &["setTimeout", "setInterval", "queueMicrotask"],
         ("NAME(() => 1, 1)", "NAME"),
         "a number that depends on nothing",
         NONE,
-        "the first argument, later; `setInterval` any number of times; what decides on a `clear…` decides on it, and so does what decides when the program returns",
+        "the first argument, later; `setInterval` any number of times; what decides on a `clear…`, or on when the program returns, decides on it",
     ),
     rule(
         &["clearTimeout", "clearInterval"],
         ("NAME(1)", "NAME"),
         "`undefined`",
-        "whether the calls of every timer are made",
+        "whether timers fire, for all timers",
         NONE,
     ),
     rule(
@@ -203,25 +203,25 @@ pub(super) const RULES: &[Rule] = &[
         ("((x) => x).NAME(null)", "NAME"),
         "what the function returns",
         NONE,
-        "the function, once, with the `this` and the arguments that are given",
+        "the function, once, with the given `this` and arguments",
     ),
     rule(
         &["bind"],
         ("((x) => x).NAME(null)", "NAME"),
-        "a function that holds the `this` and the arguments that are given",
+        "a function that holds the given `this` and arguments",
         NONE,
         NONE,
     ),
     rule(
         &["next", "return", "throw"],
         ("[1].values().NAME()", "NAME"),
-        "one of the values; which, by all places that ask the same iterator",
-        "how far the iterator is",
-        "the code of a generator, as far as somebody asks for its values",
+        "one of the values; every use of the same iterator decides which",
+        "the position of the iterator",
+        "the code of a generator, as far as its values are requested",
     ),
 ];
 
-/// What may or may not be followed, and a call of it: the page names those that are not.
+/// Functions that may or may not be followed, with a call of each: the page lists those that are not.
 pub(super) const OTHERS: &[(&str, &str)] = &[
     ("Object.defineProperty", "Object.defineProperty({}, 'a', { value: 1 })"),
     ("Object.defineProperties", "Object.defineProperties({}, {})"),

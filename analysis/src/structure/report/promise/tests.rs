@@ -4,7 +4,7 @@ use crate::Limits;
 use crate::structure::report::build;
 
 /// Returns each finding as `CODE column message`, for a program of one line.
-fn told(source: &str) -> Vec<String> {
+fn messages(source: &str) -> Vec<String> {
     let limits = Limits::default();
     let parsed =
         crate::parse::parse(source, &limits).unwrap_or_else(|found| panic!("{source}: {found:?}"));
@@ -15,19 +15,19 @@ fn told(source: &str) -> Vec<String> {
         .collect()
 }
 
-/// Programs and how what is told of them begins.
-fn hold(programs: &[(&str, &[&str])]) {
+/// Checks the beginnings of the messages for each program.
+fn check(programs: &[(&str, &[&str])]) {
     for (source, expected) in programs {
-        let told = told(source);
-        let holds = told.len() == expected.len()
-            && told.iter().zip(*expected).all(|(told, start)| told.starts_with(start));
-        assert!(holds, "{source}\n{told:#?}\n{expected:#?}");
+        let found = messages(source);
+        let holds = found.len() == expected.len()
+            && found.iter().zip(*expected).all(|(message, start)| message.starts_with(start));
+        assert!(holds, "{source}\n{found:#?}\n{expected:#?}");
     }
 }
 
 #[test]
-fn a_promise_is_followed_to_where_it_is_used() {
-    hold(&[
+fn finds_promises_that_are_used_as_values() {
+    check(&[
         (
             "const f = (x) => x.length; return f(mcp.a.b({}));",
             &[
@@ -36,19 +36,19 @@ fn a_promise_is_followed_to_where_it_is_used() {
         ),
         (
             "const f = ({ x }) => x; return f(mcp.a.b({}));",
-            &["TOOL_PROMISE_USED 34 `mcp.a.b({})` is a promise, which has no parts to take out"],
+            &["TOOL_PROMISE_USED 34 `mcp.a.b({})` is a promise, which cannot be destructured"],
         ),
         (
             "const l = args.l.map(async (x) => x); return l.filter(({ ok }) => ok);",
-            &["TOOL_PROMISE_USED 46 `l` is a promise, which has no parts to take out"],
+            &["TOOL_PROMISE_USED 46 `l` is a promise, which cannot be destructured"],
         ),
         (
             "const o = { p: mcp.a.b({}) }; await mcp.a.c({ in: [o] });",
-            &["TOOL_PROMISE_USED 16 `mcp.a.b({})` is a promise, and a tool takes values"],
+            &["TOOL_PROMISE_USED 16 `mcp.a.b({})` is a promise, but a tool needs a value"],
         ),
         (
             "class A { get p() { return mcp.a.b({}); } } if (new A().p) { return 1; }",
-            &["TOOL_PROMISE_USED 49 `new A().p` is a promise, which counts as true"],
+            &["TOOL_PROMISE_USED 49 `new A().p` is a promise, which is always true"],
         ),
         (
             "const l = args.l.map((x) => mcp.a.b({ x })); return Math.max(...l);",
@@ -67,13 +67,15 @@ fn a_promise_is_followed_to_where_it_is_used() {
         ),
         (
             "let n = 1; n += mcp.a.b({}); return n;",
-            &["TOOL_PROMISE_USED 17 `mcp.a.b({})` is a promise, whose text is `[object Promise]`"],
+            &[
+                "TOOL_PROMISE_USED 17 `mcp.a.b({})` is a promise, which converts to `[object Promise]`",
+            ],
         ),
     ]);
 }
 
 #[test]
-fn what_may_be_something_else_refuses_no_program() {
+fn correct_programs_have_no_errors() {
     let is_warning = |line: &String| {
         let starts = ["TOOL_PROMISE_DROPPED", "TOOL_PROMISE_MAYBE_USED", "DYNAMIC_"];
         starts.iter().any(|start| line.starts_with(start))
@@ -81,14 +83,14 @@ fn what_may_be_something_else_refuses_no_program() {
     let programs: Vec<&str> = include_str!("right.txt").lines().collect();
     assert!(programs.len() > 100, "{}", programs.len());
     for source in programs {
-        let told = told(source);
-        assert!(told.iter().all(is_warning), "{source}\n{told:#?}");
+        let found = messages(source);
+        assert!(found.iter().all(is_warning), "{source}\n{found:#?}");
     }
 }
 
 #[test]
-fn a_use_is_doubted_where_the_program_looks_for_promises_or_replaces_globals() {
-    hold(&[
+fn a_use_is_only_a_warning_if_the_program_tests_for_promises_or_replaces_globals() {
+    check(&[
         (
             "const f = (x) => (x.then ? x.then((y) => y.z) : x.z); return await f(mcp.a.b({}));",
             &["TOOL_PROMISE_MAYBE_USED 49 `x` is a promise, which has no `z`"],
@@ -96,7 +98,7 @@ fn a_use_is_doubted_where_the_program_looks_for_promises_or_replaces_globals() {
         (
             "Promise = args.p; const p = mcp.a.b({}); return p.z;",
             &[
-                "DYNAMIC_GLOBAL 1 what the engine offers is changed",
+                "DYNAMIC_GLOBAL 1 this modifies a built-in object",
                 "TOOL_PROMISE_MAYBE_USED 49 `p` is a promise, which has no `z`",
             ],
         ),
@@ -104,45 +106,42 @@ fn a_use_is_doubted_where_the_program_looks_for_promises_or_replaces_globals() {
 }
 
 #[test]
-fn a_promise_that_nobody_gets_is_dropped_and_one_that_is_kept_is_not() {
-    hold(&[
-        ("mcp.a.b({}); return 1;", &["TOOL_PROMISE_DROPPED 1 nothing awaits this promise"]),
+fn warns_about_promises_that_are_dropped_but_not_about_stored_ones() {
+    check(&[
+        ("mcp.a.b({}); return 1;", &["TOOL_PROMISE_DROPPED 1 this promise is not awaited"]),
         (
             "args.v && mcp.a.b({}); return 1;",
-            &["TOOL_PROMISE_DROPPED 1 nothing awaits this promise"],
+            &["TOOL_PROMISE_DROPPED 1 this promise is not awaited"],
         ),
         (
             "args.l.map((x) => mcp.a.b({ x })); return 1;",
-            &["TOOL_PROMISE_DROPPED 1 nothing awaits these promises"],
+            &["TOOL_PROMISE_DROPPED 1 these promises are not awaited"],
         ),
         (
             "args.l.forEach(mcp.a.b); return 1;",
-            &["TOOL_PROMISE_DROPPED 16 `forEach` awaits nothing"],
+            &["TOOL_PROMISE_DROPPED 16 `forEach` does not await its callback"],
         ),
         ("const l = [mcp.a.b({}), mcp.a.c({})]; l.reverse(); return await Promise.all(l);", &[]),
         ("const p = mcp.a.b({}); Object.assign(p, { id: 1 }); return await p;", &[]),
         ("return await new Promise((done, fail) => { mcp.a.b({}).then(done, fail); });", &[]),
         (
             "return await new Promise((done) => { mcp.a.b({}).then(done); });",
-            &["TOOL_PROMISE_DROPPED 38 nothing awaits this promise"],
+            &["TOOL_PROMISE_DROPPED 38 this promise is not awaited"],
         ),
     ]);
 }
 
 #[test]
-fn names_that_cannot_be_are_told() {
-    hold(&[
-        (
-            "await mcp.a['b c']({});",
-            &["INVALID_TOOL_NAME 7 this names no tool: `b c` cannot be a tool name"],
-        ),
+fn reports_invalid_tool_names_and_look_alikes() {
+    check(&[
+        ("await mcp.a['b c']({});", &["INVALID_TOOL_NAME 7 `b c` cannot be a tool name"]),
         (
             "const { 'b c': run } = mcp.a; await run({});",
-            &["INVALID_TOOL_NAME 9 this names no tool: `b c` cannot be a tool name"],
+            &["INVALID_TOOL_NAME 9 `b c` cannot be a tool name"],
         ),
         (
             "if (args.never) { const s = mсp; }",
-            &["UNKNOWN_NAME 29 `mсp` is not declared, and has letters that look like others"],
+            &["UNKNOWN_NAME 29 `mсp` is not declared, and contains non-ASCII letters"],
         ),
         ("const run = (n) => mcp.a[n]({}); await run('b'); await run('b c');", &[]),
     ]);

@@ -1,9 +1,9 @@
-//! Ways to let a result flow, or decide, that are easily forgotten: of each the last call depends on the
-//! first. `S` is `await mcp.a.secret({})` in a variable `s`.
+//! Flows and decisions that an analysis easily misses. In each program, the last call depends on the first,
+//! whose result is in the variable `s`.
 
 use super::analysed;
 
-/// What the last call of a program must be told to depend on the first by.
+/// How the last call of a program depends on the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum By {
     Data,
@@ -191,7 +191,7 @@ const ROWS: &[(By, &str)] = &[
     (By::Data, "const d = new Date(s.at); await mcp.b.k({ d: d.toISOString() });"),
     (By::Data, "const v = await mcp.c.x({}).then(() => s.n); await mcp.b.k({ v });"),
     (By::Data, "const v = await Promise.race([s.a, 1]); await mcp.b.k({ v });"),
-    // Names like those that the analysis gives itself.
+    // Names that resemble internal names of the analysis.
     (By::Data, "const o = { '%proto': s.n }; await mcp.b.k({ v: o['%proto'] });"),
     (By::Data, "const o = { '%order': s.n }; await mcp.b.k({ o });"),
     (By::Data, "const o = {}; o['%length'] = s.n; await mcp.b.k({ v: Object.values(o) });"),
@@ -203,13 +203,13 @@ const ROWS: &[(By, &str)] = &[
 ];
 
 #[test]
-fn what_is_easily_forgotten_is_told() {
+fn finds_flows_that_are_easily_missed() {
     let mut missed = Vec::new();
     for (by, row) in ROWS {
         let source = format!("const s = await mcp.a.secret({{}});\n{row}");
         let Some(report) = analysed(&source) else { panic!("{row} can be analysed") };
         if report.dynamic {
-            // The plan says that it is not complete; but nothing of this needs that.
+            // An incomplete plan would be sound, but is only needed for proxies.
             if !row.contains("Proxy") {
                 missed.push(format!("dynamic: {row}"));
             }
@@ -224,19 +224,19 @@ fn what_is_easily_forgotten_is_told() {
         let (data, decides) = last.map_or((false, false), |task| {
             (task.data.contains(&secret), task.decided.contains(&secret))
         });
-        let is_told = match by {
+        let is_listed = match by {
             By::Data => data,
             By::Decision => decides,
             By::Either => data || decides,
         };
-        if !is_told {
+        if !is_listed {
             missed.push(format!("{by:?}: {row}"));
         }
     }
     assert!(missed.is_empty(), "{} of {}:\n{}", missed.len(), ROWS.len(), missed.join("\n"));
 }
 
-/// What must not be told: nothing flows.
+/// Programs without a flow from the first call to the last.
 const FREE: &[&str] = &[
     "await mcp.b.k({ v: 1 });",
     "let v = s.n; v = 1; await mcp.b.k({ v });",
@@ -253,8 +253,8 @@ const FREE: &[&str] = &[
 ];
 
 #[test]
-fn what_does_not_flow_is_not_told() {
-    let mut told = Vec::new();
+fn invents_no_flows() {
+    let mut invented = Vec::new();
     for row in FREE {
         let source = format!("const s = await mcp.a.secret({{}});\n{row}");
         let Some(report) = analysed(&source) else { panic!("{row} can be analysed") };
@@ -262,8 +262,8 @@ fn what_does_not_flow_is_not_told() {
         if report.dynamic
             || task.is_none_or(|task| task.data.contains(&0) || task.decided.contains(&0))
         {
-            told.push(*row);
+            invented.push(*row);
         }
     }
-    assert!(told.is_empty(), "{}:\n{}", told.len(), told.join("\n"));
+    assert!(invented.is_empty(), "{}:\n{}", invented.len(), invented.join("\n"));
 }

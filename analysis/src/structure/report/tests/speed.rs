@@ -1,4 +1,4 @@
-//! How long the analysis takes, printed into the file that `PML_REPORT` names.
+//! Measures the analysis, and writes the times to the file that `PML_REPORT` names.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -89,7 +89,7 @@ fn programs() -> Vec<(String, String)> {
 }
 
 #[test]
-fn how_long_it_takes() {
+fn writes_the_analysis_times_if_requested() {
     let Ok(path) = std::env::var("PML_REPORT") else { return };
     let limits = Limits { source_bytes: 1 << 20, ..Limits::default() };
     let mut text = String::new();

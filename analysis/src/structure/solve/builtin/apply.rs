@@ -1,17 +1,17 @@
-//! Functions that `call` and `apply` call, or that are bound.
+//! `call`, `apply` and `bind`.
 
 use super::*;
 use crate::structure::domain::Paths;
 
 impl Solver<'_> {
-    /// `call`, `apply` and `bind`; `this` is the function.
+    /// Walks `call`, `apply` or `bind` of the function `this`.
     pub(super) fn applied(&mut self, name: &str, this: Value, args: &Args, wait: bool) -> Value {
         let own = self.arg(args, 0);
         let mut rest = args.clone();
         if !rest.list.is_empty() {
             rest.list.remove(0);
         }
-        // A part of data may be a method of it.
+        // A part of data may be a method of the engine.
         if self.dom.shape(this).refs.iter().any(|one| matches!(one, Ref::Data(..))) {
             return self.applied_or_not(name, this, args, wait);
         }
@@ -40,7 +40,7 @@ impl Solver<'_> {
         }
     }
 
-    /// `call`, `apply` and `bind` of what may be a function, data, or some method of the engine.
+    /// The same for a value that may be a function, data, or an unknown method of the engine.
     fn applied_or_not(&mut self, name: &str, this: Value, args: &Args, wait: bool) -> Value {
         let is_function = |one: &Ref| !matches!(one, Ref::Data(..));
         let functions = self.dom.shapes.only_refs(this.shape, is_function, false);
@@ -53,18 +53,18 @@ impl Solver<'_> {
             return self.unknown_call(Some(other), args);
         }
         let function = Value { deps: this.deps, shape: functions };
-        let given = self.perhaps(this.deps, |solver| solver.applied(name, function, args, wait));
+        let given = self.optionally(this.deps, |solver| solver.applied(name, function, args, wait));
         if fails {
             self.may_fail_by(other);
             return given;
         }
-        let other = self.perhaps(this.deps, |solver| solver.unknown_call(Some(other), args));
+        let other = self.optionally(this.deps, |solver| solver.unknown_call(Some(other), args));
         self.dom.join(given, other)
     }
 
-    /// Returns whether a method of the engine's lists or the like works on an object that is none of them.
-    ///
-    /// A `part` of an object is its own if it has it, or what stands above it.
+    /// Returns whether a method of lists, maps and the like is called on another kind of object
+    /// (`Array.prototype.map.call(object)`). With `part`, the function was read from the receiver, so that only
+    /// an object that itself holds the method counts.
     pub(in crate::structure::solve) fn borrows(
         &mut self,
         callee: Ref,
@@ -93,7 +93,7 @@ impl Solver<'_> {
         })
     }
 
-    /// Returns what a bound function is given first.
+    /// Returns the bound arguments of a function: one by one if they are known, and their join.
     pub(in crate::structure::solve) fn bound_args(
         &mut self,
         list: Value,

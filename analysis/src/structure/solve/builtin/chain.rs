@@ -1,22 +1,23 @@
-//! `then`, `catch` and `finally`.
+//! `then`, `catch` and `finally` of promises.
 
 use super::*;
 use crate::structure::domain::Promised;
 
 impl Solver<'_> {
-    /// `then`, `catch` and `finally`.
+    /// Walks a call of `then`, `catch` or `finally`. If its result is awaited at once, the callbacks are walked
+    /// as sequential code; otherwise they are concurrent code that settles a new promise.
     pub(super) fn chain(&mut self, name: &str, this: Value, args: &Args, wait: bool) -> Value {
-        // An object of the program's own may have such a method that was lost on the way.
+        // Whether the call has a callback for failures. A failure that reaches it does not end the program.
         let handles = match name {
             "then" => args.list.len() > 1 || args.rest.is_some(),
             _ => true,
         };
-        let seen = self.sees(this, handles || !self.handlers.is_empty());
+        let seen = self.mark_awaited(this, handles || !self.handlers.is_empty());
         let (fails, error) = self.failure(this);
         let may_fail = fails != NONE || !error.is_never();
         let settled = self.settled(this);
-        let comes = self.comes_of(this);
-        let waits = std::cell::Cell::new(comes);
+        let settlement = self.settlement_of(this);
+        let waits = std::cell::Cell::new(settlement);
         let at = (self.at, self.end, self.place);
         let (first, second, on) = (self.arg(args, 0), self.arg(args, 1), self.called_on());
         let mut out = Value::NEVER;
@@ -27,7 +28,8 @@ impl Solver<'_> {
                     return None;
                 }
                 (solver.at, solver.end, solver.place) = at;
-                // Who hands on success and failure alike settles the promise in the end.
+                // A `then` that passes both outcomes to the resolvers of another promise settles it in any
+                // case.
                 let settling = solver.settles_another(callee).then_some(depth);
                 let before = std::mem::replace(&mut solver.promises.settling, settling);
                 let mut given = None;
@@ -49,7 +51,7 @@ impl Solver<'_> {
                 if let Some(given) = given {
                     solver.fails_with(given);
                     solver.takes_time(given);
-                    let own = solver.comes_of(given);
+                    let own = solver.settlement_of(given);
                     waits.set(solver.dom.union(waits.get(), own));
                 }
                 given
@@ -62,7 +64,7 @@ impl Solver<'_> {
                     if !solver.handlers.is_empty() && args.list.len() < 2 && may_fail {
                         solver.may_fail(fails, failed);
                     }
-                    // With two of them, one is called.
+                    // Exactly one of the two callbacks is called.
                     let is_either = args.list.len() > 1 && may_fail;
                     let fails = if is_either { fails } else { NONE };
                     let mut given = settled;
@@ -91,6 +93,7 @@ impl Solver<'_> {
                     }
                 }
                 "catch" => {
+                    // People see a `catch` as a choice.
                     let part = FoundKind::Decision { test: on, deps: fails };
                     let given = solver.part(part, |solver| {
                         done(solver, first, with(failed), true).unwrap_or(Value::NEVER)
@@ -112,10 +115,10 @@ impl Solver<'_> {
         if wait {
             let caught = handles || !self.handlers.is_empty();
             let fails = self.seen_to_fail(this, caught);
-            self.closes(this, fails, None);
-            self.has_waited();
+            self.note_settled(this, fails, None);
+            self.note_wait();
             self.waits_for(this);
-            if self.threads.beside == 0 && !self.threads.running.is_empty() {
+            if self.threads.concurrent == 0 && !self.threads.running.is_empty() {
                 self.end_running(this, &seen);
             }
             walk(self);
@@ -123,31 +126,35 @@ impl Solver<'_> {
             return out;
         }
         self.keep_given(Some(this), args);
+        // Not awaited here: make the promise that the callbacks settle.
         let promise = self.object(2, Kind::Promise);
         self.promises.unwaited.insert(promise);
         let before = self.when_of(this);
         let birth = self.birth();
         let seen = self.seen_to_fail(this, true);
-        self.closes(this, seen, Some(promise));
+        self.note_settled(this, seen, Some(promise));
         let when = self.begin_thread(before);
         let around = self.begin_cut(promise, true);
         let mut thrown = NONE;
         let mut with = Value::NEVER;
         let caught = self.promises.caught.contains(&promise);
         let walk = |solver: &mut Self| {
-            let may = comes != NONE || solver.never_comes(this);
-            solver.under(comes, may, false, walk);
+            // The callbacks run only if the first promise is settled.
+            let may = settlement != NONE || solver.is_never_settled(this);
+            solver.under(settlement, may, false, walk);
         };
-        let ended = if caught { self.beside(walk) } else { self.beside_unguarded(walk) };
+        let ended =
+            if caught { self.concurrently(walk) } else { self.concurrently_unguarded(walk) };
         self.end_cut(around);
-        self.opens(promise, birth);
+        self.note_open(promise, birth);
         let waits = self.dom.union(waits.get(), ended.hangs);
-        self.comes(promise, waits);
+        self.add_settlement(promise, waits);
         thrown = self.dom.union(thrown, ended.thrown);
         if ended.any {
             with = self.dom.join(with, ended.error);
         }
         let mut ends = ended.ends;
+        // `then` and `finally` pass a failure of the first promise on.
         if name != "catch" {
             let own = self.ends_of(this);
             ends = self.dom.union(ends, own);
@@ -158,13 +165,15 @@ impl Solver<'_> {
         (self.at, self.end, self.place) = at;
         self.end_thread(when, promise);
         self.settle(promise, self.known.value, out);
+        // Waiting for the new promise implies that the first one is settled.
         for one in &self.dom.shapes.kept(this.shape).refs {
             if let Ref::Obj(object) = one {
                 self.threads.before.entry(promise).or_default().push(*object);
             }
         }
         if !handles {
-            // Who sees that this one fails sees that the other does.
+            // Without a callback for failures, whoever handles the new promise's rejection handles that of the
+            // first one.
             self.settle(promise, self.known.elem, this);
         }
         if name != "catch" {
@@ -176,7 +185,7 @@ impl Solver<'_> {
         }
         let made = self.promise(promise);
         let is_promise = self.is_promise(this);
-        // What is no promise may have a method of that name of its own.
+        // An object that is not surely a promise may have a method of this name that the program defines.
         if is_promise { made } else { self.dom.promised(made, Promised::Perhaps) }
     }
 }

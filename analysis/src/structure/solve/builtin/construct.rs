@@ -1,4 +1,4 @@
-//! What the engine makes for `new`, and for calls that make the same.
+//! `new` of the engine's classes, and calls that do the same.
 
 use super::*;
 
@@ -23,7 +23,7 @@ impl Solver<'_> {
             "Array" => {
                 let list = self.make(1, Kind::Array);
                 let deps = self.reach_args(args);
-                // One number is a length, and not every number can be one.
+                // A single number is the list's length, and an invalid length fails.
                 let is_length = args.list.len() == 1 && self.dom.shape(first).only().is_none();
                 if is_length || args.rest.is_some() {
                     self.may_fail_by(Value::computed(deps));
@@ -50,7 +50,7 @@ impl Solver<'_> {
             }
             _ if builtins::is_opaque(&text) => {
                 let given = self.convert_args(args);
-                let gone_over = self.go_over(args);
+                let gone_over = self.iterate_args(args);
                 let deps = self.dom.union(given, gone_over);
                 let fields = self.take_fields(args);
                 let deps = self.dom.union(deps, fields);
@@ -59,7 +59,7 @@ impl Solver<'_> {
                 self.may_fail_by(Value::computed(deps));
                 let made = self.make(1, Kind::Opaque);
                 self.set_own(made, self.known.elem, Value::computed(deps));
-                // It may be a view of what it is made of.
+                // It may be a view of what it is made from, such as a typed array of a buffer.
                 let of = self.dom.shapes.only_refs(
                     first.shape,
                     |one| match one {
@@ -72,16 +72,22 @@ impl Solver<'_> {
                 );
                 self.dom.join(made, Value { deps: first.deps, shape: of })
             }
+            // `new Object(value)` returns an object unchanged.
             "Object" => first,
             "Function" => {
                 self.gap(Code::DynamicEval, About::Change);
                 self.unknown_call(None, args)
             }
-            _ => self.unknown_call(None, args),
+            _ => {
+                if builtins::changes_its_argument(&text) {
+                    self.may_change_engine(args);
+                }
+                self.unknown_call(None, args)
+            }
         }
     }
 
-    /// Does what `super(…)` does in a class that extends one of the engine's.
+    /// `super(…)` in a class that extends one of the engine's.
     pub(in crate::structure::solve) fn init_builtin(
         &mut self,
         name: NameId,
@@ -105,7 +111,7 @@ impl Solver<'_> {
             } else {
                 Value::computed(deps)
             };
-            // Without a text, that of the class is seen.
+            // Without a message, that of the class's prototype is seen.
             let has_message = match self.dom.shape(message).only() {
                 Some(crate::structure::core::Scalar::Undefined) => None,
                 _ => Some(!self.dom.shape(message).may_be_nothing()),
@@ -132,7 +138,7 @@ impl Solver<'_> {
             if args.list.len() > 1 + of_several || args.rest.is_some() {
                 let options = self.arg(args, 1 + of_several);
                 let cause = self.dom.name(&"cause".into());
-                let key = At { names: Some(smallvec::smallvec![cause]), deps: NONE };
+                let key = AbstractKey { names: Some(smallvec::smallvec![cause]), deps: NONE };
                 let value = self.get(options, &key, false);
                 self.set_own(this, cause, value);
             }

@@ -1,18 +1,18 @@
-//! The fields of objects: as lists of pairs, and made of such lists.
+//! `Object.entries`, `Object.fromEntries` and `Object.assign`.
 
 use super::*;
 use crate::structure::core::Scalar;
 use crate::structure::domain::{Prim, written};
 
 impl Solver<'_> {
-    /// Returns the fields of an object, if all of them are known.
+    /// Returns the fields of an object in order, if all of them are known.
     pub(super) fn exact_fields(&mut self, value: Value) -> Option<Vec<(NameId, Value)>> {
         let shape = self.dom.shape(value);
         let (Prim::None, [Ref::Obj(id)]) = (&shape.prim, shape.refs.as_slice()) else {
             return None;
         };
         let object = &self.heap.objects[*id as usize];
-        if object.kind != Kind::Plain || object.escaped || !self.is_followed(*id) {
+        if object.kind != Kind::Plain || object.escaped || !self.is_exact_object(*id) {
             return None;
         }
         let mut fields = Vec::new();
@@ -26,6 +26,7 @@ impl Solver<'_> {
             if text.starts_with("get:") || text.starts_with("set:") {
                 return None;
             }
+            // A name that is a number is moved to the front by the engine.
             let is_place = text.starts_with(|c: char| c.is_ascii_digit());
             let is_ordered = name != self.known.order || self.dom.shape(held).only().is_some();
             if name == self.known.elem || is_place || !is_ordered || self.dom.shape(held).absent {
@@ -38,12 +39,13 @@ impl Solver<'_> {
         Some(fields)
     }
 
-    /// Makes a list of pairs, each of which is an object of its own.
+    /// Returns a list of pairs, each of which is an object of its own.
     fn exact_pairs(&mut self, of: Vec<(Scalar, Value)>) -> Value {
         let place = self.place;
         let mut pairs = Vec::new();
         for (index, (key, value)) in of.into_iter().enumerate() {
             let key = self.dom.scalar(key);
+            // Each pair gets its own allocation site.
             self.place = place ^ ((index as u32 + 1) << 20) ^ (1 << 31);
             pairs.push(self.pair(6, key, value));
         }
@@ -51,6 +53,7 @@ impl Solver<'_> {
         self.exact_list(1, pairs.into_iter())
     }
 
+    /// `Object.entries`
     pub(super) fn entries(&mut self, of: Value) -> Value {
         if let Some(fields) = self.exact_fields(of) {
             let pairs = fields.into_iter();
@@ -67,6 +70,7 @@ impl Solver<'_> {
         self.list_of(1, pair, count)
     }
 
+    /// `Object.fromEntries`
     pub(super) fn of_entries(&mut self, list: Value) -> Value {
         let made = self.make(1, Kind::Plain);
         let (item, count) = self.iterated(list);
@@ -74,7 +78,7 @@ impl Solver<'_> {
         self.may_fail_by(Value::computed(deps));
         let place = |solver: &mut Self, index: &str| {
             let name = solver.dom.name(&index.into());
-            At { names: Some(smallvec::smallvec![name]), deps: NONE }
+            AbstractKey { names: Some(smallvec::smallvec![name]), deps: NONE }
         };
         let (zero, one) = (place(self, "0"), place(self, "1"));
         if let Some(pairs) = self.exact_items(list) {
@@ -84,7 +88,12 @@ impl Solver<'_> {
                 let deps = self.dom.sources.used(key.deps);
                 let converted = self.convert(key);
                 let deps = self.dom.union(deps, converted);
-                self.define(made, &At { names, deps }, value, crate::structure::core::Put::Value);
+                self.define(
+                    made,
+                    &AbstractKey { names, deps },
+                    value,
+                    crate::structure::core::Put::Value,
+                );
             }
             return made;
         }
@@ -95,25 +104,29 @@ impl Solver<'_> {
         let converted = self.convert(key);
         let deps = self.dom.union(deps, converted);
         let value = self.dom.with(value, deps);
-        self.put(made, &At { names: None, deps: NONE }, value);
+        self.put(made, &AbstractKey { names: None, deps: NONE }, value);
         made
     }
 
-    /// Copies fields as `Object.assign` does: by writing them.
+    /// Copies fields as `Object.assign` does: by writes, which call setters.
     pub(super) fn assign(&mut self, to: Value, from: Value) {
         match self.exact_fields(from) {
             Some(fields) => {
                 for (name, value) in fields {
-                    self.put(to, &At { names: Some(smallvec::smallvec![name]), deps: NONE }, value);
+                    self.put(
+                        to,
+                        &AbstractKey { names: Some(smallvec::smallvec![name]), deps: NONE },
+                        value,
+                    );
                 }
             }
             None => {
                 self.spread(to, from, &[]);
                 if self.core.accessors && self.may_have_setters(to) {
-                    // Setters are called, of whatever names.
+                    // Which setters are called is not known.
                     let (item, count) = self.iterated(from);
                     let item = self.dom.with(item, count);
-                    self.put(to, &At { names: None, deps: count }, item);
+                    self.put(to, &AbstractKey { names: None, deps: count }, item);
                 }
             }
         }
@@ -138,7 +151,7 @@ impl Solver<'_> {
         })
     }
 
-    /// Calls the getters of a value whose fields are taken.
+    /// Adds to an item what the getters of an object return whose fields are read.
     pub(super) fn got_by_getters(&mut self, of: Value, item: Value) -> Value {
         if !self.core.accessors {
             return item;

@@ -1,9 +1,9 @@
-//! Iterators that are asked.
+//! `next`, `return` and `throw` of iterators.
 
 use super::*;
 
 impl Solver<'_> {
-    /// `next`, `return` and `throw` of an iterator.
+    /// Walks a call of `next`, `return` or `throw`.
     pub(super) fn advance(&mut self, name: &str, this: Value, args: &Args) -> Value {
         let shape = self.dom.shapes.kept(this.shape);
         let sent = self.arg(args, 0);
@@ -27,7 +27,7 @@ impl Solver<'_> {
             }
         }
         if name == "throw" {
-            // What nobody catches in the generator is thrown here.
+            // An error that the generator does not catch is thrown here.
             let before = std::mem::replace(&mut self.tries.throwing, true);
             self.may_fail(sent.deps, sent);
             self.tries.throwing = before;
@@ -39,6 +39,7 @@ impl Solver<'_> {
                 count = self.dom.union(count, driven);
             }
         }
+        // `return(value)` gives the value back.
         if name == "return" {
             item = self.dom.join(item, sent);
         }
@@ -49,6 +50,7 @@ impl Solver<'_> {
         self.set_own(made, value, item);
         let done = self.dom.name(&"done".into());
         self.set_own(made, done, Value::computed(count));
+        // An async generator returns a promise of the result instead.
         if !later {
             return made;
         }
@@ -67,8 +69,8 @@ impl Solver<'_> {
         }
         for one in &shape.refs {
             if let Ref::Obj(object) = one {
-                let comes = self.own(*object, self.known.comes);
-                self.comes(promise, comes.deps);
+                let settlement = self.own(*object, self.known.settlement);
+                self.add_settlement(promise, settlement.deps);
             }
         }
         self.dom.reference(Ref::Obj(promise))

@@ -1,4 +1,4 @@
-//! Lists, maps and sets.
+//! Lists, maps and sets: what methods put into them, and what they return.
 
 use super::*;
 use crate::structure::core::Scalar;
@@ -6,7 +6,7 @@ use crate::structure::domain::Prim;
 use crate::structure::solve::iterate::Which;
 
 impl Solver<'_> {
-    /// Puts what a method is given into what it is called on; returns whether that is understood.
+    /// Applies what a method changes in its receiver. Returns false if that is not understood.
     pub(super) fn take(
         &mut self,
         name: &str,
@@ -18,6 +18,7 @@ impl Solver<'_> {
         if method.takes == Takes::Nothing && !method.moves {
             return true;
         }
+        // A pattern without a state is not changed by its use.
         if matches!(name, "test" | "exec") && self.is_kind(this, Kind::Pattern) {
             return true;
         }
@@ -38,11 +39,12 @@ impl Solver<'_> {
                 _ => false,
             })
         };
-        // Of what is no list, it is not known how it is changed.
+        // On a plain object, the method is one that the program borrowed from lists.
         if self.has_kind(this, Kind::Plain) || shape.refs.contains(&Ref::Pool) {
             return false;
         }
         match method.takes {
+            // One by one, so that an exact list stays exact.
             Takes::All if name == "push" => {
                 args.list.iter().for_each(|value| self.push(this, *value, false));
                 if let Some(rest) = args.rest {
@@ -67,6 +69,7 @@ impl Solver<'_> {
             }
             Takes::Nothing => {}
         }
+        // From here on: the items are moved, so that any item may be at any index.
         if !method.moves || !self.follows(Rule::Moved) {
             return true;
         }
@@ -100,6 +103,7 @@ impl Solver<'_> {
         true
     }
 
+    /// Puts a key and a value into a map.
     fn set_pair(&mut self, this: Value, key: Value, value: Value) {
         let shape = self.dom.shapes.kept(this.shape);
         let chosen = if shape.refs.len() > 1 { self.dom.sources.used(this.deps) } else { NONE };
@@ -122,7 +126,8 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns what a method gives.
+    /// Returns the result of a method. `called` is the join of its callback's results; `both` are the sources
+    /// of the receiver and the arguments.
     pub(super) fn gives(
         &mut self,
         name: &str,
@@ -194,7 +199,7 @@ impl Solver<'_> {
                     "values" => self.iterator_over(this, Which::Values),
                     _ => {
                         let list = self.list_of(1, item, count);
-                        // Of data it may be a text.
+                        // `slice` and `concat` exist for strings, too.
                         let is_data = |one: &Ref| matches!(one, Ref::Data(..) | Ref::Pool);
                         let shape = self.dom.shape(this);
                         let may_be_text = matches!(name, "slice" | "concat")
@@ -221,14 +226,14 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns what `flat` makes of an item, and what decides how many that are.
+    /// Returns what `flat` makes of an item, and what decides how many items that are.
     fn flattened(&mut self, item: Value, args: &Args) -> (Value, Deps) {
         let list = self.without_tools(item);
         let (mut item, mut count) = self.iterated(list);
         if args.list.is_empty() && args.rest.is_none() {
             return (item, count);
         }
-        // How deep it goes is not looked at: what lists hold is added until nothing new is found.
+        // The depth argument is not evaluated: nested items are added until no new ones are found.
         loop {
             let list = self.without_tools(item);
             let (deep, own) = self.iterated(list);
@@ -241,13 +246,14 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns what of a value may be a list that is put into another: what leads to tools is none.
+    /// Returns the part of a value that may be a list to be flattened: `mcp`, namespaces and tools are none.
     pub(super) fn without_tools(&mut self, value: Value) -> Value {
         let keep = |one: &Ref| !matches!(one, Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..));
         Value { deps: value.deps, shape: self.dom.shapes.only_refs(value.shape, keep, true) }
     }
 
-    /// Makes an iterator over parts of something, which may change before it is asked for them.
+    /// Makes an iterator over a list, a map or a set. It reads them when it is used, since they may change
+    /// until then.
     fn iterator_over(&mut self, of: Value, which: Which) -> Value {
         let made = self.make(2, Kind::Iterator);
         self.set_own(made, self.known.target, of);
@@ -257,12 +263,12 @@ impl Solver<'_> {
         made
     }
 
-    /// Returns what chooses among the parts of something.
+    /// Returns what selects among the items: the arguments, unless a callback does.
     fn key_deps(&mut self, method: Method, args: &Args) -> Deps {
         if method.calls == Calls::Never { self.reach_args(args) } else { NONE }
     }
 
-    /// Returns the item of a list at a place that is known.
+    /// Returns the item of an exact list that `at` selects by a constant.
     fn part_under(&mut self, name: &str, this: Value, args: &Args) -> Option<(Value, Deps)> {
         if name == "at" {
             let items = self.exact_items(this)?;
@@ -276,8 +282,8 @@ impl Solver<'_> {
         None
     }
 
-    /// Returns what a list, a map or a set holds, and what decides how much: of a map not the pairs
-    /// that a loop gives.
+    /// Returns the join of what a list, a map or a set holds, and what decides how much. Unlike `iterated`, it
+    /// gives the values of a map, and not its pairs.
     pub(in crate::structure::solve) fn held(&mut self, this: Value) -> (Value, Deps) {
         if !self.has_kind(this, Kind::Map) {
             return self.iterated(this);
@@ -309,6 +315,7 @@ impl Solver<'_> {
         (out, count)
     }
 
+    /// Returns whether a value can only be objects of a kind.
     fn is_kind(&self, value: Value, kind: Kind) -> bool {
         let shape = self.dom.shape(value);
         !shape.refs.is_empty()
@@ -318,12 +325,13 @@ impl Solver<'_> {
             })
     }
 
+    /// Returns whether a value can only be a string or another scalar.
     fn is_text(&self, value: Value) -> bool {
         let shape = self.dom.shape(value);
         shape.refs.is_empty() && shape.prim != Prim::None
     }
 
-    /// Makes a list of any number of items.
+    /// Makes a list of any number of items, which `count` decides.
     pub(super) fn list_of(&mut self, part: u32, item: Value, count: Deps) -> Value {
         let object = self.object(part, Kind::Array);
         let item = self.dom.with(item, count);
@@ -336,6 +344,7 @@ impl Solver<'_> {
         self.dom.reference(Ref::Obj(object))
     }
 
+    /// Makes a list of known items.
     pub(super) fn exact_list(&mut self, part: u32, items: impl Iterator<Item = Value>) -> Value {
         let list = self.make(part, Kind::Array);
         for item in items {
@@ -344,13 +353,17 @@ impl Solver<'_> {
         list
     }
 
+    /// `Array.from`
     pub(super) fn array_from(&mut self, args: &Args) -> Value {
         let from = self.arg(args, 0);
         let (mut item, mut count) = self.iterated(from);
-        // `{ length }` has as many items as it says.
+        // Of an object with a `length`, `Array.from({ length: n })` makes as many items.
         let length = self.dom.name(&"length".into());
-        let said =
-            self.get(from, &At { names: Some(smallvec::smallvec![length]), deps: NONE }, false);
+        let said = self.get(
+            from,
+            &AbstractKey { names: Some(smallvec::smallvec![length]), deps: NONE },
+            false,
+        );
         count = self.dom.union(count, said.deps);
         let converted = self.convert(said);
         count = self.dom.union(count, converted);
@@ -373,7 +386,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Fills a new map or set.
+    /// Fills a new map or set from an iterable.
     pub(super) fn fill(&mut self, made: Value, from: Value, is_map: bool) {
         self.may_fail_by(from);
         let shape = self.dom.shape(from);
@@ -384,10 +397,16 @@ impl Solver<'_> {
         let item = self.dom.with(item, count);
         if is_map {
             let (zero, one) = (self.dom.name(&"0".into()), self.dom.name(&"1".into()));
-            let key =
-                self.get(item, &At { names: Some(smallvec::smallvec![zero]), deps: NONE }, false);
-            let value =
-                self.get(item, &At { names: Some(smallvec::smallvec![one]), deps: NONE }, false);
+            let key = self.get(
+                item,
+                &AbstractKey { names: Some(smallvec::smallvec![zero]), deps: NONE },
+                false,
+            );
+            let value = self.get(
+                item,
+                &AbstractKey { names: Some(smallvec::smallvec![one]), deps: NONE },
+                false,
+            );
             let (key, value) = (self.dom.with(key, count), self.dom.with(value, count));
             self.set_pair(made, key, value);
         } else {

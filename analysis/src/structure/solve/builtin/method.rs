@@ -1,4 +1,4 @@
-//! Methods of the engine, by the table, and the functions that they call.
+//! Methods of the engine, applied by the table, and their callbacks.
 
 use super::*;
 use crate::structure::solve::iterate::Which;
@@ -21,10 +21,13 @@ impl Solver<'_> {
             _ => {}
         }
         self.set_traps(text.starts_with("__"));
+        if text.starts_with("__") && self.is_of_engine(this) {
+            self.lose_engine();
+        }
         let Some(method) = builtins::method(&text).filter(|_| !self.engine.hooks) else {
             return self.unknown_call(Some(this), args);
         };
-        // What goes over an iterator does so as far as it is asked.
+        // Methods of iterators are lazy; the table describes those of lists.
         if self.has_kind(this, Kind::Iterator) && &*text != "toArray" {
             return self.unknown_call(Some(this), args);
         }
@@ -34,12 +37,12 @@ impl Solver<'_> {
         if &*text != "valueOf" {
             return given;
         }
-        // Of an object it is the object.
+        // `valueOf` of an object is the object itself.
         let objects = self.dom.shapes.only_refs(this.shape, |_| true, false);
         self.dom.join(given, Value { deps: this.deps, shape: objects })
     }
 
-    /// Notes that a pattern may go on from another place.
+    /// Records that a pattern with a state (`lastIndex`) has moved.
     fn move_pattern(&mut self, pattern: Value, deps: Deps) {
         let deps = self.dom.union(deps, pattern.deps);
         for one in &self.dom.shapes.kept(pattern.shape).refs {
@@ -52,7 +55,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Returns whether one of those that a value may be is of a kind.
+    /// Returns whether a value may be an object of a kind.
     pub(in crate::structure::solve) fn has_kind(&self, value: Value, kind: Kind) -> bool {
         self.dom.shape(value).refs.iter().any(|one| match one {
             Ref::Obj(object) => self.heap.objects[*object as usize].kind == kind,
@@ -60,6 +63,7 @@ impl Solver<'_> {
         })
     }
 
+    /// Applies a method's row: the conversions, then the callbacks, then the changes, then the result.
     fn by_table(&mut self, name: &str, method: Method, this: Value, args: &Args) -> Value {
         if name == "join"
             && let Some(text) = self.joined_text(this, args)
@@ -71,7 +75,8 @@ impl Solver<'_> {
             Calls::Match => self.arg(args, 1),
             _ => first,
         };
-        // Of a list nothing but its items is looked at; all else is converted.
+        // A scalar that is made without a callback depends on everything in the receiver. All other methods see
+        // its items.
         let deep = self.reach(this);
         let (item, count) = if matches!(method.gives, Gives::Computed | Gives::Data | Gives::Texts)
             && method.calls == Calls::Never
@@ -86,6 +91,7 @@ impl Solver<'_> {
             given = self.reach_args(args);
         }
         let sorts = method.calls == Calls::Order && self.dom.shape(callee).refs.is_empty();
+        // Without a callback, sorting compares the items as strings.
         if sorts {
             let own = self.under(NONE, true, true, |solver| solver.convert(this));
             given = self.dom.union(given, own);
@@ -107,7 +113,7 @@ impl Solver<'_> {
             given = self.dom.union(given, own);
         }
         if name == "format" {
-            let own = self.go_over(args);
+            let own = self.iterate_args(args);
             given = self.dom.union(given, own);
         }
         let both = self.dom.union(deep, given);
@@ -120,7 +126,7 @@ impl Solver<'_> {
         } else {
             self.callbacks(method.calls, callee, this, args, item, count, deep)
         };
-        self.judges(name, called);
+        self.check_callback(name, called);
         if !self.take(name, method, this, args, called) {
             return self.unknown_call(Some(this), args);
         }
@@ -136,7 +142,7 @@ impl Solver<'_> {
         let (item, count) = self.iterated(list);
         for one in &self.dom.shapes.kept(item.shape).refs {
             let Ref::Obj(object) = one else { continue };
-            let _ = self.perhaps(count, |solver| {
+            let _ = self.optionally(count, |solver| {
                 let given = solver.call_named(item, *object, "toLocaleString", Value::UNDEFINED);
                 if let Some(given) = given {
                     let converted = solver.convert(given);
@@ -150,7 +156,7 @@ impl Solver<'_> {
         deps
     }
 
-    /// Converts what a method takes as a place, a text or a number, and not as an item.
+    /// Converts the arguments that a method takes as indices, strings or numbers, and not as items.
     fn convert_places(&mut self, name: &str, this: Value, args: &Args) -> Deps {
         let all = 0..usize::MAX;
         let places = match name {
@@ -170,7 +176,7 @@ impl Solver<'_> {
         deps
     }
 
-    /// Calls what a method calls; returns what that gives.
+    /// Calls the callback of a method; returns the join of its results.
     #[expect(clippy::too_many_arguments, reason = "they are the parts of one call")]
     pub(super) fn callbacks(
         &mut self,
@@ -204,7 +210,7 @@ impl Solver<'_> {
             }
             Calls::Order | Calls::Match if self.dom.shape(callee).refs.is_empty() => Value::NEVER,
             Calls::Order => {
-                // Which are compared next depends on how these did.
+                // The results decide which items are compared next.
                 let order = self.call_each(callee, None, (count, Some(this)), true, |_, item| {
                     let (item, _) = item.unwrap_or((Value::UNDEFINED, NONE));
                     Args { list: smallvec::smallvec![item, item], rest: None }
@@ -226,7 +232,8 @@ impl Solver<'_> {
                     Some(start) => *start,
                     None => item,
                 };
-                // What one call gives is what the next is given; it is learned from round to round.
+                // The accumulator: what one call returns, the next one is given. Its cell is learned over the
+                // rounds.
                 let key = self.object(3, Kind::Opaque);
                 let cell = self.heap.cell(key, self.known.value);
                 self.hold_in_object(start, key);
@@ -236,7 +243,7 @@ impl Solver<'_> {
                     let (more, _) = solver.iterated(this);
                     let item = solver.dom.join(item, more);
                     let before = solver.read(cell);
-                    let before = solver.here(before);
+                    let before = solver.present(before);
                     let before = solver.folded(key, args.list.get(1).copied(), before);
                     let list: SmallVec<[Value; 4]> =
                         smallvec::smallvec![before, item, Value::computed(count), this];

@@ -1,18 +1,12 @@
-//! Promises: those that are made, and those that stand for several.
+//! The static methods of `Promise`, `new Promise`, and the resolvers.
 
 use super::*;
 use crate::structure::core::Scalar;
 use crate::structure::domain::Promised;
 
 impl Solver<'_> {
-    /// `Promise.all` and its like.
-    pub(super) fn of_promises(
-        &mut self,
-        name: &str,
-        this: Option<Value>,
-        args: &Args,
-        _: bool,
-    ) -> Value {
+    /// Calls a static method of `Promise`.
+    pub(super) fn of_promises(&mut self, name: &str, this: Option<Value>, args: &Args) -> Value {
         let first = self.arg(args, 0);
         match name {
             "Promise.resolve" => {
@@ -24,8 +18,12 @@ impl Solver<'_> {
                 };
                 let is_plain = shape.prim == crate::structure::domain::Prim::None && !shape.absent;
                 if is_plain && !shape.refs.is_empty() && shape.refs.iter().all(is_promise) {
+                    // `Promise.resolve` returns a promise unchanged.
                     return self.dom.promised(first, Promised::Surely);
                 }
+                let is_same = |one: &Ref| !matches!(one, Ref::Data(..)) && is_promise(one);
+                let same = self.dom.shapes.only_refs(first.shape, is_same, false);
+                let same = Value { deps: first.deps, shape: same };
                 let (fails, error) = self.failure(first);
                 let settled = self.settled(first);
                 let promise = self.object(1, Kind::Promise);
@@ -33,13 +31,15 @@ impl Solver<'_> {
                 if fails != NONE || !error.is_never() {
                     self.settle_failure(promise, fails, error);
                 }
-                let comes = self.comes_of(first);
-                self.comes(promise, comes);
+                let settlement = self.settlement_of(first);
+                self.add_settlement(promise, settlement);
                 let ends = self.ends_of(first);
                 if ends != NONE {
                     self.settle(promise, self.known.ends, Value::computed(ends));
                 }
-                self.promise(promise)
+                let made = self.promise(promise);
+                // A promise is returned as it is, so the program can see which one it was.
+                if self.dom.shape(same).refs.is_empty() { made } else { self.dom.join(made, same) }
             }
             "Promise.reject" => {
                 let promise = self.object(1, Kind::Promise);
@@ -65,13 +65,13 @@ impl Solver<'_> {
                 self.promise_of(first, all, fails, error)
             }
             "Promise.allSettled" => {
-                self.sees(first, true);
+                self.mark_awaited(first, true);
                 let all = match self.exact_items(first) {
                     Some(items) => {
                         let place = self.place;
                         let mut outcomes = Vec::new();
                         for (index, item) in items.into_iter().enumerate() {
-                            // Each of them is an object of its own.
+                            // Each outcome gets its own allocation site.
                             self.place = place ^ ((index as u32 + 1) << 20) ^ (1 << 31);
                             outcomes.push(self.outcome(item));
                         }
@@ -89,7 +89,7 @@ impl Solver<'_> {
             }
             "Promise.race" | "Promise.any" => {
                 if name == "Promise.any" {
-                    self.sees(first, true);
+                    self.mark_awaited(first, true);
                 }
                 let (mut fails, mut error) = self.failure_of_items(first);
                 if name == "Promise.any" && !error.is_never() {
@@ -97,11 +97,11 @@ impl Solver<'_> {
                 }
                 let (item, count) = self.iterated(first);
                 if name == "Promise.any" && !self.has_items(first) {
-                    // That there is none is a failure, too.
+                    // `Promise.any` of an empty list is rejected.
                     fails = self.dom.union(fails, count);
                     error = self.dom.join(error, Value::computed(count));
                 }
-                // Which of them is the first is in how long they take.
+                // Which promise is first depends on how long each takes.
                 let when = self.when_of(item);
                 let count = self.dom.union(count, when);
                 if fails != NONE || !error.is_never() {
@@ -112,17 +112,17 @@ impl Solver<'_> {
                 let item = if name == "Promise.any" { self.dom.with(item, fails) } else { item };
                 let made = self.promise_of(first, item, fails, error);
                 if name == "Promise.race" && !self.has_items(first) {
-                    // That there is none is no end, whether or not something decides that.
-                    self.comes_by(made, count);
-                    self.may_never_end(made);
+                    // `Promise.race` of an empty list is never settled.
+                    self.add_settlement_of(made, count);
+                    self.mark_maybe_unsettled(made);
                 }
-                // Others may still run when it is settled.
+                // The mark: the other promises may still be open when this one is settled.
                 self.set_own(made, self.known.target, Value::computed(NONE));
                 made
             }
             "Promise.withResolvers" => {
                 let promise = self.object(1, Kind::Promise);
-                self.is_resolved_later(promise);
+                self.mark_pending(promise);
                 let value = self.promise(promise);
                 let made = self.make(3, Kind::Plain);
                 let resolve = self.resolver(4, "%resolve", value);
@@ -138,7 +138,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Makes what tells how a promise ended.
+    /// Makes an outcome of `Promise.allSettled`: status, and value or reason.
     fn outcome(&mut self, item: Value) -> Value {
         let (fails, error) = self.failure(item);
         let item = self.settled(item);
@@ -154,7 +154,7 @@ impl Solver<'_> {
         outcome
     }
 
-    /// Makes the error that has those with which all promises failed.
+    /// Makes the `AggregateError` with which `Promise.any` is rejected.
     fn all_errors(&mut self, error: Value) -> Value {
         let deps = self.reach(error);
         let place = self.place;
@@ -174,6 +174,8 @@ impl Solver<'_> {
         self.dom.with(made, deps)
     }
 
+    /// Returns what decides whether one of the promises of a list is rejected, or the list cannot be iterated,
+    /// and the error.
     fn failure_of_items(&mut self, list: Value) -> (Deps, Value) {
         let (item, count) = self.iterated(list);
         let (fails, error) = self.failure(item);
@@ -188,7 +190,7 @@ impl Solver<'_> {
         (self.dom.union(fails, own), self.dom.join(error, with))
     }
 
-    /// Returns what decides whether a value cannot be gone over, and with what that fails.
+    /// Returns what decides whether a value cannot be iterated, and the error.
     fn fails_to_iterate(&mut self, list: Value) -> (Deps, Value) {
         let shape = self.dom.shapes.kept(list.shape);
         let deps = self.dom.sources.used(list.deps);
@@ -210,7 +212,7 @@ impl Solver<'_> {
             }
             may_fail |= !is_list || known.escaped;
             if known.kind == Kind::Iterator {
-                // The code of a generator may fail.
+                // The generator's code may throw.
                 let own = self.own(*object, self.known.fails);
                 fails = self.dom.union(fails, own.deps);
                 may_fail |= own.deps != NONE;
@@ -223,7 +225,7 @@ impl Solver<'_> {
         (fails, Value::computed(fails))
     }
 
-    /// Returns whether a list is known to have an item.
+    /// Returns whether a list surely has an item.
     fn has_items(&mut self, list: Value) -> bool {
         if let Some(items) = self.exact_items(list) {
             return !items.is_empty();
@@ -242,7 +244,7 @@ impl Solver<'_> {
             && shape.refs.iter().all(is_stocked)
     }
 
-    /// Makes a promise for what several promises give.
+    /// Makes a promise that is settled when several promises are.
     fn promise_of(&mut self, parts: Value, value: Value, fails: Deps, error: Value) -> Value {
         let promise = self.object(2, Kind::Promise);
         self.settle(promise, self.known.value, value);
@@ -250,17 +252,18 @@ impl Solver<'_> {
             self.settle_failure(promise, fails, error);
         }
         let (item, _) = self.iterated(parts);
-        let comes = self.comes_of(item);
-        self.comes(promise, comes);
+        let settlement = self.settlement_of(item);
+        self.add_settlement(promise, settlement);
         let ends = if fails == NONE { NONE } else { self.ends_of(item) };
         if ends != NONE {
             self.settle(promise, self.known.ends, Value::computed(ends));
         }
-        // Who waits for it waits for all of them.
+        // Waiting for it waits for its parts.
         self.settle(promise, self.known.elem, parts);
         self.promise(promise)
     }
 
+    /// Makes a resolving function of a promise: the internal function `%resolve` or `%reject`, bound to it.
     fn resolver(&mut self, part: u32, name: &str, promise: Value) -> Value {
         let bound = self.make(part, Kind::Bound);
         let name = self.dom.name(&name.into());
@@ -270,9 +273,10 @@ impl Solver<'_> {
         bound
     }
 
+    /// `new Promise(executor)`
     pub(super) fn new_promise(&mut self, executor: Value) -> Value {
         let promise = self.object(1, Kind::Promise);
-        self.is_resolved_later(promise);
+        self.mark_pending(promise);
         let value = self.promise(promise);
         let resolve = self.resolver(3, "%resolve", value);
         let reject = self.resolver(4, "%reject", value);
@@ -280,38 +284,42 @@ impl Solver<'_> {
         self.settle(promise, self.known.value, Value::NEVER);
         let handlers = std::mem::take(&mut self.handlers);
         let birth = self.birth();
-        // What it waits for, nobody else does.
+        // What the executor waits for, the current thread does not wait for.
         let around = self.begin_cut(promise, false);
         let (_, handler, _) = self.guarded(|solver| {
             let _ = solver.call_value(executor, None, &args, false);
             true
         });
         self.end_cut(around);
-        self.opens(promise, birth);
+        self.note_open(promise, birth);
         self.handlers = handlers;
         if handler.any {
+            // A `throw` in the executor rejects the promise. It competes with the calls of the resolvers, so it
+            // also counts as a place that settles.
             self.settle_failure(promise, handler.thrown, handler.error);
             let place = self.dom.scalar(Scalar::Number(f64::from(self.place).to_bits()));
             self.settle(promise, self.known.settles, Value { deps: handler.thrown, ..place });
-            self.is_done(promise, handler.thrown, false);
+            self.mark_settled(promise, handler.thrown, false);
         }
         value
     }
 
+    /// Walks a call of a resolving function.
     pub(super) fn resolve(&mut self, name: &str, this: Option<Value>, value: Value) -> Value {
         let shape = self.dom.shapes.kept(this.unwrap_or(Value::UNDEFINED).shape);
         let settled = self.settled(value);
         let (fails, error) = self.failure(value);
-        self.sees(value, true);
+        self.mark_awaited(value, true);
+        // The instruction's number marks who settles the promise: `first_of` sees several as a race.
         let place = self.dom.scalar(Scalar::Number(f64::from(self.place).to_bits()));
         let late = self.when_of(value);
         let when = self.dom.union(self.time.when, late);
         for one in &shape.refs {
             let Ref::Obj(promise) = one else { continue };
             self.settle(*promise, self.known.settles, place);
-            self.is_done(*promise, NONE, shape.refs.len() == 1);
-            let comes = self.comes_of(value);
-            self.comes(*promise, comes);
+            self.mark_settled(*promise, NONE, shape.refs.len() == 1);
+            let settlement = self.settlement_of(value);
+            self.add_settlement(*promise, settlement);
             if when != NONE {
                 self.settle(*promise, self.known.when, Value::computed(when));
             }

@@ -1,11 +1,11 @@
-//! Methods of which it is not known which: those that an object inherits from the engine, where a
-//! name that is not known may be theirs.
+//! Unknown methods of the engine. A property of unknown name may be any of the methods that an object inherits
+//! from the engine, so that a call of it is a call of some such method.
 
 use super::*;
 use crate::structure::core::Scalar;
 
 impl Solver<'_> {
-    /// Calls some method of the engine.
+    /// Calls an unknown method of the engine.
     pub(super) fn some_method_of(&mut self, this: Value, args: &Args) -> Value {
         let mut kinds: SmallVec<[Kind; 2]> = SmallVec::new();
         for one in &self.dom.shape(this).refs {
@@ -15,8 +15,10 @@ impl Solver<'_> {
             }
         }
         let is_list = |kind: &Kind| *kind == Kind::Array;
+        // The methods of plain objects and lists are few, and their joint effect is modeled below; others are
+        // unknown code.
         let is_plain = |kind: &Kind| matches!(kind, Kind::Plain | Kind::Array);
-        // Those of objects call no getter but by conversions.
+        // The methods of plain objects call getters by conversions only.
         let gets = self.core.accessors && !kinds.iter().all(|kind| *kind == Kind::Plain);
         let calls = self.leads_to_functions(args) || gets || self.engine.hooks;
         if !calls && self.dom.shape(this).only() == Some(&Scalar::Undefined) {
@@ -25,7 +27,7 @@ impl Solver<'_> {
         if calls || kinds.is_empty() || !kinds.iter().all(is_plain) {
             return self.unknown_call(Some(this), args);
         }
-        // What it is called on, what it is given, or what is computed of that.
+        // It may return its receiver, an argument, or something computed from them.
         let mut deps = self.convert_args(args);
         for own in [self.reach(this), self.convert(this)] {
             deps = self.dom.union(deps, own);
@@ -38,7 +40,7 @@ impl Solver<'_> {
         if !kinds.iter().any(is_list) {
             return self.dom.with(out, deps);
         }
-        // A list gives and takes items, and any of them may be at any place then.
+        // A method of a list may return, add or move items.
         let (item, count) = self.iterated(this);
         let given =
             args.list.iter().chain(&args.rest).fold(item, |all, one| self.dom.join(all, *one));
@@ -55,8 +57,8 @@ impl Solver<'_> {
         self.dom.with(out, deps)
     }
 
-    /// Calls some method of the engine on nothing: it fails, or makes something of what it is given, as
-    /// `constructor` does, and changes nothing.
+    /// Calls an unknown method on `undefined`: it fails, or converts its arguments, as the function
+    /// `constructor` does. It changes nothing.
     fn some_method_of_nothing(&mut self, args: &Args) -> Value {
         let deps = self.convert_args(args);
         self.may_fail_by(Value::computed(deps));
@@ -67,19 +69,17 @@ impl Solver<'_> {
         self.dom.with(out, deps)
     }
 
-    /// Writes a property of a method of the engine, which a name that is not known may have given.
+    /// Writes a property of a method of the engine, which a property of unknown name may have been.
     pub(in crate::structure::solve) fn put_on_method(
         &mut self,
         method: NameId,
-        key: &At,
+        key: &AbstractKey,
         value: Value,
     ) {
         let is_own = |name: &NameId| builtins::is_offered(&self.dom.names.text(*name));
         let is_some = method == self.known.method;
         if !is_some || key.names.as_ref().is_none_or(|names| names.iter().any(is_own)) {
-            // What is known of the engine does not hold any more.
-            self.gap(Code::DynamicGlobal, About::Change);
-            self.engine.lost = true;
+            self.lose_engine();
             return;
         }
         self.escape(value);
@@ -89,7 +89,7 @@ impl Solver<'_> {
     }
 
     /// Reads a property of a method of the engine.
-    pub(in crate::structure::solve) fn get_of_method(&mut self, key: &At) -> Value {
+    pub(in crate::structure::solve) fn get_of_method(&mut self, key: &AbstractKey) -> Value {
         let value = self.named(key, |solver, name| solver.dom.reference(Ref::Method(name)));
         if !self.engine.marked {
             return value;

@@ -4,8 +4,8 @@ use super::*;
 use crate::structure::core::Scalar;
 
 impl Solver<'_> {
-    /// Timers: what they call runs later, unless it is stopped.
-    pub(super) fn later(&mut self, name: &str, args: &Args) -> Value {
+    /// Starts a timer: its callback is walked as concurrent code, which may be cleared before it runs.
+    pub(super) fn start_timer(&mut self, name: &str, args: &Args) -> Value {
         let callee = self.arg(args, 0);
         let skip = if matches!(name, "setTimeout" | "setInterval") { 2 } else { 1 };
         let given = Args { list: args.list.iter().skip(skip).copied().collect(), rest: args.rest };
@@ -13,7 +13,7 @@ impl Solver<'_> {
         let cancels = if self.follows(Rule::TimerStopped) { self.time.cancels } else { NONE };
         let many = name == "setInterval";
         let may = cancels != NONE || many;
-        // How long it takes decides what comes before it.
+        // The delay decides what runs before the callback, and what the clock shows in it.
         let delay = if skip == 2 { self.arg(args, 1) } else { Value::UNDEFINED };
         let mut late = self.convert(delay);
         let control = self.control_above(0);
@@ -30,22 +30,23 @@ impl Solver<'_> {
         let at = (self.at, self.end, self.place);
         let is_text = self.dom.shape(callee).refs.is_empty()
             && !matches!(self.dom.shape(callee).only(), Some(Scalar::Undefined));
+        // A string is compiled and run as code.
         if is_text {
             self.gap(Code::DynamicEval, About::Change);
         }
         self.threads.timers += 1;
-        let _ = self.beside(|solver| {
+        let _ = self.concurrently(|solver| {
             solver.under(cancels, may, many, |solver| {
                 let _ = solver.call_value(callee, None, &given, false);
             });
         });
         self.threads.timers -= 1;
         (self.at, self.end, self.place) = at;
-        self.threads.left |= self.end_beside(&before);
+        self.threads.left |= self.end_concurrent(&before);
         Value::computed(self.time.timers)
     }
 
-    /// Notes that the program ends where `deps` decide: no timer runs after that.
+    /// Records that the program may end at a `return` which `deps` decide: no timer runs after that.
     pub(in crate::structure::solve) fn no_timer_after(&mut self, deps: Deps) {
         let before = self.time.returns.unwrap_or(NONE);
         let deps = self.dom.union(before, deps);

@@ -1,15 +1,15 @@
-//! What a program says of its fields: types beside them, and the patterns that take them.
+//! Type annotations of fields, and the patterns that destructure them.
 
 use serde_json::{Value, json};
 use swc_ecma_ast::{Expr, ObjectPatProp, OptChainBase, Pat, TsType};
 use swc_ecma_visit::VisitWith;
 
 use super::super::evidence::{Kinds, of_default};
-use super::super::{Meaning, taken};
+use super::super::{Meaning, destructured};
 use super::{Missing, Walk};
 
 impl Walk<'_> {
-    /// Reads the types that stand at an expression that means `args` or a field.
+    /// Reads the casts around an expression that means `args` or a field.
     pub(super) fn annotations(&mut self, mut expression: &Expr) {
         loop {
             let (inner, kind) = match expression {
@@ -26,7 +26,7 @@ impl Walk<'_> {
             }
             expression = inner;
         }
-        // `(args as Input).path` says something of `args`.
+        // `(args as Input).path` has a type for `args`.
         let object = match expression {
             Expr::Member(member) => Some(&member.obj),
             Expr::OptChain(chain) => match &*chain.base {
@@ -53,9 +53,9 @@ impl Walk<'_> {
             Meaning::Field { name, .. } => {
                 let schema = self.uses.named.schema(kind);
                 if schema != json!({}) {
-                    // A cast tells the kind and not whether it is there.
-                    let told: (Value, bool) = (schema, true);
-                    self.uses.field(name).annotated.get_or_insert(told);
+                    // A cast gives the type, but not whether the field is required.
+                    let annotation: (Value, bool) = (schema, true);
+                    self.uses.field(name).annotated.get_or_insert(annotation);
                 }
             }
         }
@@ -72,30 +72,30 @@ impl Walk<'_> {
             }
             (Pat::Object(object), Meaning::All) => {
                 for prop in &object.props {
-                    self.taken(prop);
+                    self.destructured(prop);
                 }
             }
             (_, Meaning::All) => self.uses.open = true,
             (Pat::Ident(name), Meaning::Field { name: field, .. }) => {
-                self.handed_to(field, Some(&name.id.sym));
+                self.passed_to(field, Some(&name.id.sym));
             }
             (pattern, Meaning::Field { name, defaulted }) => {
                 let kinds = matches!(pattern, Pat::Array(_)).then_some(Kinds::ITERABLE);
-                self.field(name, *defaulted, Missing::Shows, kinds);
+                self.field(name, *defaulted, Missing::Fails, kinds);
                 pattern.visit_with(self);
             }
         }
     }
 
-    /// Notes that a variable has the field: one whose uses are followed, or another.
-    fn handed_to(&mut self, field: &str, variable: Option<&swc_atoms::Atom>) {
+    /// Records that a variable gets the field. If its uses are not followed, the field counts as optional.
+    fn passed_to(&mut self, field: &str, variable: Option<&swc_atoms::Atom>) {
         let followed = variable.is_some_and(|name| self.uses.aliases.contains_key(name));
-        let missing = if followed { Missing::HandedOn } else { Missing::Spared };
+        let missing = if followed { Missing::PassesOn } else { Missing::Tolerates };
         self.field(field, false, missing, None);
     }
 
-    fn taken(&mut self, prop: &ObjectPatProp) {
-        let Some((name, variable, defaulted)) = taken(prop) else {
+    fn destructured(&mut self, prop: &ObjectPatProp) {
+        let Some((name, variable, defaulted)) = destructured(prop) else {
             self.uses.open = true;
             prop.visit_with(self);
             return;
@@ -110,15 +110,15 @@ impl Walk<'_> {
         };
         let kinds = default.and_then(of_default);
         if defaulted {
-            self.field(&name, true, Missing::Spared, kinds);
+            self.field(&name, true, Missing::Tolerates, kinds);
         } else if variable.is_some() {
-            self.handed_to(&name, variable);
+            self.passed_to(&name, variable);
         } else {
             // A pattern within the pattern.
-            self.field(&name, false, Missing::Shows, None);
+            self.field(&name, false, Missing::Fails, None);
         }
         if let Some(default) = default {
-            self.perhaps(|walk| default.visit_with(walk));
+            self.conditionally(|walk| default.visit_with(walk));
         }
         if let (ObjectPatProp::KeyValue(pair), None) = (prop, variable) {
             pair.value.visit_with(self);
