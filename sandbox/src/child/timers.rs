@@ -68,7 +68,6 @@ impl Timers {
         }
     }
 
-    /// Returns the time until the next timer is due, while `in_flight` tool calls are unanswered; `None` if no timer can
     /// Returns the time until the next timer is due while `in_flight` tool calls are unanswered; `None` if no timer
     /// can fire before an answer arrives.
     pub(crate) fn next(&self, in_flight: u64) -> Option<Duration> {
