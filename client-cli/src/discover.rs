@@ -13,7 +13,7 @@ use futures::future::join_all;
 use globset::{GlobBuilder, GlobMatcher};
 use protocol::discovery::{
     DiscoverFilter, DiscoverInclude, DiscoverRequest, FoundTool, Lookup, SUGGESTIONS,
-    told_by_intent,
+    render_by_intent,
 };
 use protocol::model_text::{TextFlags, line_for_model};
 use protocol::ranking::{self, Intent};
@@ -78,7 +78,7 @@ pub(crate) async fn discover(
         Lookup::Intent(intent) => json!({ "tools": merge.by_words(&local_tools, intent, list(0)) }),
         Lookup::Intents(intents) => {
             let found = intents.iter().enumerate();
-            told_by_intent(
+            render_by_intent(
                 found
                     .map(|(at, intent)| {
                         (intent.clone(), merge.by_words(&local_tools, intent, list(at)))
@@ -266,7 +266,7 @@ impl Merge<'_> {
         let own = local_tools.into_iter().filter(|tool| tool.passes(filter)).map(|tool| Found {
             score: tool.score,
             id: tool.id.to_string(),
-            value: tool.told(include),
+            value: tool.render(include),
         });
         found.extend(own);
         found

@@ -38,7 +38,7 @@ pub trait Budget: Clone + Send + Sync + 'static {
 /// A fixed limit on the values and names in one message, for a program with a single user.
 #[derive(Debug, Clone, Copy)]
 pub struct Values {
-    /// The most values and names.
+    /// The maximum number of values and names.
     pub most: usize,
 }
 
@@ -57,14 +57,14 @@ impl Budget for Values {
     fn shrink((): &mut (), _bytes: usize) {}
 }
 
-/// Why a text was not kept.
+/// Why a text was not collected.
 #[derive(Debug)]
 pub enum NotKept<R, E> {
     /// It exceeds the size limit.
     TooLarge,
     /// No memory became free in time.
     NoRoom(R),
-    /// It ended with an error.
+    /// The stream ended with an error.
     Cut(E),
 }
 
@@ -82,12 +82,12 @@ impl<H> AsRef<[u8]> for Kept<H> {
 
 /// Collects at most `most` bytes. The reservation is freed when the last clone of the result is dropped.
 ///
-/// `declared` is the length announced by the sender. It only decides how much is reserved at first.
-/// When the text turns out to be too large, what has arrived is dropped at once. With `drains` the rest is read and
-/// discarded, so that a peer that writes before it reads sees the response.
+/// `declared` is the length announced by the sender. It only decides how much is reserved at first. When the text turns
+/// out to be too large, the collected part is dropped at once. With `drains`, the rest is read and discarded, so that a
+/// peer that does not read before it has written everything sees the response.
 ///
 /// # Errors
-/// Returns why the text was not kept.
+/// Returns why the text was not collected.
 pub async fn gather<B: Budget, E>(
     budget: &B,
     pieces: impl Stream<Item = Result<Bytes, E>>,
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts what is taken.
+    /// Counts the reserved bytes.
     #[derive(Clone, Default)]
     struct Counted(Arc<AtomicUsize>);
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn memory_is_held_as_long_as_the_bytes() {
+    async fn memory_is_reserved_as_long_as_the_bytes_live() {
         let budget = Counted::default();
         let taken = || budget.0.load(Ordering::SeqCst);
         let (kib, most) = (1024, 1024 * 1024);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_large_is_not_kept() {
+    async fn a_text_that_is_too_large_reserves_nothing() {
         let budget = Counted::default();
         for (declared, drains) in [(None, false), (None, true), (Some(200 * 1024), true)] {
             let refused = gather(&budget, pieces(200), declared, 100 * 1024, drains).await;

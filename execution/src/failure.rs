@@ -1,9 +1,9 @@
-//! The sandbox's failure, in the terms of the protocol.
+//! Converts failures of the sandbox to error bodies of the protocol.
 
 use protocol::{CallLog, ErrorBody, ErrorCode, ProgramFailure, program_error};
 use sandbox::{Failure, FailureKind};
 
-/// Turns a failed run of the program `source` into the error of its envelope; `calls` are those that it made.
+/// Converts the failure of the program `source` to the error of its envelope; `calls` is the log of its calls.
 pub fn error_body(failure: &Failure, source: &str, calls: &CallLog) -> ErrorBody {
     let failure = ProgramFailure {
         code: code_of(failure.kind),

@@ -1,8 +1,8 @@
-//! What both PML programs do with programs and with MCP servers.
+//! The parts of program execution and MCP that the gateway and the CLI share.
 //!
-//! [`failure`] turns what ended a program into an error for its caller. [`mcp_server`] is what both answer over MCP, and
-//! [`mcp_client`] is the client side of MCP over HTTP. Responses are [budgeted](Budget) before they are parsed, because
-//! a parsed response takes many times the memory of its bytes.
+//! [`failure`] converts a program's failure to an error for its caller. [`mcp_server`] is the common part of both MCP
+//! servers, and [`mcp_client`] is the client side of MCP over HTTP. Responses are [budgeted](Budget) before they are
+//! parsed, because a parsed response takes many times the memory of its bytes.
 //!
 //! The crate has no database, serves no HTTP, writes to no terminal and decides nothing about permission.
 

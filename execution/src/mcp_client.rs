@@ -38,7 +38,7 @@ pub struct BudgetedClient<B> {
 }
 
 impl<B: Budget> BudgetedClient<B> {
-    /// Creates a client that sends with `http`.
+    /// Creates a client that sends requests with `http`.
     pub fn new(http: reqwest::Client, budget: B) -> Self {
         Self { http, budget }
     }
@@ -66,11 +66,12 @@ impl<H> Slot<H> {
     }
 }
 
-/// Calls a tool once, without answering `input_required`. The response's reservation goes to `slot`. Dropping the future sends
-/// `notifications/cancelled`.
+/// Calls a tool once, without answering `input_required`. The response's reservation is put into `slot`. Dropping the
+/// future sends `notifications/cancelled`.
 ///
 /// # Errors
-/// As rmcp's method of that name; an [`ServiceError::McpError`] with [`TOO_LARGE`] means that the response exceeded the budget.
+/// As rmcp's method of that name. A [`ServiceError::McpError`] with [`TOO_LARGE`] means that the response exceeded the
+/// budget.
 pub async fn call_tool_once<H: Send + Sync + 'static>(
     peer: &Peer<RoleClient>,
     params: CallToolRequestParams,
@@ -91,7 +92,7 @@ pub async fn call_tool_once<H: Send + Sync + 'static>(
     }
 }
 
-/// Cancels a request when it is dropped.
+/// A guard that cancels a request when it is dropped.
 struct Abandoned {
     peer: Peer<RoleClient>,
     request: Option<RequestId>,
@@ -107,13 +108,13 @@ impl Drop for Abandoned {
         let peer = self.peer.clone();
         runtime.spawn(async move {
             let cancelled = CancelledNotificationParam::new(Some(request), None);
-            // A closed connection has cancelled it already.
+            // On a closed connection, the request is cancelled anyway.
             let _ = peer.notify_cancelled(cancelled).await;
         });
     }
 }
 
-/// The largest event of a stream, in bytes, where the transport sets no limit of its own.
+/// The largest event of a stream, in bytes, unless the transport sets a limit.
 const EVENT: usize = 8 * 1024 * 1024;
 
 impl<B: Budget> StreamableHttpClient for BudgetedClient<B> {
@@ -153,8 +154,8 @@ impl<B: Budget> StreamableHttpClient for BudgetedClient<B> {
             request = request.header(HEADER_SESSION_ID, session.as_ref());
         }
         let answer = request.json(&message).send().await?;
-        let asked = Asked::of(&message, has_session);
-        answer::read(&self.budget, answer, asked, largest).await
+        let info = RequestInfo::of(&message, has_session);
+        answer::read(&self.budget, answer, info, largest).await
     }
 
     async fn delete_session(
@@ -198,13 +199,13 @@ impl<B: Budget> StreamableHttpClient for BudgetedClient<B> {
             .http
             .get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, largest)
             .await?;
-        // Its messages answer no call, except where it resumes a stream that broke off.
+        // The messages of this stream belong to no call, unless it resumes an interrupted stream.
         Ok(events::admitted(self.budget.clone(), stream, None, Slot::default()))
     }
 }
 
-/// What is needed of a request to read its response.
-struct Asked<H> {
+/// The facts about a request that are needed to read its response.
+struct RequestInfo<H> {
     /// `None` for a notification or a response.
     id: Option<RequestId>,
     is_discovery: bool,
@@ -212,7 +213,7 @@ struct Asked<H> {
     slot: Slot<H>,
 }
 
-impl<H: Send + Sync + 'static> Asked<H> {
+impl<H: Send + Sync + 'static> RequestInfo<H> {
     fn of(message: &ClientJsonRpcMessage, has_session: bool) -> Self {
         let ClientJsonRpcMessage::Request(request) = message else {
             return Self { id: None, is_discovery: false, has_session, slot: Slot::default() };

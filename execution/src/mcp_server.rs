@@ -1,4 +1,4 @@
-//! What both programs answer as MCP servers: the meta-tools, envelopes as results, and methods that they do not have.
+//! The common part of both MCP servers: the meta-tools, envelopes as results, and unsupported methods.
 
 pub mod progress;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Returns a meta-tool as `tools/list` shows it.
+/// Returns the description of a meta-tool for `tools/list`.
 pub fn listed_tool(tool: &MetaTool) -> Tool {
     let object = |schema| match schema {
         Value::Object(schema) => schema,
@@ -33,7 +33,7 @@ pub fn listed_tool(tool: &MetaTool) -> Tool {
 /// Reads the arguments of a meta-tool.
 ///
 /// # Errors
-/// Returns `INVALID_REQUEST` for arguments that the tool does not take.
+/// Returns `INVALID_REQUEST` for invalid arguments.
 pub fn parse<T: DeserializeOwned>(tool: &str, arguments: Value) -> Result<T, ErrorBody> {
     serde_json::from_value(arguments).map_err(|error| {
         ErrorBody::new(
@@ -50,7 +50,7 @@ pub fn envelope_result(envelope: &Envelope) -> CallToolResult {
     result
 }
 
-/// Wraps a value in an MCP result, likewise.
+/// Wraps a value in an MCP result: as structured content, and as JSON text.
 pub fn structured_result(body: &impl Serialize, is_error: bool) -> CallToolResult {
     let structured = serde_json::to_value(body)
         .unwrap_or_else(|error| json!({ "status": "error", "message": error.to_string() }));
@@ -72,9 +72,9 @@ pub fn undecoded(request: CustomRequest) -> rmcp::ErrorData {
     }
 }
 
-/// Writes the methods of a `ServerHandler` that has the meta-tools, and nothing beside tools.
+/// Expands to the methods of a `ServerHandler` that has the meta-tools and no other features.
 ///
-/// For what a server does not declare, rmcp answers empty lists; but a client must learn that the method does not
+/// By default, rmcp answers unsupported methods with empty lists, but a client must learn that the method does not
 /// exist.
 #[macro_export]
 macro_rules! meta_tools_only {

@@ -1,4 +1,4 @@
-//! The MCP versions of both programs, as clients and as servers. Versions are dates, so they compare as texts.
+//! The MCP versions of gateway and CLI, as clients and as servers. Versions are dates, so they compare as strings.
 
 use rmcp::model::ProtocolVersion;
 use rmcp::service::ClientLifecycleMode;
@@ -12,8 +12,8 @@ pub fn is_stateless(version: &str) -> bool {
     version >= CURRENT
 }
 
-/// Returns how a client begins: with the current version, and with a handshake of the last one before it where the
-/// server does not know that.
+/// Returns how a client connects: with the current version, or with the handshake of the previous one if the server
+/// does not support it.
 pub fn lifecycle() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],

@@ -1,4 +1,4 @@
-//! A run's record of its calls.
+//! The log of a run's tool calls.
 
 use std::collections::HashSet;
 
@@ -7,19 +7,19 @@ use crate::{CallNote, ErrorCode};
 /// Returns the warnings for a run that ended before these tool calls did.
 pub fn unanswered_calls(tools: &[String]) -> Vec<String> {
     const SHOWN: usize = 10;
-    let told = tools.iter().take(SHOWN).map(|tool| {
+    let listed = tools.iter().take(SHOWN).map(|tool| {
         let tool = crate::escape_text(tool);
         format!("the program ended before its call of `{tool}`, which may or may not have taken effect; `await` every call")
     });
     let more = tools.len().saturating_sub(SHOWN);
-    told.chain((more > 0).then(|| format!("the same holds for {more} more calls"))).collect()
+    listed.chain((more > 0).then(|| format!("the same holds for {more} more calls"))).collect()
 }
 
 /// The warning for a run that returned `undefined` and printed nothing.
 pub const NO_VALUE: &str =
     "the program returned no value, so its result is `null`; end it with `return …`";
 
-/// The calls of one run, as both sides report them.
+/// The calls of one run.
 #[derive(Debug, Clone, Default)]
 pub struct CallLog {
     calls: Vec<LoggedCall>,
@@ -28,19 +28,19 @@ pub struct CallLog {
 
 #[derive(Debug, Clone)]
 struct LoggedCall {
-    /// The call's index, after those of the calls that it was made within.
+    /// The indices of the enclosing calls, outermost first, and then the call's own.
     place: Vec<u64>,
     note: CallNote,
     failed: Option<ErrorCode>,
 }
 
 impl CallLog {
-    /// Records an ended call; `index` is its place among the calls of the run.
+    /// Records a call that has ended; `index` is its number among the calls of the run.
     pub fn record(&mut self, index: u64, note: CallNote, failed: Option<ErrorCode>) {
         self.record_within(&[], index, note, failed);
     }
 
-    /// Records an ended call of a capability; `outer` are the indices of the enclosing calls, the outermost first.
+    /// Records a call of a capability that has ended; `outer` are the indices of the enclosing calls, outermost first.
     pub fn record_within(
         &mut self,
         outer: &[u64],
@@ -54,14 +54,14 @@ impl CallLog {
         self.calls.push(LoggedCall { place: [outer, &[index]].concat(), note, failed });
     }
 
-    /// Returns the calls in the order they began, each before those within it.
+    /// Returns the calls in the order in which they began, each before those within it.
     pub fn notes(&self) -> Vec<CallNote> {
         let mut calls: Vec<&LoggedCall> = self.calls.iter().collect();
         calls.sort_by(|a, b| a.place.cmp(&b.place));
         calls.into_iter().map(|call| call.note.clone()).collect()
     }
 
-    /// Returns the log of the capability that runs in the call of this place.
+    /// Returns the log of the capability that runs within the call with these indices.
     pub fn within(&self, outer: &[u64]) -> Self {
         let mut inner = Self::default();
         for call in &self.calls {
@@ -76,12 +76,12 @@ impl CallLog {
         inner
     }
 
-    /// Returns the tool of the program's own call of this index.
+    /// Returns the tool of the program's own call with this index.
     pub fn tool(&self, index: u64) -> Option<&str> {
         self.calls.iter().find(|call| call.place == [index]).map(|call| call.note.tool.as_str())
     }
 
-    /// Returns the codes that the program's own calls failed with.
+    /// Returns the codes with which the program's own calls failed.
     pub fn issued(&self) -> &HashSet<ErrorCode> {
         &self.issued
     }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_capabilities_stand_after_the_call_that_they_are_within() {
+    fn lists_inner_calls_after_their_enclosing_call() {
         let mut log = CallLog::default();
         log.record(2, note("c:d"), None);
         log.record_within(&[1, 1], 1, note("deep:est"), Some(ErrorCode::ToolFailed));
@@ -113,7 +113,7 @@ mod tests {
         let order: Vec<String> = log.notes().into_iter().map(|note| note.tool).collect();
         assert_eq!(order, ["a:b", "in:first", "deep:est", "in:second", "c:d"]);
         assert_eq!(log.tool(2), Some("c:d"));
-        // A program cannot throw what only a capability's call failed with.
+        // Codes of inner calls do not count as the program's own.
         assert!(log.issued().is_empty());
         let inner = log.within(&[1]);
         assert_eq!(inner.tool(2), Some("in:second"));

@@ -1,4 +1,4 @@
-//! `pml_discover`: the request, and the form in which a found tool is presented to a model.
+//! `pml_discover`: the request, and how found tools are rendered for a model.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -11,17 +11,17 @@ use crate::{ErrorBody, ErrorCode, Routing, ToolDescriptor, ToolId, ToolUseType};
 /// The default number of tools in an answer.
 const DEFAULT_LIMIT: usize = 10;
 /// The maximum number of tools in an answer.
-const MOST: usize = 50;
-/// The most intents of one question.
+const MAX_LIMIT: usize = 50;
+/// The maximum number of intents in one request.
 const INTENTS_LIMIT: usize = 10;
 /// The number of names suggested for an unknown one.
 pub const SUGGESTIONS: usize = 3;
-/// How many tools that match the words of an unknown name are compared with it letter by letter.
+/// The number of tools that match words of an unknown name and are then compared with it by edit distance.
 pub const NEAR: usize = 20;
-/// The id under which a program finds tools.
+/// The id of the tool by which a program finds tools.
 pub const SEARCH_TOOLS: &str = "pml:search_tools";
 
-/// Describes the tool by which a program finds tools, as `pml_discover` does. It returns what that answers.
+/// Describes the tool by which a program finds tools. Its results are those of `pml_discover`.
 pub fn search_tools() -> ToolDescriptor {
     ToolDescriptor {
         name: "search_tools".to_owned(),
@@ -32,7 +32,7 @@ pub fn search_tools() -> ToolDescriptor {
             "type": "object",
             "properties": {
                 "query": { "type": "string", "description": "What the tool should do, in words." },
-                "limit": { "type": "integer", "minimum": 1, "maximum": MOST },
+                "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT },
                 "intents": { "type": "array", "items": { "type": "string" } },
                 "pattern": { "type": "string" },
                 "name": { "type": "string" },
@@ -65,7 +65,7 @@ pub struct DiscoverRequest {
     /// What the tool should do, in words.
     #[serde(default, alias = "query", skip_serializing_if = "Option::is_none")]
     pub intent: Option<String>,
-    /// Several of those at once.
+    /// Several intents at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intents: Option<Vec<String>>,
     /// A tool pattern.
@@ -80,7 +80,7 @@ pub struct DiscoverRequest {
     /// Additional conditions on a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<DiscoverFilter>,
-    /// Fields beyond the line and the signature.
+    /// Additional fields of each tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<DiscoverInclude>,
 }
@@ -131,9 +131,9 @@ impl TryFrom<String> for DiscoverInclude {
 pub enum Lookup {
     /// What the tool should do, in words.
     Intent(String),
-    /// Several of those.
+    /// Several intents.
     Intents(Vec<String>),
-    /// Ids with `*` for any text.
+    /// A pattern for ids, in which `*` matches any text.
     Pattern(String),
     /// One tool, or all of a namespace.
     Name(String),
@@ -143,7 +143,7 @@ impl DiscoverRequest {
     /// Reads the arguments of `mcp.pml.search_tools`.
     ///
     /// # Errors
-    /// Returns `INVALID_ARGUMENTS` for what they do not have.
+    /// Returns `INVALID_ARGUMENTS` for unknown or malformed fields.
     pub fn of_program(arguments: Value) -> Result<Self, ErrorBody> {
         let arguments = if arguments.is_null() { json!({}) } else { arguments };
         serde_json::from_value(arguments).map_err(|error| {
@@ -152,20 +152,20 @@ impl DiscoverRequest {
         })
     }
 
-    /// Returns what is looked for; without anything, every tool.
+    /// Returns the subject of the search; by default, every tool.
     ///
     /// # Errors
-    /// Returns `INVALID_REQUEST`, and what to write instead.
+    /// Returns `INVALID_REQUEST` for more than one subject, or a wrong number of intents.
     pub fn lookup(&self) -> Result<Lookup, ErrorBody> {
-        let ways = [
+        let subjects = [
             self.intent.clone().map(Lookup::Intent),
             self.intents.clone().map(Lookup::Intents),
             self.pattern.clone().map(Lookup::Pattern),
             self.name.clone().map(Lookup::Name),
         ];
-        let mut ways = ways.into_iter().flatten();
-        let lookup = ways.next().unwrap_or_else(|| Lookup::Pattern("*".to_owned()));
-        if ways.next().is_some() {
+        let mut subjects = subjects.into_iter().flatten();
+        let lookup = subjects.next().unwrap_or_else(|| Lookup::Pattern("*".to_owned()));
+        if subjects.next().is_some() {
             return Err(invalid(
                 "give one of `intent`, `intents`, `pattern` and `name`, for example {\"intent\": \"read a file\"}",
             ));
@@ -181,17 +181,17 @@ impl DiscoverRequest {
     /// Returns the number of tools in the answer.
     ///
     /// # Errors
-    /// Returns `INVALID_REQUEST` if none is given, or too many.
+    /// Returns `INVALID_REQUEST` if the limit is out of range.
     pub fn limit(&self) -> Result<usize, ErrorBody> {
         match self.limit.map(|limit| limit as usize) {
             None => Ok(DEFAULT_LIMIT),
-            Some(limit) if (1..=MOST).contains(&limit) => Ok(limit),
-            Some(_) => Err(invalid(&format!("`limit` must be a number from 1 to {MOST}"))),
+            Some(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
+            Some(_) => Err(invalid(&format!("`limit` must be a number from 1 to {MAX_LIMIT}"))),
         }
     }
 }
 
-/// Reads the limit; what is no number is out of range too.
+/// Reads the limit. Anything that is not a number becomes out of range, so that the error names the range.
 fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     let limit = Value::deserialize(deserializer)?;
     if limit.is_null() {
@@ -209,21 +209,21 @@ fn invalid(message: &str) -> ErrorBody {
 pub struct FoundTool {
     /// Its id.
     pub id: ToolId,
-    /// The registry's full name, where it has one.
+    /// The registry's full name, if it has one.
     pub fqdn: Option<String>,
     /// Tool or capability.
     pub kind: ToolUseType,
     /// Where a call of it would run.
     pub routing: Routing,
-    /// The operator marked it as read-only.
+    /// Whether the operator marked it as read-only.
     pub read_only: bool,
-    /// Its structured content is `{value: x}`, and a program gets `x`.
+    /// Whether its structured content is `{value: x}`, of which a program gets `x`.
     pub wraps_value: bool,
     /// The score, from 0 to 1.
     pub score: f32,
     /// The version of a capability or a published server.
     pub version: Option<String>,
-    /// What its name would resolve to without it.
+    /// The entries to which its name would resolve without it.
     pub hides: Vec<String>,
     /// Its description and schemas.
     pub descriptor: ToolDescriptor,
@@ -240,7 +240,7 @@ impl FoundTool {
         self
     }
 
-    /// Returns whether the tool is what a filter wants.
+    /// Returns whether the tool meets the conditions of a filter.
     pub fn passes(&self, filter: Option<&DiscoverFilter>) -> bool {
         filter.is_none_or(|filter| {
             filter.kind.is_none_or(|kind| kind == self.kind)
@@ -250,12 +250,12 @@ impl FoundTool {
     }
 
     /// Renders the tool briefly: its signature, its description, its routing.
-    pub fn told(&self, include: &[DiscoverInclude]) -> Value {
-        // Strangers wrote these texts, and a model reads them.
+    pub fn render(&self, include: &[DiscoverInclude]) -> Value {
+        // Untrusted publishers wrote these texts, and a model reads them.
         let mut flags = TextFlags::default();
         let ToolDescriptor { description, input_schema, output_schema, .. } = &self.descriptor;
         let result = output_schema.as_ref().map(|schema| self.result_schema(schema));
-        let mut told = json!({
+        let mut rendered = json!({
             "id": self.id,
             "signature": signature(&self.id, input_schema, result, &mut flags),
             "description": line_for_model(description, &mut flags),
@@ -263,31 +263,31 @@ impl FoundTool {
             "score": ranking::rounded(self.score),
         });
         if self.kind == ToolUseType::Capability {
-            told["type"] = json!(self.kind);
+            rendered["type"] = json!(self.kind);
         }
         if self.read_only {
-            told["read_only"] = json!(true);
+            rendered["read_only"] = json!(true);
         }
         if let Some(version) = &self.version {
-            told["version"] = json!(version);
+            rendered["version"] = json!(version);
         }
         if !self.hides.is_empty() {
-            told["hides"] = json!(self.hides);
+            rendered["hides"] = json!(self.hides);
         }
         if include.contains(&DiscoverInclude::Schemas) {
             if let Some(fqdn) = &self.fqdn {
-                told["fqdn"] = json!(fqdn);
+                rendered["fqdn"] = json!(fqdn);
             }
-            told["description"] = description_for_model(description, &mut flags).into();
-            told["input_schema"] = schema_for_model(input_schema, &mut flags);
+            rendered["description"] = description_for_model(description, &mut flags).into();
+            rendered["input_schema"] = schema_for_model(input_schema, &mut flags);
             if let Some(schema) = output_schema {
-                told["output_schema"] = schema_for_model(schema, &mut flags);
+                rendered["output_schema"] = schema_for_model(schema, &mut flags);
             }
         }
         if !flags.is_empty() {
-            told["flags"] = json!(flags.words());
+            rendered["flags"] = json!(flags.words());
         }
-        told
+        rendered
     }
 
     /// Returns the schema of the value that a program receives, as converted by [`crate::unwrap_tool_result`].
@@ -302,19 +302,19 @@ impl FoundTool {
     }
 }
 
-/// Renders the results for several intents; a tool that was already rendered appears by name only.
-pub fn told_by_intent(found: Vec<(String, Vec<Value>)>) -> Value {
-    let mut told: Vec<Value> = Vec::new();
+/// Renders the results for several intents; a repeated tool is reduced to its id and score.
+pub fn render_by_intent(found: Vec<(String, Vec<Value>)>) -> Value {
+    let mut rendered: Vec<Value> = Vec::new();
     let results: Vec<Value> = found
         .into_iter()
         .map(|(intent, tools)| {
             let tools: Vec<Value> = tools
                 .into_iter()
                 .map(|tool| {
-                    if told.contains(&tool["id"]) {
+                    if rendered.contains(&tool["id"]) {
                         return json!({ "id": tool["id"], "score": tool["score"] });
                     }
-                    told.push(tool["id"].clone());
+                    rendered.push(tool["id"].clone());
                     tool
                 })
                 .collect();
@@ -335,11 +335,11 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_request_is_told_what_to_write() {
+    fn errors_name_the_accepted_form() {
         assert_eq!(request(json!({})), Ok((Lookup::Pattern("*".to_owned()), 10)));
         let intent = Lookup::Intent("x".to_owned());
         assert_eq!(request(json!({ "query": "x", "limit": 50 })), Ok((intent, 50)));
-        for (wrong, told) in [
+        for (wrong, rendered) in [
             (json!({ "intent": "x", "name": "a:b" }), "{\"intent\": \"read a file\"}"),
             (json!({ "intents": [] }), "1 to 10"),
             (json!({ "limit": 0 }), "1 to 50"),
@@ -350,12 +350,12 @@ mod tests {
             (json!({ "filter": { "routing": "moon" } }), "moon"),
         ] {
             let error = request(wrong.clone()).unwrap_err();
-            assert!(error.message.contains(told), "{wrong}: {}", error.message);
+            assert!(error.message.contains(rendered), "{wrong}: {}", error.message);
         }
     }
 
     #[test]
-    fn a_tool_is_told_in_few_words() {
+    fn renders_a_tool_briefly() {
         let found = FoundTool {
             id: "filesystem:read_text_file".parse().unwrap(),
             fqdn: Some("pml.mcp.filesystem.read_text_file".to_owned()),
@@ -381,15 +381,15 @@ mod tests {
             "routing": "client",
             "score": 0.88,
         });
-        assert_eq!(found.told(&[]), short);
-        let long = found.told(&[DiscoverInclude::Schemas]);
+        assert_eq!(found.render(&[]), short);
+        let long = found.render(&[DiscoverInclude::Schemas]);
         assert_eq!(long["description"], "Reads a file as text. It has more to say.");
         assert_eq!(long["input_schema"]["required"], json!(["path"]));
         assert_eq!(long["fqdn"], "pml.mcp.filesystem.read_text_file");
         let both = vec![("a".to_owned(), vec![short.clone()]), ("b".to_owned(), vec![short])];
-        let told = told_by_intent(both);
+        let rendered = render_by_intent(both);
         assert_eq!(
-            told["results"][1]["tools"][0],
+            rendered["results"][1]["tools"][0],
             json!({ "id": "filesystem:read_text_file", "score": 0.88 })
         );
     }

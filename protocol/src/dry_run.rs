@@ -1,4 +1,4 @@
-//! What a dry run reports about a program, and the vocabulary that a plan shares with it.
+//! The result of a dry run, whose types plans share.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub enum Side {
     Client,
     /// On the gateway.
     Server,
-    /// Unknown to every source. Data that reaches it is treated as leaving the machine.
+    /// Unknown. Data that reaches it is treated as leaving the machine.
     Unknown,
 }
 
@@ -78,10 +78,10 @@ pub struct DryRun {
     /// The gateway that receives the text of the program for analysis; set by the user's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_goes_to: Option<String>,
-    /// The results that leave the user's machine, or decide on what does.
+    /// The results that leave the user's machine, or decide whether something leaves it.
     #[serde(default)]
     pub egress: Vec<Egress>,
-    /// The parts of `args` that leave it, or decide on what does, in a program that runs there.
+    /// For a program that runs there: the parts of `args` that leave it, or decide whether something leaves it.
     #[serde(default)]
     pub args_egress: Vec<ArgsEgress>,
     /// The analysis's warnings.
@@ -112,15 +112,15 @@ pub struct DryTask {
 /// or decides whether or how often the tool is called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Egress {
-    /// The task that the result is of.
+    /// The task whose result it is.
     pub from: String,
-    /// The task that gets it.
+    /// The task that it reaches.
     pub to: String,
-    /// The tasks between them on a shortest way, at most eight, from the start
-    /// of the way; empty when the result itself is in the arguments, or decides.
+    /// The first eight tasks on a shortest path between the two; empty when the result itself is in the arguments, or
+    /// decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<String>,
-    /// Whether it reaches the task only by a decision, there or on the way: on no way does it flow as data all along.
+    /// Whether every path includes a decision, so that the result never reaches the task as data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub decides: bool,
 }
@@ -128,11 +128,11 @@ pub struct Egress {
 /// The parts of `args` that reach a tool that may not be on the user's machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgsEgress {
-    /// The task that gets it.
+    /// The task that they reach.
     pub to: String,
-    /// The parts, passed as they are or used in a computation: `args.x`; `args` if it may be any part.
+    /// The parts whose value, or a value computed from it, is passed: `args.x`; `args` if it may be any part.
     pub parameters: Vec<String>,
-    /// The parts that are not passed, and decide whether or how often the tool is called: `args.x`; `args` if any may.
+    /// The parts that only decide whether or how often the tool is called: `args.x`; `args` if it may be any part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decides: Vec<String>,
 }
@@ -149,10 +149,10 @@ pub struct Step {
     /// The program does not wait for this step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unawaited: Option<Unawaited>,
-    /// The time of the calls is unknown: at any time from here on, or before.
+    /// The time of the calls is unknown: they may happen at any time of the run, also before this step.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any_time: bool,
-    /// The steps from this number, from 1, to this one are repeated, the innermost loop first.
+    /// For each loop that ends with this step, innermost first: the number of its first step, from 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repeats_from: Vec<u32>,
 }
@@ -171,7 +171,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_unknown_leaves_the_program_unknown_unless_something_is_here() {
+    fn an_unknown_tool_leaves_the_side_unknown_unless_a_client_tool_decides() {
         use Side::{Client, Server, Unknown};
         for (dynamic, tools, expected) in [
             (false, vec![], Server),
@@ -184,9 +184,9 @@ mod tests {
         }
     }
 
-    /// A gateway of another version may say less, never nothing.
+    /// A gateway of another version may omit optional fields.
     #[test]
-    fn a_dry_run_is_read_with_what_it_has() {
+    fn reads_a_dry_run_without_optional_fields() {
         let read: DryRun =
             serde_json::from_value(json!({ "dry_run": true, "routing": "client" })).unwrap();
         assert_eq!((read.routing, read.order.len()), (Routing::Client, 0));

@@ -1,4 +1,4 @@
-//! Registry entries as `/mcp/<fqdn>` serves them.
+//! Registry entries, as served by `/mcp/<fqdn>`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -74,7 +74,8 @@ pub struct CapabilityProgram {
     #[cfg_attr(feature = "openapi", schema(required = false))]
     pub calls: Vec<String>,
     /// The MCP servers whose tools it calls itself and that run as child processes, sorted by name, as of its
-    /// publication. Servers reached through other capabilities are in the entries of those. Older versions have none.
+    /// publication. Servers of other capabilities are listed in those capabilities' entries. Empty for entries that
+    /// were published before this field existed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(required = false))]
     pub mcp_deps: Vec<McpDependency>,
@@ -156,7 +157,7 @@ impl Install {
     }
 }
 
-/// A tool as MCP describes it.
+/// MCP's description of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -171,7 +172,7 @@ pub struct ToolDescriptor {
     /// JSON Schema of its `structuredContent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// The upstream's own hints; never trusted for decisions.
+    /// The upstream's own hints. They are untrusted: no decision depends on them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Value>,
 }
@@ -198,11 +199,11 @@ impl RegistryEntry {
         fields
     }
 
-    /// Returns a capability's program as it is served: with its entry in the first line.
+    /// Returns a capability's program in its served form: with its entry in the first line.
     pub fn module(&self, code: &str) -> String {
         let entry = serde_json::to_string(self)
             .unwrap_or_else(|_| unreachable!("an entry has text keys only"));
-        // Two characters that JSON does not escape would end the comment.
+        // JSON does not escape these two line terminators, which would end the comment.
         let entry = entry.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
         format!("{MODULE_HEAD}{entry}\n{code}")
     }
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_read_where_the_command_pins_one() {
+    fn finds_the_version_that_a_command_pins() {
         let version = |args: &[&str]| {
             let args = args.iter().map(|arg| (*arg).to_owned()).collect();
             let install = Install { command: "npx".into(), args, env_required: Vec::new() };
@@ -242,9 +243,9 @@ mod tests {
         }
     }
 
-    /// What was published before there were dependencies reads as it did, and keeps its hash.
+    /// Entries that were published before `mcp_deps` existed can be read, and keep their hash.
     #[test]
-    fn an_entry_without_dependencies_is_what_it_was() {
+    fn an_entry_without_dependencies_keeps_its_hash() {
         let old = serde_json::json!({
             "fqdn": "acme.web.a.b", "type": "deno", "description": "d", "tools": [], "warnings": [],
             "version": "0.1.0", "code_hash": Integrity::of(b"x"), "calls": ["git:git_log"],
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_covers_what_a_user_relies_on() {
+    fn the_hash_covers_name_and_command_but_not_routing() {
         let entry = |command: &str, fqdn: &str, routing: &str| -> Integrity {
             let body = serde_json::json!({
                 "fqdn": fqdn, "type": "stdio", "description": "d", "routing": routing,
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_gives_back_what_it_was_made_of() {
+    fn a_module_round_trips() {
         let entry: RegistryEntry = serde_json::from_value(serde_json::json!({
             "fqdn": "a.b.c.d", "type": "deno", "description": "ends \u{2028} here",
             "routing": "client", "integrity": Integrity::of(b"any"),

@@ -1,4 +1,4 @@
-//! The submission of a program, and the one answer to it.
+//! The submission of a program, and its answer.
 
 use std::num::NonZeroU64;
 
@@ -26,11 +26,10 @@ pub struct ExecuteRequest {
     /// Options of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<ExecuteOptions>,
-    /// With `dry_run`: the scope whose program it is, for the program of a capability. Its short names mean what they
-    /// mean there.
+    /// With `dry_run`, for the program of a capability: the scope that published it, in which its short names resolve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<crate::Scope>,
-    /// Tools that only this machine has; each is a client tool and none is stored.
+    /// Tools that only the user's machine has. They are client tools, and are not stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub local_tools: Vec<String>,
     /// Instead of `code`: the answer to an `approval_required`.
@@ -45,7 +44,7 @@ pub struct ExecuteOptions {
     /// Wall time in milliseconds; can only shorten the limit of the side that runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<NonZeroU64>,
-    /// Analyse and decide, run nothing.
+    /// Only analyse and route the program; run nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
     /// Start read-only calls before the program reaches them.
@@ -74,15 +73,15 @@ pub struct ContinueWorkflow {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateRequest {
-    /// The id under which programs will call it.
+    /// The id by which programs will call it.
     pub name: String,
     /// The program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// A run of that very program which ended with success.
+    /// A successful run of exactly this program.
     #[serde(default, alias = "workflow_id", skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<String>,
-    /// Three numbers; without them, the next patch.
+    /// Three numbers. Default: the next patch version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Visibility. Default: unchanged; `project` on first publish.
@@ -91,7 +90,7 @@ pub struct CreateRequest {
     /// The description. Default: the program's doc comment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// JSON Schema of its `args`; without it, what its use of them shows.
+    /// JSON Schema of its `args`. Default: derived from the program's use of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<serde_json::Map<String, Value>>,
 }
@@ -99,7 +98,7 @@ pub struct CreateRequest {
 /// The arguments of `pml_continue`.
 pub type ContinueRequest = ContinueWorkflow;
 
-/// The one answer to a submission, tagged by `status`.
+/// The answer to a submission, tagged by `status`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Envelope {
@@ -124,10 +123,10 @@ pub struct RunError {
     pub run: Option<RunNote>,
 }
 
-/// Facts about a run that every ended run has.
+/// Facts about an ended run, common to success and failure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunNote {
-    /// Names the run in logs and traces.
+    /// The run's id in logs and traces.
     pub execution_id: String,
     /// The side that ran it.
     pub executed: ExecutedOn,
@@ -146,7 +145,7 @@ pub struct RunNote {
     /// The calls, in the order of their start; absent if not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<Vec<CallNote>>,
-    /// Those that failed, where `calls` is absent.
+    /// The failed calls, if `calls` is absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_calls: Vec<FailedCalls>,
     /// The content of `_meta` about the run; it is not part of the answer itself.
@@ -166,7 +165,7 @@ pub struct CallNote {
     /// Wall time in milliseconds, without waiting for a human.
     #[serde(serialize_with = "rounded")]
     pub duration_ms: f64,
-    /// The capabilities that made it, the outermost first; empty for a call of the program itself.
+    /// The capabilities that made it, outermost first; empty for a call of the program itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub through: Vec<String>,
 }
@@ -187,7 +186,7 @@ pub struct Success {
     pub dag: Option<Value>,
 }
 
-/// Writes milliseconds with two decimals: more are noise that a model would read.
+/// Writes milliseconds with two decimals: further digits are noise that costs the model tokens.
 fn rounded<S: Serializer>(milliseconds: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64((milliseconds * 100.0).round() / 100.0)
 }
@@ -216,7 +215,7 @@ pub struct ConsoleLine {
 pub struct ToolUse {
     /// The tool id.
     pub id: String,
-    /// The registry's name for it; absent for a tool that only this machine knows.
+    /// The registry's name for it; absent for a tool that only the user's machine has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fqdn: Option<String>,
     /// The version of a capability or of a published server; absent for other tools.
@@ -233,7 +232,7 @@ pub struct ToolUse {
     /// For a capability: the ids of all tools it may call, transitively.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// For a server tool: the key that a call needs and the gateway does not have, so that a call would fail.
+    /// For a server tool: the secret that a call needs and the gateway does not have, so that a call would fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacks_key: Option<String>,
 }
@@ -267,7 +266,7 @@ pub struct Delegation {
     /// The program's structure.
     #[serde(default)]
     pub static_structure: Value,
-    /// Names the delegated run.
+    /// The id of the delegated run.
     #[serde(rename = "workflowId", alias = "workflow_id")]
     pub workflow_id: String,
 }
@@ -279,7 +278,7 @@ pub struct Approval {
     pub approval_required: bool,
     /// The type of the question.
     pub approval_type: ApprovalType,
-    /// Names the paused run; `wl_…` is the CLI's, `ws_…` the gateway's.
+    /// The id of the paused run: `wl_…` on the CLI, `ws_…` on the gateway.
     pub workflow_id: String,
     /// The question, for a human; escaped.
     pub description: String,
@@ -304,7 +303,7 @@ pub enum ApprovalType {
     Dependency,
     /// A missing API key.
     ApiKeyRequired,
-    /// A content that is not what was pinned.
+    /// A content that differs from the pinned one.
     Integrity,
 }
 

@@ -11,8 +11,8 @@ macro_rules! error_codes {
         /// A stable error code: 1xxx policy and permission, 2xxx tool, 3xxx program
         /// and plan, 4xxx replay and integrity, 5xxx storage and service.
         ///
-        /// Numbers and names never change their meaning; a code that goes out of
-        /// use leaves a gap. `docs/errors.md` has a line for each.
+        /// Numbers and names never change their meaning; a code that is no longer
+        /// used leaves a gap. `docs/errors.md` has a line for each.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum ErrorCode {
             $($(#[$doc])* #[serde(rename = $name)] $variant,)*
@@ -50,7 +50,7 @@ error_codes! {
     /// The user refused.
     ApprovalDenied = 1003, "APPROVAL_DENIED",
         "The user refused this call; do not repeat it, ask what they want instead.";
-    /// Nobody answered in time.
+    /// The question was not answered in time.
     ApprovalExpired = 1004, "APPROVAL_EXPIRED",
         "The approval request expired; submit the program again.";
     /// The paused run no longer exists, for example after a restart.
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_has_its_line_in_the_docs() {
+    fn every_code_is_documented() {
         let docs = include_str!("../../docs/errors.md");
         for code in ErrorCode::ALL {
             let row = format!("| {} | `{}` | {} |", code.number(), code.name(), code.hint());

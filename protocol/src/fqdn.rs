@@ -1,4 +1,4 @@
-//! The one place that knows the grammar of tool ids, FQDNs and scopes.
+//! Tool ids, FQDNs and scopes. Only this module implements their grammar.
 
 mod tool_id;
 
@@ -23,7 +23,7 @@ pub enum NameError {
         text: String,
         /// The expected kind, for example `tool id`.
         kind: &'static str,
-        /// The form that would be right.
+        /// The expected form.
         expected: &'static str,
     },
     /// One segment has a character, a length or a start that is not allowed.
@@ -75,7 +75,7 @@ fn check_namespace(namespace: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Names a tenant: an organisation and one of its projects, `org.project`.
+/// The name of a tenant: an organisation and one of its projects, `org.project`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
     text: String,
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_written_as_programs_must() {
+    fn call_form_uses_brackets_where_needed() {
         let form = |text: &str| text.parse::<ToolId>().unwrap().call_form();
         assert_eq!(form("filesystem:read_file"), "mcp.filesystem.read_file");
         assert_eq!(form("sequential-thinking:think"), "mcp[\"sequential-thinking\"].think");
@@ -328,12 +328,12 @@ mod tests {
     }
 
     #[test]
-    fn a_precise_name_stands_for_what_it_says() {
-        let stands = |id: &str, fqdn: &str| {
+    fn an_id_matches_an_fqdn_with_its_names_scope_and_hash() {
+        let matches = |id: &str, fqdn: &str| {
             id.parse::<ToolId>().unwrap().can_be(&fqdn.parse::<Fqdn>().unwrap())
         };
-        assert!(stands("text:shout@0.1.0", "acme.core.text.shout.7b92"));
-        assert!(stands("acme.core.text:shout.7b92", "acme.core.text.shout.7b92"));
+        assert!(matches("text:shout@0.1.0", "acme.core.text.shout.7b92"));
+        assert!(matches("acme.core.text:shout.7b92", "acme.core.text.shout.7b92"));
         for (id, fqdn) in [
             ("text:shout", "acme.core.text.shut"),
             ("text:shout", "acme.core.text"),
@@ -341,7 +341,7 @@ mod tests {
             ("acme.core.text:shout.7b93", "acme.core.text.shout.7b92"),
             ("acme.core.text:shout.7b92", "acme.core.text.shout"),
         ] {
-            assert!(!stands(id, fqdn), "{id} {fqdn}");
+            assert!(!matches(id, fqdn), "{id} {fqdn}");
         }
     }
 
@@ -371,9 +371,9 @@ mod tests {
         assert_eq!("local.default".parse::<Scope>().unwrap().org(), "local");
     }
 
-    /// AN-13: every spelling but the canonical one is refused.
+    /// AN-13: only the canonical spelling of a name is accepted.
     #[test]
-    fn other_spellings_are_refused() {
+    fn refuses_spellings_that_are_not_canonical() {
         let long = format!("{}:x", "a".repeat(65_536));
         let wrong = [
             "",

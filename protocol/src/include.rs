@@ -1,4 +1,4 @@
-//! The optional fields of an answer. They are omitted by default, because a model pays for every word.
+//! The optional fields of an answer. They are omitted by default, because they cost a model tokens.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ pub struct FailedCalls {
     pub tool: String,
     /// The side that the calls ran on.
     pub routing: Routing,
-    /// The capabilities that made them, the outermost first; empty for calls of the program itself.
+    /// The capabilities that made them, outermost first; empty for calls of the program itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub through: Vec<String>,
     /// The total number.
@@ -64,15 +64,15 @@ pub struct FailedCalls {
 
 /// The content of an MCP result's `_meta` about a run, under [`crate::meta_tools::RUN_META`].
 ///
-/// It is for the programs between a model and us: the model does not read it, and pays nothing for it.
+/// It is for client programs. The model does not read it, so it costs no tokens.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunMeta {
-    /// Names the run in logs and traces.
+    /// The run's id in logs and traces.
     pub execution_id: String,
-    /// The declared tools; absent where the answer has them, or the run failed.
+    /// The declared tools; absent if the answer has them, or the run failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools_used: Option<Vec<ToolUse>>,
-    /// The first calls; absent where the answer has them.
+    /// The first calls; absent if the answer has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<Vec<CallNote>>,
     /// The number of omitted tools and calls.
@@ -85,10 +85,10 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// The most tools, and the most calls, in `_meta`.
+/// The maximum number of tools, and of calls, in `_meta`.
 const META_LIMIT: usize = 50;
 
-/// Cuts a list for `_meta`; returns it with how many were cut off.
+/// Truncates a list for `_meta`; returns it with the number of omitted items.
 fn first<T>(list: Option<Vec<T>>) -> (Option<Vec<T>>, usize) {
     let count = list.as_ref().map_or(0, Vec::len);
     let mut list = list;
@@ -98,7 +98,7 @@ fn first<T>(list: Option<Vec<T>>) -> (Option<Vec<T>>, usize) {
     (list, count.saturating_sub(META_LIMIT))
 }
 
-/// The most lines of failed calls in an answer.
+/// The maximum number of entries for failed calls in an answer.
 const FAILED_LIMIT: usize = 20;
 
 fn failed_calls(calls: &[CallNote]) -> Vec<FailedCalls> {
@@ -122,7 +122,7 @@ fn failed_calls(calls: &[CallNote]) -> Vec<FailedCalls> {
 }
 
 impl Envelope {
-    /// Removes the fields that were not requested from a run's end, and copies the first tools and calls to its
+    /// Removes the fields that were not requested from the answer, and copies the first tools and calls to its
     /// `_meta`. Failed calls remain as a summary.
     #[must_use]
     pub fn with_only(mut self, include: &[Include]) -> Self {
@@ -157,7 +157,7 @@ impl Envelope {
         self
     }
 
-    /// Returns the run's part of its MCP result's `_meta`, if there is one.
+    /// Returns the content of `_meta` about the run, if there is one.
     pub fn meta(&self) -> Option<&RunMeta> {
         match self {
             Self::Success(success) => success.run.meta.as_deref(),
@@ -204,44 +204,44 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for_is_said() {
+    fn an_answer_has_only_the_requested_fields() {
         let envelope = ended(vec![call("a:b", true)]);
         assert_eq!(
             serde_json::to_value(envelope.clone().with_only(&[])).unwrap(),
             json!({ "status": "success", "result": 2, "execution_id": "r", "executed": "client", "duration_ms": 1.23 }),
         );
         for include in Include::ALL {
-            let told = serde_json::to_value(envelope.clone().with_only(&[include])).unwrap();
+            let answer = serde_json::to_value(envelope.clone().with_only(&[include])).unwrap();
             for other in Include::ALL {
-                assert_eq!(told.get(other.as_str()).is_some(), other == include, "{told}");
+                assert_eq!(answer.get(other.as_str()).is_some(), other == include, "{answer}");
             }
         }
     }
 
     #[test]
-    fn meta_has_the_first_of_what_the_answer_leaves_out() {
+    fn meta_has_the_first_omitted_tools_and_calls() {
         let short = ended(vec![call("a:b", true)]).with_only(&[]);
-        let told = serde_json::to_value(short.meta()).unwrap();
-        assert_eq!((&told["execution_id"], &told["tools_used"]), (&json!("r"), &json!([])));
-        assert_eq!(told["calls"][0]["tool"], "a:b");
-        assert_eq!(told.get("left_out"), None);
+        let answer = serde_json::to_value(short.meta()).unwrap();
+        assert_eq!((&answer["execution_id"], &answer["tools_used"]), (&json!("r"), &json!([])));
+        assert_eq!(answer["calls"][0]["tool"], "a:b");
+        assert_eq!(answer.get("left_out"), None);
         let long = ended(vec![call("a:b", true); 51]);
-        let told = serde_json::to_value(long.clone().with_only(&[]).meta()).unwrap();
-        assert_eq!(told["calls"].as_array().unwrap().len(), META_LIMIT);
-        assert_eq!(told["left_out"], 1);
-        let told = serde_json::to_value(long.with_only(&[Include::Calls]).meta()).unwrap();
-        assert_eq!((told.get("calls"), told.get("left_out")), (None, None));
+        let answer = serde_json::to_value(long.clone().with_only(&[]).meta()).unwrap();
+        assert_eq!(answer["calls"].as_array().unwrap().len(), META_LIMIT);
+        assert_eq!(answer["left_out"], 1);
+        let answer = serde_json::to_value(long.with_only(&[Include::Calls]).meta()).unwrap();
+        assert_eq!((answer.get("calls"), answer.get("left_out")), (None, None));
     }
 
     #[test]
-    fn failed_calls_are_said_without_being_asked_for() {
+    fn failed_calls_are_always_summarized() {
         let calls = vec![call("a:b", false), call("a:c", true), call("a:b", false)];
-        let told = serde_json::to_value(ended(calls).with_only(&[])).unwrap();
+        let answer = serde_json::to_value(ended(calls).with_only(&[])).unwrap();
         assert_eq!(
-            told["failed_calls"],
+            answer["failed_calls"],
             json!([{ "tool": "a:b", "routing": "server", "count": 2 }])
         );
-        assert_eq!(told.get("calls"), None);
+        assert_eq!(answer.get("calls"), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Subresource-integrity hashes of whole contents.
+//! Content hashes in the form of Subresource Integrity.
 
 use std::fmt;
 use std::str::FromStr;
@@ -116,7 +116,7 @@ mod tests {
         );
     }
 
-    /// LK-02: weak, empty and misspelt hashes are refused.
+    /// LK-02: weak, empty and malformed hashes are refused.
     #[test]
     fn weak_hashes_are_refused() {
         for text in [

@@ -48,7 +48,7 @@ pub struct JournalRun {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalCall {
-    /// The call's place among the calls of the run in the order in which they began, from 1.
+    /// The number of the call among the calls of the run, in the order in which they began, from 1.
     pub index: u64,
     /// The tool.
     pub tool: ToolId,
@@ -56,11 +56,11 @@ pub struct JournalCall {
     pub args: Integrity,
     /// When it was answered, in milliseconds since the program's start.
     pub at_ms: u64,
-    /// The inputs of the program.
+    /// The answer that the program received.
     pub answer: JournalAnswer,
 }
 
-/// What a call returned to its program.
+/// The answer of a call to its program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JournalAnswer {
@@ -83,11 +83,11 @@ pub struct JournalError {
     pub code: Option<String>,
 }
 
-/// A journal, read whole.
+/// A journal that was read completely.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Journal {
     run: JournalRun,
-    /// As they were answered.
+    /// In the order in which they were answered.
     calls: Vec<JournalCall>,
     /// The position of each call, by index.
     places: HashMap<u64, usize>,
@@ -96,7 +96,7 @@ pub struct Journal {
 /// Why a text is not a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalRefusal {
-    /// A line is not what it should be.
+    /// A line is invalid.
     #[error("line {line} of the journal: {reason}")]
     Line {
         /// The line, from 1.
@@ -104,7 +104,7 @@ pub enum JournalRefusal {
         /// The reason.
         reason: String,
     },
-    /// There is nothing in it.
+    /// It has no complete line.
     #[error("the journal is empty")]
     Empty,
 }
@@ -112,13 +112,13 @@ pub enum JournalRefusal {
 /// How a second run deviated from the journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalMismatch {
-    /// Another program.
+    /// The program is a different one.
     #[error("the program differs from the journal's")]
     Code,
-    /// Other arguments of the program.
+    /// The program's arguments differ.
     #[error("the program's arguments differ from the journal's")]
     Args,
-    /// A call of another tool.
+    /// A call has a different tool.
     #[error("call {index} was `{recorded}` and is now `{made}`")]
     Tool {
         /// The call.
@@ -128,7 +128,7 @@ pub enum JournalMismatch {
         /// The program's call.
         made: ToolId,
     },
-    /// Other arguments of a call.
+    /// The arguments of a call differ.
     #[error("call {index} of `{tool}` has different arguments than in the journal")]
     CallArgs {
         /// The call.
@@ -139,7 +139,7 @@ pub enum JournalMismatch {
 }
 
 impl JournalRun {
-    /// Describes a run of this program.
+    /// Creates the first line of a run of this program.
     pub fn new(code: &str, args: &Value, epoch_ms: i64, seed: u64) -> Self {
         let (code, args) = (Integrity::of(code.as_bytes()), Integrity::of_json(args));
         Self { version: VERSION, code, args, epoch_ms, seed }
@@ -147,7 +147,7 @@ impl JournalRun {
 }
 
 impl JournalCall {
-    /// Describes a call that was answered.
+    /// Creates the line of an answered call.
     pub fn new(index: u64, tool: ToolId, args: &Value, at_ms: u64, answer: JournalAnswer) -> Self {
         Self { index, tool, args: Integrity::of_json(args), at_ms, answer }
     }
@@ -199,7 +199,7 @@ impl Journal {
         Ok(Self { run, calls, places })
     }
 
-    /// Returns what the run started from.
+    /// Returns the start of the run.
     pub fn run(&self) -> &JournalRun {
         &self.run
     }
@@ -209,7 +209,7 @@ impl Journal {
         &self.calls
     }
 
-    /// Returns whether a run of this program can follow the journal.
+    /// Checks that a run of this program can follow the journal.
     pub fn is_of(&self, code: &str, args: &Value) -> Result<(), JournalMismatch> {
         if Integrity::of(code.as_bytes()) != self.run.code {
             return Err(JournalMismatch::Code);
@@ -217,7 +217,7 @@ impl Journal {
         if Integrity::of_json(args) == self.run.args { Ok(()) } else { Err(JournalMismatch::Args) }
     }
 
-    /// Returns the answer to a call of a second run; `None` if the first run had none yet.
+    /// Returns the recorded answer to a call of a second run; `None` if the journal has none.
     pub fn answer(
         &self,
         index: u64,
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_the_format_and_comes_back() {
+    fn matches_the_golden_file_and_round_trips() {
         assert_eq!(written(), GOLDEN);
         let journal = Journal::read(GOLDEN).unwrap();
         assert_eq!(journal.run().seed, u64::MAX);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_run_is_held_to_the_first() {
+    fn detects_deviations_of_a_second_run() {
         let journal = Journal::read(GOLDEN).unwrap();
         assert_eq!(journal.is_of("return 1", &json!({})), Ok(()));
         assert_eq!(journal.is_of("return 2", &json!({})), Err(JournalMismatch::Code));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_was_cut_off_has_what_was_written() {
+    fn reads_the_complete_lines_of_a_truncated_journal() {
         for end in 0..=GOLDEN.len() {
             let lines = GOLDEN[..end].matches('\n').count();
             match Journal::read(&GOLDEN[..end]) {
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_journal_is_refused_at_its_line() {
+    fn reports_the_line_of_an_invalid_journal() {
         let lines: Vec<&str> = GOLDEN.lines().collect();
         let (run, error, value) = (lines[0], lines[1], lines[2]);
         for (text, line) in [

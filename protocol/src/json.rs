@@ -1,13 +1,14 @@
-//! The size of a JSON text, determined before it is parsed.
+//! Counts and checks JSON text without building a tree of values.
 //!
-//! A parsed tree takes many times the memory of its text, by a factor that depends on its shape. So untrusted input
-//! is counted first.
+//! A parsed tree takes many times the memory of its text, by a factor that depends on its shape. So the values of
+//! untrusted input are counted first.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// The most values and names in one message of a tool's server: as many as fit into a sandbox's heap.
+/// The maximum number of values and names in one message of a tool's server: about as many as fit into a sandbox's
+/// heap.
 pub const MESSAGE_VALUES: usize = 500_000;
 
 /// Counts the values and names of a text. Invalid JSON gets a count as well; its parser reports the error.
@@ -33,15 +34,15 @@ pub fn values(text: &[u8]) -> usize {
     values
 }
 
-/// Reads a text as [`serde_json::Value`] would be read, and makes nothing of it.
+/// Parses a text exactly as [`serde_json::Value`] would be parsed, and discards the result.
 ///
 /// # Errors
-/// Returns why it cannot be read: also for what is too deep, or a number that is too large.
+/// Returns the parser's error, also for too deep nesting and for numbers that are out of range.
 pub fn check(text: &[u8]) -> Result<(), serde_json::Error> {
     serde_json::from_slice::<Nothing>(text).map(|_| ())
 }
 
-/// Any value, which is discarded. Unlike `IgnoredAny`, it is parsed to the last digit.
+/// Any value, which is discarded. Unlike `IgnoredAny`, it also checks that numbers are in range.
 struct Nothing;
 
 impl<'de> Deserialize<'de> for Nothing {
@@ -91,15 +92,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_strings_is_no_value() {
+    fn does_not_count_inside_strings() {
         assert_eq!(values(b"[1,2]"), 2);
         assert_eq!(values(br#"{"a,[{:\"":1}"#), 2);
         assert_eq!(values(br#""never ends\"#), 0);
     }
 
-    /// It says of a text what the parser says that makes a tree of it.
+    /// `check` accepts exactly the texts from which `serde_json::Value` can be parsed.
     #[test]
-    fn a_text_is_checked_as_it_is_read() {
+    fn accepts_what_the_parser_accepts() {
         let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         let (flat, deep) = (deep(100), deep(200));
         for text in [
@@ -125,8 +126,8 @@ mod tests {
             &deep,
         ] {
             let read = serde_json::from_str::<Value>(text).map(|_| ());
-            let (told, meant) = (check(text.as_bytes()), read);
-            assert_eq!(told.is_ok(), meant.is_ok(), "{text}: {told:?}");
+            let (checked, parsed) = (check(text.as_bytes()), read);
+            assert_eq!(checked.is_ok(), parsed.is_ok(), "{text}: {checked:?}");
         }
         assert!(check(b"\"\xff\"").is_err());
     }

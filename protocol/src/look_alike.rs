@@ -1,15 +1,14 @@
-//! Names that a reader mistakes for another one: the only rule, for questions and for publishing.
+//! Names that a reader can mistake for others. Publishing and questions to the user share this rule.
 //!
-//! Names are ASCII, so their grammar already refuses letters of other scripts. Two names look alike if they are equal
-//! after folding what a reader overlooks. A name with an additional letter or word is a different name, however
-//! similar.
+//! Names are ASCII, so their grammar already refuses letters of other scripts. Two names look alike if their
+//! [`skeleton`]s are equal. A name with an additional letter or word does not look alike, however similar it is.
 
 use crate::{RoutingRules, ToolPattern};
 
-/// Namespaces that nobody may publish in.
+/// Namespaces in which publishing is refused.
 pub const RESERVED_NAMESPACES: [&str; 3] = ["pml", "mcp", "proxy"];
 
-/// Returns a name without what a reader overlooks: case, separators, and differences between similar letters.
+/// Folds the differences that a reader overlooks: case, separators, and similar letters.
 pub fn skeleton(name: &str) -> String {
     let joined = name.to_ascii_lowercase().replace("rn", "m").replace("vv", "w");
     let alike = |c| match c {
@@ -23,7 +22,7 @@ pub fn skeleton(name: &str) -> String {
     joined.chars().filter(|c| !matches!(c, '-' | '_' | '.')).map(alike).collect()
 }
 
-/// Returns the first of some names that a name looks like and is not.
+/// Returns the first known name that `name` looks like, unless `name` itself is known.
 pub fn among<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
     if known.clone().into_iter().any(|known| known == name) {
         return None;
@@ -32,7 +31,7 @@ pub fn among<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -
     known.into_iter().find(|known| skeleton(known) == folded)
 }
 
-/// Returns the namespace of PML, or of those that it ships rules for, that a namespace looks like and is not.
+/// Returns the reserved namespace, or the namespace with a shipped rule, that a different namespace looks like.
 pub fn of_shipped(namespace: &str) -> Option<String> {
     let shipped = Vec::from(RoutingRules::shipped()).into_iter();
     let shipped = shipped.filter_map(|(pattern, _)| match pattern {
@@ -49,9 +48,9 @@ mod tests {
     use super::*;
     use crate::Fqdn;
 
-    /// RG-05: a name that reads like a shipped one is known for it.
+    /// RG-05: look-alikes of shipped namespaces are detected.
     #[test]
-    fn what_reads_like_a_shipped_namespace_is_known() {
+    fn detects_look_alikes_of_shipped_namespaces() {
         for (name, known) in [
             ("pmI", "pml"),
             ("pm1", "pml"),
@@ -75,9 +74,9 @@ mod tests {
         }
     }
 
-    /// Names that are only near are names of their own: what ships is not in anybody's way.
+    /// Merely similar names are not look-alikes, so shipped names do not block others.
     #[test]
-    fn what_is_only_near_is_another_name() {
+    fn accepts_merely_similar_names() {
         for name in [
             "pml",
             "memory",
@@ -102,9 +101,9 @@ mod tests {
         }
     }
 
-    /// What ships does not look like itself, so that none of it stands in the way of another.
+    /// No shipped namespace looks like another one.
     #[test]
-    fn shipped_namespaces_are_apart() {
+    fn shipped_namespaces_do_not_look_alike() {
         for (pattern, _) in Vec::from(RoutingRules::shipped()) {
             if let ToolPattern::Namespace(name) = pattern {
                 assert_eq!(of_shipped(&name), None, "{name}");
@@ -112,7 +111,7 @@ mod tests {
         }
     }
 
-    /// Letters of other scripts never come so far.
+    /// The grammar of names refuses letters of other scripts.
     #[test]
     fn names_are_ascii() {
         for name in ["ｐｍｌ", "pмl", "mеmory", "pml\u{200b}", "ｍemory"] {

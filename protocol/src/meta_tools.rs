@@ -1,4 +1,4 @@
-//! PML's own MCP tools, listed alike by the gateway and by `pml stdio`.
+//! PML's own MCP tools, listed by both the gateway and `pml stdio`.
 
 use serde_json::{Value, json};
 
@@ -13,14 +13,14 @@ has status `approval_required`, ask the user, then call `pml_continue`.";
 /// The `_meta` key under which a forwarded call names its run: `{run_id, call_index}`.
 pub const RUN_META: &str = "ai.casys.pml/run";
 
-/// Returns `_meta` of the MCP result that an envelope becomes.
+/// Returns `_meta` for the MCP result of an envelope.
 pub fn run_meta(envelope: &crate::Envelope) -> Option<serde_json::Map<String, Value>> {
     let run = serde_json::to_value(envelope.meta()?).ok()?;
     Some([(RUN_META.to_owned(), run)].into_iter().collect())
 }
 
-/// The MCP methods with parameters that both programs answer in both eras. Where
-/// these do not fit, the answer is `-32602`; to any unknown method it is `-32601`.
+/// The MCP methods with parameters that both programs answer in every protocol version. The answer to invalid
+/// parameters is `-32602`; to an unknown method, `-32601`.
 pub const METHODS: &[&str] = &["server/discover", "tools/list", "tools/call"];
 
 /// One of PML's own tools.
@@ -28,7 +28,7 @@ pub const METHODS: &[&str] = &["server/discover", "tools/list", "tools/call"];
 pub struct MetaTool {
     /// The listed name.
     pub name: &'static str,
-    /// Its name as people see it.
+    /// The title shown to people.
     pub title: &'static str,
     /// Other spellings that are accepted.
     pub aliases: &'static [&'static str],
@@ -43,17 +43,17 @@ pub struct MetaTool {
 /// The effects of a tool's call: MCP's tool annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hints {
-    /// It changes nothing.
+    /// Whether it changes nothing.
     pub read_only: bool,
-    /// It may overwrite or delete.
+    /// Whether it may overwrite or delete.
     pub destructive: bool,
-    /// A second call with the same arguments changes nothing more.
+    /// Whether repeating a call with the same arguments has no further effect.
     pub idempotent: bool,
-    /// It reaches beyond PML: files, processes, other servers.
+    /// Whether it reaches beyond PML: files, processes, other servers.
     pub open_world: bool,
 }
 
-/// Of a tool that runs programs: as much as any tool of any program may do.
+/// For tools that run programs: a program may call tools with any effect.
 const RUNS_PROGRAMS: Hints =
     Hints { read_only: false, destructive: true, idempotent: false, open_world: true };
 
@@ -133,8 +133,8 @@ Publish a program after a successful run: pass its `code`, and the `execution_id
 /// All of PML's own tools, in the order they are listed.
 pub const META_TOOLS: &[MetaTool] = &[EXECUTE, DISCOVER, CREATE, CONTINUE];
 
-/// The envelope. Only `status` is always there: clients compare every answer with this, and parts of an answer
-/// come on request.
+/// The schema of envelopes. Only `status` is required, because clients validate every answer against this schema and
+/// most fields are optional.
 fn envelope_schema() -> Value {
     json!({
         "type": "object",
@@ -167,7 +167,7 @@ fn envelope_schema() -> Value {
     })
 }
 
-/// The tools that were found; a failure is an envelope.
+/// The schema of search results; a failure is an envelope.
 fn found_schema() -> Value {
     json!({
         "type": "object",

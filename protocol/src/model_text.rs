@@ -1,4 +1,4 @@
-//! Untrusted text, prepared for a model: escaped, truncated, and flagged.
+//! Prepares untrusted text for a model: escapes, truncates and flags it.
 //!
 //! The registry stores texts as they were published. A model reads them as part of its prompt, so invisible
 //! characters are escaped, the length is limited, and a text that addresses the model is flagged.
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::program_error::escape;
 
-/// The most characters of a description.
+/// The maximum number of characters of a description.
 pub const DESCRIPTION_LIMIT: usize = 2_000;
-/// The most characters of a description's first line.
+/// The maximum number of characters of a description's first line.
 const LINE_LIMIT: usize = 160;
-/// A sentence that ends before this is an abbreviation, or too short.
+/// The minimum length of a first sentence. An earlier full stop probably belongs to an abbreviation.
 const LINE_START: usize = 12;
-/// The most characters of a description within a schema.
+/// The maximum number of characters of a description within a schema.
 const SCHEMA_TEXT_LIMIT: usize = 500;
 /// The largest schema, as JSON; a larger one is shown without its texts, or not at all.
 const SCHEMA_LIMIT: usize = 32 * 1024;
@@ -55,7 +55,7 @@ impl TextFlags {
         self.0.is_empty()
     }
 
-    /// Takes the flags of other texts over.
+    /// Adds the flags of other texts.
     pub fn extend(&mut self, other: &Self) {
         other.0.iter().for_each(|flag| self.add(*flag));
     }
@@ -67,12 +67,12 @@ impl TextFlags {
     }
 }
 
-/// Returns a description as a model may read it; line ends stay.
+/// Prepares a description for a model; line ends are kept.
 pub fn description_for_model(text: &str, flags: &mut TextFlags) -> String {
     shown(text, DESCRIPTION_LIMIT, flags)
 }
 
-/// Returns the first sentence of a description on one line, as a model may read it. The flags are those of the whole.
+/// Prepares the first sentence of a description, on one line, for a model. The flags are those of the whole text.
 pub fn line_for_model(text: &str, flags: &mut TextFlags) -> String {
     let whole = shown(text, DESCRIPTION_LIMIT, flags);
     let first = whole.trim_start().lines().next().unwrap_or_default().trim();
@@ -81,13 +81,13 @@ pub fn line_for_model(text: &str, flags: &mut TextFlags) -> String {
     if line.chars().count() <= LINE_LIMIT {
         return line.to_owned();
     }
-    // Between words, so that no escape is cut in half.
+    // Cut between words, so that no escape sequence is cut in half.
     let cut: String = line.chars().take(LINE_LIMIT).collect();
     let end = cut.rfind(' ').filter(|end| *end > LINE_START);
     format!("{} …", &cut[..end.unwrap_or(cut.len())])
 }
 
-/// Returns a name or a literal as a model may read it, on one line and cut.
+/// Prepares a name or a literal for a model: escaped, on one line, and truncated.
 pub fn word_for_model(text: &str, limit: usize, flags: &mut TextFlags) -> String {
     let head: String = text.chars().take(limit).collect();
     let mut out = String::with_capacity(head.len());
@@ -102,14 +102,14 @@ pub fn word_for_model(text: &str, limit: usize, flags: &mut TextFlags) -> String
         flags.add(TextFlag::TooLong);
         out.push('…');
     }
-    if speaks_to_the_model(text) {
+    if addresses_the_model(text) {
         flags.add(TextFlag::Instructions);
     }
     out
 }
 
-/// Returns a JSON Schema as a model may read it: its titles, descriptions and comments as texts, everything else
-/// as it is, because arguments must fit it. What is too large is left out.
+/// Prepares a JSON Schema for a model. Titles, descriptions and comments are prepared as texts; everything else is
+/// unchanged, because arguments must match it. A schema that is too large loses its texts, or is replaced by `object`.
 pub fn schema_for_model(schema: &Value, flags: &mut TextFlags) -> Value {
     let mut schema = schema.clone();
     texts(&mut schema, flags, false);
@@ -152,7 +152,7 @@ fn texts(schema: &mut Value, flags: &mut TextFlags, remove: bool) {
 fn shown(text: &str, limit: usize, flags: &mut TextFlags) -> String {
     let mut out = String::with_capacity(text.len().min(4 * limit));
     let mut hidden = false;
-    // Cut before it is escaped, so that no escape is cut in half.
+    // Truncated before escaping, so that no escape sequence is cut in half.
     for c in text.chars().take(limit) {
         if c == '\n' || c == '\t' {
             out.push(c);
@@ -172,16 +172,16 @@ fn shown(text: &str, limit: usize, flags: &mut TextFlags) -> String {
             out.push_str(&format!("… (cut; {count} characters)"));
         }
     }
-    if speaks_to_the_model(text) {
+    if addresses_the_model(text) {
         flags.add(TextFlag::Instructions);
     }
     out
 }
 
-/// Returns whether a text has the marks of known prompt injections in descriptions: tags that look like part of the
-/// prompt, and commands to forget or to keep secrets. Others are not detected; the flag is a hint for the reader, not
-/// a filter.
-fn speaks_to_the_model(text: &str) -> bool {
+/// Returns whether a text has marks of known prompt injections in descriptions: tags that imitate the prompt, and
+/// commands to ignore instructions or to conceal something from the user. Other injections are not detected: the flag
+/// is a hint for the reader, not a filter.
+fn addresses_the_model(text: &str) -> bool {
     const MARKS: [&str; 14] = [
         "<important",
         "<system",
@@ -198,7 +198,7 @@ fn speaks_to_the_model(text: &str) -> bool {
         "don't tell the user",
         "without telling the user",
     ];
-    // Invisible characters must not hide a mark. Nobody reads the truncated part of a text.
+    // Invisible characters must not hide a mark. The truncated part of a text is never shown, so it is not searched.
     let plain: String = text
         .chars()
         .take(8 * DESCRIPTION_LIMIT)
@@ -223,7 +223,7 @@ mod tests {
 
     /// RG-13: invisible characters are escaped, long text is truncated, text that addresses the model is flagged.
     #[test]
-    fn poisoned_texts_are_escaped_cut_and_flagged() {
+    fn escapes_truncates_and_flags_hostile_texts() {
         assert_eq!(
             read("Reads a file.\n\tFast: é <b>"),
             ("Reads a file.\n\tFast: é <b>".into(), vec![])
@@ -249,9 +249,9 @@ mod tests {
         assert_eq!(read("It is important that the path is absolute.").1, [""; 0]);
     }
 
-    /// RG-13: a schema hides nothing either, and still says what arguments fit.
+    /// RG-13: the texts of a schema are escaped and flagged; its constraints are unchanged.
     #[test]
-    fn schemas_keep_what_arguments_must_fit() {
+    fn schemas_keep_their_constraints() {
         let mut flags = TextFlags::default();
         let schema = json!({
             "type": "object", "title": "a\u{200b}b",

@@ -1,4 +1,4 @@
-//! The conversion of an MCP `tools/call` result to a value, identical on both sides.
+//! The conversion of an MCP `tools/call` result to a value, identical on gateway and CLI.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -10,17 +10,17 @@ const RESULT_META: &str = "ai.casys.pml/result";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResultMode {
-    /// A single text is that text.
+    /// A single text block becomes its text.
     #[default]
     Text,
-    /// A single text is read as JSON, where it parses.
+    /// A single text block is parsed as JSON; if that fails, it becomes its text.
     Json,
-    /// Structured content that is exactly `{value: x}` is `x`: PML's native tools.
+    /// Structured content that is exactly `{value: x}` becomes `x`; used by PML's native tools.
     Value,
 }
 
 impl ResultMode {
-    /// Reads the mode that the gateway stamped on a forwarded result.
+    /// Reads the mode that the gateway put into a forwarded result.
     pub fn stamped(result: &Value) -> Self {
         result
             .get("_meta")
@@ -29,7 +29,7 @@ impl ResultMode {
             .unwrap_or_default()
     }
 
-    /// Stamps a result with this mode, over whatever an upstream claimed.
+    /// Puts this mode into a result, replacing one that an upstream may have set.
     pub fn stamp(self, result: &mut Value) {
         let Some(result) = result.as_object_mut() else { return };
         let meta = result.entry("_meta").or_insert_with(|| json!({}));
@@ -42,7 +42,7 @@ impl ResultMode {
     }
 }
 
-/// A tool's own error: `isError` with its text.
+/// A tool's own error: a result with `isError`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
@@ -50,13 +50,13 @@ pub struct ToolError {
     pub message: String,
 }
 
-/// Returns the value that a program sees for an MCP `CallToolResult`.
+/// Returns the value that a program receives for an MCP `CallToolResult`.
 ///
-/// - `structuredContent` that is exactly `{content: <the single text block>}` is that text;
-/// - with [`ResultMode::Value`], `structuredContent` that is exactly `{value: x}` is `x`;
-/// - other `structuredContent` is itself;
-/// - a single text block is its text, parsed only with [`ResultMode::Json`];
-/// - anything else is the `content` array.
+/// - `structuredContent` that is exactly `{content: <the single text block>}` becomes that text;
+/// - with [`ResultMode::Value`], `structuredContent` that is exactly `{value: x}` becomes `x`;
+/// - other `structuredContent` is unchanged;
+/// - a single text block becomes its text, parsed only with [`ResultMode::Json`];
+/// - anything else becomes the `content` array.
 ///
 /// # Errors
 /// Returns the text blocks joined by line ends when the result has `isError: true`.
@@ -93,7 +93,7 @@ pub fn unwrap_tool_result(result: &Value, mode: ResultMode) -> Result<Value, Too
     })
 }
 
-/// Returns the MCP result of a native tool: `{value}` and the same as JSON text.
+/// Builds the MCP result of a native tool: `{value}` as structured content and as JSON text.
 pub fn wrap_value(value: Value) -> Value {
     let structured = json!({ "value": value });
     let text = structured.to_string();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn results_unwrap_alike() {
+    fn unwraps_each_form_of_a_result() {
         use ResultMode::{Json, Text, Value as Bare};
         let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
         let cases = [
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gateways_stamp_wins() {
+    fn the_gateways_mode_replaces_the_upstreams() {
         let mut result = json!({"content": [], "_meta": {"x": 1, "ai.casys.pml/result": "value"}});
         assert_eq!(ResultMode::stamped(&result), ResultMode::Value);
         ResultMode::Text.stamp(&mut result);

@@ -8,21 +8,21 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{NameError, ToolId};
 
-/// Matches tool ids: `*`, `namespace:*` or `namespace:action`, the last two also with the scope that owns the tool,
+/// A pattern for tool ids: `*`, `namespace:*` or `namespace:action`, the last two also with the owning scope,
 /// `org.project.namespace:action`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ToolPattern {
     /// Every tool.
     Any,
-    /// Every tool of one namespace, which may have a scope in front.
+    /// Every tool of one namespace, which may be prefixed with a scope.
     Namespace(String),
     /// One tool, in every version.
     Tool(ToolId),
 }
 
 impl ToolPattern {
-    /// Returns whether the pattern covers a tool, however it is spelled: in every version, and without a scope in the
-    /// pattern under every full name.
+    /// Returns whether the pattern covers a tool in any spelling: with any version and, if the pattern has no scope,
+    /// under any full name. Used by rules that deny.
     pub fn matches(&self, id: &ToolId) -> bool {
         match self {
             Self::Any => true,
@@ -57,7 +57,7 @@ impl ToolPattern {
         }
     }
 
-    /// Returns how specific the pattern is; the greater wins.
+    /// Returns the specificity of the pattern; the most specific one applies.
     pub fn specificity(&self) -> u8 {
         match self {
             Self::Any => 0,
@@ -151,9 +151,9 @@ mod tests {
         }
     }
 
-    /// What denies holds for every spelling; what allows, for the names that its author had in mind.
+    /// `matches` covers every spelling of a tool; `grants` only the names that the pattern's author meant.
     #[test]
-    fn no_spelling_escapes_a_pattern() {
+    fn matches_every_spelling_but_grants_only_the_named_scope() {
         let covers = |pattern: &str, id: &str| {
             let (pattern, id) = (pattern.parse::<ToolPattern>().unwrap(), id.parse().unwrap());
             (pattern.matches(&id), pattern.grants(&id))

@@ -1,4 +1,4 @@
-//! How the failure of a running program is reported, identically on both sides.
+//! The error body of a failed program, identical on gateway and CLI.
 
 use serde_json::{Map, Value};
 
@@ -19,9 +19,9 @@ pub struct ProgramFailure<'a> {
     pub line: Option<u32>,
     /// One-based column of the user's source.
     pub column: Option<u32>,
-    /// The stack, in places of the user's source.
+    /// The stack, with positions in the user's source.
     pub stack: Option<&'a str>,
-    /// The call whose error it is, by its index, where it is one.
+    /// The index of the call whose error this is, if it is one.
     pub call: Option<u64>,
 }
 
@@ -59,13 +59,13 @@ pub fn program_error(failure: &ProgramFailure<'_>, source: &str, calls: &CallLog
     ErrorBody::new(thrown.unwrap_or(failure.code), message).with_details(Value::Object(details))
 }
 
-/// Shows a place in a source: the line, numbered, and a caret beneath the column.
+/// Renders a position in a source: the numbered line, and a caret beneath the column.
 ///
 /// Control and bidirectional characters are escaped, so that a terminal shows the frame as it is in the source.
 /// Returns `None` past the last line.
 pub fn code_frame(source: &str, line: u32, column: u32) -> Option<String> {
     const WIDTH: usize = 160;
-    // JavaScript has more line terminators than `lines()` recognizes.
+    // JavaScript has more line terminators than `str::lines` recognizes.
     let source = source.replace("\r\n", "\n");
     let ends = ['\n', '\r', '\u{2028}', '\u{2029}'];
     let text = source.split(ends).nth(usize::try_from(line).ok()?.checked_sub(1)?)?;
@@ -80,7 +80,7 @@ pub fn code_frame(source: &str, line: u32, column: u32) -> Option<String> {
     Some(format!("{number} | {shown}\n{margin} | {}^", " ".repeat(caret)))
 }
 
-/// Returns a character as it may be shown to a human.
+/// Escapes a character for display: controls, and characters that are invisible or change the text's direction.
 pub(crate) fn escape(c: char) -> String {
     let hidden = matches!(c,
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_cannot_pretend_a_code() {
+    fn a_program_cannot_forge_an_error_code() {
         let calls = calls();
         let code = |thrown, code| program_error(&failure(code, thrown), "", &calls).error_code;
         assert_eq!(code(Some("TOOL_FAILED"), ErrorCode::ProgramFailed), ErrorCode::ToolFailed);
@@ -147,20 +147,20 @@ mod tests {
     }
 
     #[test]
-    fn the_call_that_failed_is_named() {
-        let told = |call| {
+    fn names_the_failed_call() {
+        let details = |call| {
             let failure = ProgramFailure { call, ..failure(ErrorCode::ProgramFailed, None) };
             program_error(&failure, "", &calls()).details
         };
         assert_eq!(
-            (&told(Some(2))["tool"], &told(Some(2))["call_index"]),
+            (&details(Some(2))["tool"], &details(Some(2))["call_index"]),
             (&"a:second".into(), &2.into())
         );
-        assert!(told(None).get("tool").is_none() && told(Some(3)).get("tool").is_none());
+        assert!(details(None).get("tool").is_none() && details(Some(3)).get("tool").is_none());
     }
 
     #[test]
-    fn frames_point_at_the_place() {
+    fn a_frame_points_at_the_column() {
         assert_eq!(code_frame("a\n  b\n", 2, 3).unwrap(), "2 |   b\n  |   ^");
         assert_eq!(code_frame("é\u{202e}x", 1, 3).unwrap(), "1 | é\\u{202e}x\n  |          ^");
         for source in ["a\rb\n", "a\r\nb", "a\u{2028}b\u{2029}"] {

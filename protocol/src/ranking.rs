@@ -1,7 +1,7 @@
-//! How well a tool matches an intent: one score for the gateway's tools and those of the user's machine.
+//! The relevance of a tool for an intent: one score for tools of the gateway and of the user's machine.
 //!
-//! A score measures how much of the intent the tool's texts contain, from 0 to 1. It depends only on the tool and the
-//! intent, so that scores of different sets of tools can be compared.
+//! A score from 0 to 1 measures how much of the intent the tool's texts contain. It depends only on the tool and the
+//! intent, not on the other tools, so that scores from different sources can be compared.
 
 mod index;
 
@@ -16,15 +16,15 @@ pub use index::{Hit, ToolIndex};
 
 /// A tool with a lower score does not match.
 pub const SCORE_FLOOR: f32 = 0.25;
-/// A result below this share of the best score is irrelevant too: the intent meant something else.
+/// A result below this share of the best score is irrelevant as well.
 const SHARE_OF_BEST: f32 = 0.4;
-/// The maximum number of scored characters of an intent; the rest adds nothing.
+/// The maximum number of scored characters of an intent; the rest is ignored.
 const INTENT_LIMIT: usize = 1_000;
 /// The maximum number of scored words of an intent.
 const WORDS_LIMIT: usize = 24;
 /// The maximum number of scored characters of a description.
 const DESCRIPTION_LIMIT: usize = 2_000;
-/// Words of an intent beyond this number have half the weight: a long intent mentions more than one tool does.
+/// Words of an intent beyond this number have half the weight, because no tool contains all words of a long intent.
 const FULL_WORDS: usize = 3;
 
 /// The weight of a word at this place.
@@ -33,14 +33,14 @@ const IN_NAMESPACE: f32 = 0.9;
 const IN_FIRST_SENTENCE: f32 = 0.7;
 const IN_PARAMETERS: f32 = 0.5;
 const IN_DESCRIPTION: f32 = 0.45;
-/// The penalty for a word that is only a prefix, a misspelling or a synonym.
-const BEGINS: f32 = 0.8;
-const MISSPELT: f32 = 0.75;
-const SAME_MEANING: f32 = 0.75;
-/// The part of a score that is the share of the tool's own name which the intent has.
+/// The factor for a word that matches only as a prefix, a misspelling or a synonym.
+const PREFIX: f32 = 0.8;
+const MISSPELLING: f32 = 0.75;
+const SYNONYM: f32 = 0.75;
+/// The weight of the share of the tool's own name that the intent contains.
 const NAME_SHARE: f32 = 0.2;
 
-/// The penalty for a tool whose description recommends another one.
+/// The factor for a tool whose description says that it is deprecated.
 const DEPRECATED: f32 = 0.9;
 
 /// Stop words, which do not describe a tool.
@@ -49,8 +49,8 @@ if in into is it its just like may me my need needs no not of on one only or our
 their them then there these they this those to tool tools up us use used using via want was we what when where which who \
 why will with would you your";
 
-/// Words that agents and the authors of tools use for the same.
-const SAME: &[&[&str]] = &[
+/// Groups of synonyms, as agents and authors of tools use them.
+const SYNONYMS: &[&[&str]] = &[
     &["delete", "remove", "erase", "drop"],
     &["create", "make", "new", "add"],
     &["find", "search", "lookup", "locate", "query", "grep"],
@@ -81,7 +81,7 @@ pub struct Described<'a> {
 
 /// An intent, parsed once and compared with many tools.
 pub struct Intent {
-    /// The whole, to know a tool's own name by.
+    /// The whole text in lower case, to recognize a tool's exact name.
     text: String,
     words: Vec<Word>,
     stemmer: Stemmer,
@@ -91,7 +91,7 @@ struct Word {
     plain: String,
     stem: String,
     /// Stems of words with the same meaning.
-    same: Vec<String>,
+    synonyms: Vec<String>,
 }
 
 impl Intent {
@@ -105,13 +105,13 @@ impl Intent {
         let words = plain
             .map(|plain| {
                 let stem = stemmer.stem(&plain).into_owned();
-                let group = SAME.iter().find(|group| {
+                let group = SYNONYMS.iter().find(|group| {
                     group.iter().any(|word| *word == plain || stemmer.stem(word) == stem)
                 });
-                let same = group.into_iter().flat_map(|group| group.iter());
-                let same = same.map(|word| stemmer.stem(word).into_owned());
-                let same = same.filter(|other| *other != stem).collect();
-                Word { plain, stem, same }
+                let synonyms = group.into_iter().flat_map(|group| group.iter());
+                let synonyms = synonyms.map(|word| stemmer.stem(word).into_owned());
+                let synonyms = synonyms.filter(|other| *other != stem).collect();
+                Word { plain, stem, synonyms }
             })
             .filter(|word| seen.insert(word.stem.clone()))
             .take(WORDS_LIMIT)
@@ -124,7 +124,7 @@ impl Intent {
         let mut terms: Vec<&str> = Vec::new();
         for word in &self.words {
             let all =
-                std::iter::once(word.stem.as_str()).chain(word.same.iter().map(String::as_str));
+                std::iter::once(word.stem.as_str()).chain(word.synonyms.iter().map(String::as_str));
             for term in all {
                 if !terms.contains(&term) {
                     terms.push(term);
@@ -134,7 +134,7 @@ impl Intent {
         terms
     }
 
-    /// Returns the words as they were written, for likeness of letters.
+    /// Returns the words unstemmed, for comparisons by letters.
     pub fn words(&self) -> Vec<&str> {
         self.words.iter().map(|word| word.plain.as_str()).collect()
     }
@@ -170,7 +170,7 @@ impl Intent {
                 for (at, token) in field.iter().enumerate() {
                     let likeness = likeness(word, token, weight);
                     best = best.max(weight * likeness);
-                    if weight == IN_ACTION && likeness >= SAME_MEANING {
+                    if weight == IN_ACTION && likeness >= SYNONYM {
                         named[at] = true;
                     }
                 }
@@ -181,17 +181,17 @@ impl Intent {
         self.total(sum, named, action.len(), texts.is_outdated())
     }
 
-    /// Returns the score of a tool of which `sum` was found for the words, and `named` of the `parts` of its name.
+    /// Returns a tool's score from the sum of its matches' weights and from how many of the words of its name matched.
     fn total(&self, sum: f32, named: usize, parts: usize, is_outdated: bool) -> f32 {
         let count = self.words.len();
-        let asked = count.min(FULL_WORDS) as f32 + count.saturating_sub(FULL_WORDS) as f32 / 2.0;
-        let coverage = (sum / asked).min(1.0);
+        let maximum = count.min(FULL_WORDS) as f32 + count.saturating_sub(FULL_WORDS) as f32 / 2.0;
+        let coverage = (sum / maximum).min(1.0);
         let name = named as f32 / parts.max(1) as f32;
         let score = coverage * (1.0 - NAME_SHARE) + name * NAME_SHARE;
         if is_outdated { score * DEPRECATED } else { score }
     }
 
-    /// Returns whether the intent is the tool's very name, in any of its spellings.
+    /// Returns whether the intent is the exact name of the tool, in any of its spellings.
     fn names(&self, id: &ToolId) -> bool {
         let text = self.text.as_str();
         [id.to_string(), id.wire_name(), id.call_form(), id.action().to_owned()]
@@ -200,7 +200,7 @@ impl Intent {
     }
 }
 
-/// The texts of a tool, with the weight of a word in each.
+/// The texts of a tool, by the weight of a word in each.
 struct Texts<'a> {
     action: &'a str,
     namespace: &'a str,
@@ -225,14 +225,14 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Drops what does not fit, puts the best first, and leaves the order of equals to `name`.
+/// Removes irrelevant results and sorts the rest by score, best first, and then by name.
 pub fn rank<T>(found: &mut Vec<T>, score: impl Fn(&T) -> f32, name: impl Fn(&T) -> &str) {
     let best = found.iter().map(&score).fold(0.0, f32::max);
     found.retain(|one| score(one) >= SCORE_FLOOR.max(best * SHARE_OF_BEST));
     found.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| name(a).cmp(name(b))));
 }
 
-/// Returns the names most similar to an unknown one, the nearest first.
+/// Returns the known names most similar to an unknown one, most similar first.
 pub fn nearest(name: &str, mut known: Vec<String>, most: usize) -> Vec<String> {
     let name: String = name.chars().take(INTENT_LIMIT).collect();
     known.sort_by_cached_key(|known| (strsim::osa_distance(&name, known), known.clone()));
@@ -241,7 +241,7 @@ pub fn nearest(name: &str, mut known: Vec<String>, most: usize) -> Vec<String> {
     known
 }
 
-/// Rounds a score to what it is worth.
+/// Rounds a score to two decimals; further digits have no meaning.
 pub fn rounded(score: f32) -> f64 {
     f64::from((score * 100.0).round()) / 100.0
 }
@@ -253,28 +253,27 @@ fn likeness(word: &Word, (stem, plain): &(String, String), weight: f32) -> f32 {
     let (short, long) =
         if word.plain.len() < plain.len() { (&word.plain, plain) } else { (plain, &word.plain) };
     if short.chars().count() >= 4 && long.starts_with(short.as_str()) {
-        return BEGINS;
+        return PREFIX;
     }
     // Synonyms and misspellings are scored only where authors choose their words: in the name and the first sentence.
-    if weight >= IN_FIRST_SENTENCE && word.same.contains(stem) {
-        return SAME_MEANING;
+    if weight >= IN_FIRST_SENTENCE && word.synonyms.contains(stem) {
+        return SYNONYM;
     }
-    if weight >= IN_NAMESPACE && is_misspelt(&word.plain, plain) {
-        return MISSPELT;
+    if weight >= IN_NAMESPACE && is_misspelling(&word.plain, plain) {
+        return MISSPELLING;
     }
     0.0
 }
 
-/// Returns whether one word is the other with one or two typing errors: a letter missing, doubled, wrong or
-/// transposed.
-fn is_misspelt(written: &str, meant: &str) -> bool {
+/// Returns whether `written` is `meant` with one or two typing errors: a letter missing, doubled, wrong or transposed.
+fn is_misspelling(written: &str, meant: &str) -> bool {
     let letters = written.chars().count();
     if letters < 4 || written.chars().next() != meant.chars().next() {
         return false;
     }
-    let slips = if letters >= 7 { 2 } else { 1 };
-    meant.chars().count().abs_diff(letters) <= slips
-        && strsim::osa_distance(written, meant) <= slips
+    let errors = if letters >= 7 { 2 } else { 1 };
+    meant.chars().count().abs_diff(letters) <= errors
+        && strsim::osa_distance(written, meant) <= errors
 }
 
 fn parameter_names(schema: &Value) -> impl Iterator<Item = &str> + use<'_> {
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_is_between_nothing_and_the_very_name() {
+    fn a_score_is_0_without_a_match_and_1_for_the_exact_name() {
         for name in ["math:eval", "math__eval", "mcp.math.eval", "eval", " MATH:EVAL "] {
             assert_eq!(score(name, "math:eval", ""), 1.0, "{name}");
         }
@@ -326,19 +325,19 @@ mod tests {
     }
 
     #[test]
-    fn names_say_more_than_texts() {
+    fn names_weigh_more_than_descriptions() {
         let file = "Reads a file. It may also delete.";
         let by_name = score("read file", "fs:read_file", "");
         assert!(by_name > score("read file", "fs:x", file));
         assert!(score("read", "fs:x", file) > score("delete", "fs:x", file));
-        // Forms of a word, words within names, slips, and other words for the same.
+        // Inflections, words within names, typing errors, and synonyms.
         for intent in ["reading files", "readFile", "raed_file", "load a file", "read fille"] {
             assert!(score(intent, "fs:read_file", "") >= 0.6, "{intent}");
         }
     }
 
     #[test]
-    fn equals_keep_the_order_of_their_names() {
+    fn equal_scores_are_sorted_by_name() {
         let mut found = vec![("c", 0.5), ("a", 0.5), ("z", 0.9), ("low", 0.3), ("none", 0.0)];
         rank(&mut found, |one| one.1, |one| one.0);
         assert_eq!(found, [("z", 0.9), ("a", 0.5), ("c", 0.5)]);

@@ -1,8 +1,8 @@
-//! Takes keys out of texts by their values: one key out of what an upstream sends back, and all keys that a program
-//! uses now out of what it writes.
+//! Removes keys from texts by their values: the key of a call from the upstream's answer ([`Redactor`]), and all keys
+//! in use from the program's own output ([`KeysInUse`]).
 //!
-//! Upstreams echo headers in errors, debug pages and results. A key that was used for a call is never passed on: not
-//! to the program, the caller or the log.
+//! Upstreams echo headers in errors, debug pages and results. A key that was used for a call is never passed on to the
+//! program, the caller or the log.
 
 mod in_use;
 mod json;
@@ -20,34 +20,34 @@ use crate::ErrorBody;
 /// The replacement of a key.
 const REDACTED: &str = "[redacted]";
 
-/// Shorter forms occur by chance, and their loss would break honest results.
-/// A key of fewer letters is only taken out where a text is nothing else.
+/// The minimum length of a removed form. Shorter ones would match unrelated text and corrupt results, so a shorter key
+/// is removed only where it is the whole text.
 const SHORTEST: usize = 4;
 
-/// Shorter pieces of base64 occur by chance.
+/// The minimum length of a removed piece of base64, for the same reason.
 const SHORTEST_BASE64: usize = 8;
 
-/// Finds one key in all the forms in which it may come back.
+/// Removes one key, in every form in which an upstream may return it.
 pub struct Redactor {
     key: Zeroizing<String>,
-    /// The longest first, so that the text around a key is removed with it.
+    /// Longest first, so that `Bearer KEY` is removed as a whole, not just the key in it.
     forms: Zeroizing<Vec<String>>,
 }
 
 impl Redactor {
-    /// Prepares for a key.
+    /// Computes the forms of a key.
     pub fn new(key: &str) -> Self {
         Self { key: Zeroizing::new(key.to_owned()), forms: Zeroizing::new(forms(key)) }
     }
 
-    /// Returns a text without the key.
+    /// Removes the key from a text.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if text.strip_prefix("Bearer ").unwrap_or(text) == self.key.as_str() {
             return Cow::Borrowed(REDACTED);
         }
         let mut clean = Cow::Borrowed(text);
-        // One search for each form: a machine for all of them would be built for
-        // each call, and some keys make that slow.
+        // One search per form: an automaton for all forms would have to be built for each call, and some keys make
+        // that slow.
         for form in self.forms.iter() {
             if clean.contains(form.as_str()) {
                 clean = Cow::Owned(clean.replace(form.as_str(), REDACTED));
@@ -56,7 +56,7 @@ impl Redactor {
         clean
     }
 
-    /// Takes the key out of a value: texts, numbers and the names of members.
+    /// Removes the key from a value: from strings, numbers and member names.
     pub fn value(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
@@ -86,7 +86,7 @@ impl Redactor {
         }
     }
 
-    /// Takes the key out of an error.
+    /// Removes the key from an error.
     pub fn error(&self, mut error: ErrorBody) -> ErrorBody {
         error.message = self.text(&error.message).into_owned();
         error.hint = self.text(&error.hint).into_owned();
@@ -95,7 +95,7 @@ impl Redactor {
     }
 }
 
-/// Returns a key in every form in which it may come back.
+/// Returns a key in every form in which an upstream may return it, longest first.
 fn forms(key: &str) -> Vec<String> {
     let bytes = key.as_bytes();
     let json = escaped(key);
@@ -113,7 +113,7 @@ fn forms(key: &str) -> Vec<String> {
     let mut forms = vec![
         format!("Bearer {key}"),
         key.to_owned(),
-        // JSON within JSON, and slashes as PHP escapes them.
+        // JSON within JSON, and JSON with slashes escaped, as PHP does.
         escaped(&json),
         json.replace('/', "\\/"),
         json,
@@ -135,8 +135,8 @@ fn forms(key: &str) -> Vec<String> {
     forms
 }
 
-/// Returns the encoding of the key in the middle of a longer text, after any number of other bytes: the digits that
-/// depend on the neighbours are omitted.
+/// Returns the base64 digits of a key in the middle of a longer text, for each of the three alignments. The digits that
+/// also depend on neighbouring bytes are omitted.
 fn within(encoding: &Encoding, key: &[u8]) -> Vec<String> {
     (0..3)
         .filter_map(|before| {
@@ -148,7 +148,7 @@ fn within(encoding: &Encoding, key: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Returns a text as JSON has it, without the quotes.
+/// Returns the JSON form of a text, without the quotes.
 fn escaped(text: &str) -> String {
     let quoted = Value::String(text.to_owned()).to_string();
     quoted[1..quoted.len() - 1].to_owned()
@@ -158,7 +158,7 @@ fn escaped(text: &str) -> String {
 struct Percent(String);
 
 impl Percent {
-    /// Returns the same with small hex digits.
+    /// Returns the text with lower-case hex digits in its escapes.
     fn to_ascii_lowercase_escapes(&self) -> String {
         let mut out = String::with_capacity(self.0.len());
         let mut digits = 0;
@@ -191,9 +191,9 @@ mod tests {
 
     const KEY: &str = "tvly-Ca\"n/a+r y\\7f3a91==é";
 
-    /// SE-02: a key is found in each form in which an upstream may send it back.
+    /// SE-02: a key is removed in every form in which an upstream may return it.
     #[test]
-    fn every_form_of_a_key_is_taken_out() {
+    fn removes_every_form_of_a_key() {
         let redactor = Redactor::new(KEY);
         let json = json!(KEY).to_string();
         let texts = [
@@ -216,9 +216,9 @@ mod tests {
         }
     }
 
-    /// SE-02: also in the middle of a longer text that was encoded.
+    /// SE-02: also in the middle of a longer encoded text.
     #[test]
-    fn a_key_within_base64_is_taken_out() {
+    fn removes_a_key_within_base64() {
         let redactor = Redactor::new(KEY);
         for encoding in [BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD] {
             for before in ["", "u", "us", "user:", "Bearer "] {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_errors_are_cleaned_in_every_place() {
+    fn redacts_all_parts_of_values_and_errors() {
         let redactor = Redactor::new("12345678");
         let mut value = json!({
             "content": [{ "type": "text", "text": "x 12345678 y" }],
@@ -256,9 +256,9 @@ mod tests {
         );
     }
 
-    /// The twin: what is not the key stays as it is, also when the key is short.
+    /// Other text is unchanged, also if the key is short.
     #[test]
-    fn other_texts_stay() {
+    fn leaves_other_text_unchanged() {
         let redactor = Redactor::new("abc");
         for text in ["abcdef", "an abc", "", "YWJj"] {
             assert_eq!(redactor.text(text), text);

@@ -1,4 +1,4 @@
-//! Where a tool runs: pure rules, used by both the gateway and the CLI.
+//! The routing rules, which decide where a tool runs; used by both the gateway and the CLI.
 
 use std::collections::HashMap;
 
@@ -110,14 +110,13 @@ impl RoutingRules {
         self.covering(id).unwrap_or(Routing::Client)
     }
 
-    /// Returns where a tool runs, if a rule covers it.
+    /// Returns where the rules route a tool; `None` if no rule covers it.
     pub fn covering(&self, id: &ToolId) -> Option<Routing> {
         let tool = self.tools.get(&id.plain());
         tool.or_else(|| self.namespaces.get(id.namespace())).copied().or(self.any)
     }
 
-    /// Returns where a whole program runs: on the server only if every tool
-    /// does and the program is not dynamic.
+    /// Returns where a whole program runs: on the server only if every tool does and the program is not dynamic.
     pub fn decide(dynamic: bool, tools: impl IntoIterator<Item = Routing>) -> Routing {
         if !dynamic && tools.into_iter().all(|routing| routing == Routing::Server) {
             Routing::Server
@@ -152,7 +151,7 @@ impl From<Vec<(ToolPattern, Routing)>> for RoutingRules {
 }
 
 impl From<RoutingRules> for Vec<(ToolPattern, Routing)> {
-    /// Returns the rules sorted by pattern, so that equal rules are equal bytes.
+    /// Returns the rules sorted by pattern, so that equal rules have equal serialized forms.
     fn from(rules: RoutingRules) -> Self {
         let mut out: Self =
             rules.any.map(|routing| (ToolPattern::Any, routing)).into_iter().collect();
@@ -198,9 +197,9 @@ mod tests {
         assert_eq!(rules.route(&id("db:ping")), Routing::Server);
     }
 
-    /// AN-12: one client tool, or one unknown, keeps the program off the server.
+    /// AN-12: a program with a client tool, or a dynamic one, never runs on the server.
     #[test]
-    fn a_program_is_server_only_if_all_of_it_is() {
+    fn a_program_runs_on_the_server_only_if_all_its_tools_do() {
         use Routing::{Client, Server};
         for (dynamic, tools, expected) in [
             (false, vec![], Server),
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn older_words_are_read() {
+    fn accepts_the_older_words() {
         assert_eq!(serde_json::from_str::<Routing>("\"local\"").unwrap(), Routing::Client);
         assert_eq!(serde_json::from_str::<Routing>("\"cloud\"").unwrap(), Routing::Server);
         serde_json::from_str::<Routing>("\"Server\"").unwrap_err();

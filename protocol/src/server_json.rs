@@ -1,13 +1,13 @@
-//! Reading server.json, the form in which the official MCP registry describes a server.
+//! Reads server.json, the official MCP registry's description of a server.
 //!
-//! Source: the registry's `server.schema.json`, 2025-07-09 to 2025-12-11. Only pinned content is accepted: the same
-//! text must yield the same server tomorrow.
+//! Source: the registry's `server.schema.json`, 2025-07-09 to 2025-12-11. Only immutable versions are accepted: the
+//! same document must always yield the same server.
 
 use serde_json::{Map, Value};
 
 use crate::{Install, escape_text};
 
-/// How to start or reach a server that a server.json describes.
+/// How to start or reach a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerPlace {
     /// It is started as a child process.
@@ -16,17 +16,17 @@ pub enum ServerPlace {
     Http {
         /// Its address.
         url: String,
-        /// The variable whose value is sent as `Authorization: Bearer`, if it wants one.
+        /// The variable whose value is sent as `Authorization: Bearer`, if the server needs one.
         env_required: Vec<String>,
     },
 }
 
-/// Returns how the server of a server.json is started or reached: its first package that can be started as described,
-/// else its first remote. A package is skipped if its version is not immutable, if it needs an argument that only a
-/// user can provide, or if it passes options to its runtime.
+/// Returns how to start or reach the server of a server.json: by its first usable package, or else by its first usable
+/// remote. A package is skipped if its version is not immutable, if it needs an argument that only a user can provide,
+/// or if it passes options to its runtime.
 ///
 /// # Errors
-/// Returns why there is no way, escaped for a terminal.
+/// Returns the reasons why no package and no remote is usable, escaped for a terminal.
 pub fn place_of(server: &Value) -> Result<ServerPlace, String> {
     let server = &in_camel_case(server);
     let list = |field: &str| server[field].as_array().into_iter().flatten();
@@ -57,7 +57,7 @@ pub fn namespace_of(name: &str) -> String {
     plain.trim_matches('-').replace("__", "_")
 }
 
-/// Returns whether a version is one, not a range or a tag that moves.
+/// Returns whether a text is an exact version, not a range or a tag.
 pub fn is_exact(version: &str) -> bool {
     version.starts_with(|c: char| c.is_ascii_digit() || c == 'v')
         && version.chars().all(|c| c.is_ascii_alphanumeric() || ".-+_".contains(c))
@@ -65,7 +65,7 @@ pub fn is_exact(version: &str) -> bool {
         && !version.ends_with(".x")
 }
 
-/// The fields that 2025-07-09 wrote in snake case, and their names since 2025-09-16.
+/// The fields that the schema of 2025-07-09 had in snake case, with their names since 2025-09-16.
 const RENAMED: [(&str, &str); 11] = [
     ("registry_type", "registryType"),
     ("registry_base_url", "registryBaseUrl"),
@@ -80,14 +80,14 @@ const RENAMED: [(&str, &str); 11] = [
     ("is_repeated", "isRepeated"),
 ];
 
-/// Returns a server.json with the field names of today.
+/// Returns a server.json with the current field names.
 fn in_camel_case(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let mut renamed = Map::with_capacity(fields.len());
             for (name, value) in fields {
                 let now = RENAMED.iter().find(|(then, _)| then == name).map(|(_, now)| *now);
-                // If both are given, the document must be unambiguous.
+                // If the document has both names, the current one counts and the other is left as it is.
                 let name = now.filter(|now| !fields.contains_key(*now)).unwrap_or(name);
                 renamed.insert(name.to_owned(), in_camel_case(value));
             }
@@ -102,7 +102,7 @@ fn install_of(package: &Value) -> Result<Install, String> {
     let text = |field: &str| package[field].as_str().unwrap_or_default();
     let (kind, identifier, version) = (text("registryType"), text("identifier"), text("version"));
     let what = format!("package `{identifier}`");
-    // Before 2025-09-16 a package needed no transport, and there was one only.
+    // Before 2025-09-16, `transport` was not required, and stdio was the only one.
     if package.get("transport").is_some() && package["transport"]["type"] != "stdio" {
         return Err(format!("{what} does not use stdio"));
     }
@@ -162,7 +162,7 @@ fn install_of(package: &Value) -> Result<Install, String> {
         }
         _ => {}
     }
-    // Options of the runner could undo what it is run within, or run something else.
+    // Other options of the runtime could weaken a container's isolation or run a different program.
     let harmless = ["-y", "--yes", "-i", "--interactive", "--rm", "-e", "--env"];
     for argument in package["runtimeArguments"].as_array().into_iter().flatten() {
         let option = argument["name"].as_str().or(argument["value"].as_str()).unwrap_or_default();
@@ -189,7 +189,7 @@ fn install_of(package: &Value) -> Result<Install, String> {
             (Some("named"), Some(name), Some(value)) => {
                 args.extend([name.to_owned(), value.to_owned()])
             }
-            // An option without a value of its own is a switch, unless the value was left open.
+            // An option without a value is a switch, unless the user should supply the value.
             (Some("named"), Some(name), None) if !open && argument.get("format").is_none() => {
                 args.push(name.to_owned());
             }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pinned_can_be_approved() {
+    fn accepts_pinned_packages_and_https_remotes() {
         let npm = json!({ "packages": [{
             "registryType": "npm", "identifier": "@a/b", "version": "1.2.3", "transport": { "type": "stdio" },
             "runtimeArguments": [{ "type": "named", "name": "-y" }],
@@ -265,7 +265,7 @@ mod tests {
             "registryType": "oci", "identifier": "ghcr.io/a/b:1.0.0", "transport": { "type": "stdio" },
         }] });
         assert_eq!(started(&oci).args, ["run", "-i", "--rm", "ghcr.io/a/b:1.0.0"]);
-        // As 2025-07-09 wrote it.
+        // In the form of 2025-07-09.
         let old = json!({ "packages": [{
             "registry_type": "pypi", "registry_base_url": "https://pypi.org", "identifier": "a", "version": "1.2.3",
             "environment_variables": [{ "name": "A_KEY", "is_required": true, "is_secret": true }, { "name": "B" }],
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_or_reaches_out_is_refused() {
+    fn refuses_mutable_versions_and_unsafe_options() {
         let good = json!({
             "registryType": "npm", "identifier": "a", "version": "1.2.3", "transport": { "type": "stdio" },
         });
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn names_suggest_namespaces() {
+    fn derives_a_namespace_from_a_name() {
         for (name, namespace) in
             [("io.x/weather", "weather"), ("a/b.c_d", "b-c_d"), ("a/-x-", "x"), ("a/...", "")]
         {

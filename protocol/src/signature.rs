@@ -1,27 +1,28 @@
-//! JSON Schema as a TypeScript type: what a model needs to write a call, in a tenth of the words.
+//! Renders JSON Schema as a TypeScript type: enough for a model to write a call, in a tenth of the tokens.
 //!
-//! The schemas are untrusted. So their names and texts are escaped, flagged and truncated, and whatever the schema
-//! is, the type is short: omitted parts are shown as `…`.
+//! Schemas are untrusted, so names and literals are escaped, flagged and truncated, and the length of the type is
+//! bounded. Omitted parts are shown as `…`.
 
 use serde_json::Value;
 
 use crate::ToolId;
 use crate::model_text::{TextFlags, word_for_model};
 
-/// The most characters of a signature.
+/// The maximum number of characters of a signature.
 const SIGNATURE_LIMIT: usize = 800;
-/// The most characters of a name or a literal.
+/// The maximum number of characters of a name or a literal.
 const WORD_LIMIT: usize = 64;
-/// The most properties of an object, members of a union or items of a tuple.
+/// The maximum number of properties of an object, members of a union, or items of a tuple.
 const MEMBERS_LIMIT: usize = 24;
-/// The most schemas that are looked into for one type; the nested ones of a hostile schema multiply.
+/// The maximum number of schemas visited for one type. References in a hostile schema can multiply exponentially.
 const NODES_LIMIT: usize = 500;
-/// The nesting depth of types; a signature that is too long is rendered again with less.
+/// The nesting depths to try, in order, until the signature is short enough.
 const DEPTHS: [usize; 4] = [6, 3, 2, 1];
-/// The omitted part.
+/// The mark of an omitted part.
 const CUT: &str = "…";
 
-/// Returns a tool's call with its parameters and its result: `mcp.a.b({ path: string, head?: number }) => Promise<string>`.
+/// Renders a tool as a call with its parameters and its result:
+/// `mcp.a.b({ path: string, head?: number }) => Promise<string>`.
 ///
 /// `result` is the schema of the value that the program receives, if it is known.
 pub fn signature(
@@ -34,7 +35,7 @@ pub fn signature(
     for depth in DEPTHS {
         let mut taken = TextFlags::default();
         let parameters = written(parameters, depth, &mut taken);
-        // Every tool takes one object, and one that takes nothing may be called without.
+        // Every tool takes one object, which may be omitted if it has no properties.
         let parameters = if parameters == "{}" { "" } else { &parameters };
         let result = result.map_or("unknown".into(), |schema| written(schema, depth, &mut taken));
         let text = format!("{call}({parameters}) => Promise<{result}>");
@@ -54,7 +55,7 @@ fn written(schema: &Value, depth: usize, flags: &mut TextFlags) -> String {
 struct Writer<'a> {
     root: &'a Value,
     nodes: usize,
-    /// The references that are being followed; one that is met again is a cycle.
+    /// The references being resolved, to detect cycles.
     within: Vec<&'a str>,
     flags: &'a mut TextFlags,
 }
@@ -83,7 +84,7 @@ impl<'a> Writer<'a> {
             match &parts[..] {
                 [] => self.typed(schema, depth),
                 [one] => one.clone(),
-                _ => parts.iter().map(|part| in_brackets(part)).collect::<Vec<_>>().join(" & "),
+                _ => parts.iter().map(|part| parenthesized(part)).collect::<Vec<_>>().join(" & "),
             }
         } else {
             self.typed(schema, depth)
@@ -157,7 +158,7 @@ impl<'a> Writer<'a> {
             return format!("[{}]", written.join(", "));
         }
         match schema.get("items") {
-            Some(items) => in_brackets(&self.schema(items, depth - 1)) + "[]",
+            Some(items) => parenthesized(&self.schema(items, depth - 1)) + "[]",
             None => "unknown[]".to_owned(),
         }
     }
@@ -171,7 +172,7 @@ impl<'a> Writer<'a> {
                 Some(_) if depth == 0 => format!("Record<string, {CUT}>"),
                 Some(extra) => format!("Record<string, {}>", self.schema(extra, depth - 1)),
                 None if schema.get("additionalProperties").is_some() => "{}".to_owned(),
-                // The arguments of a tool that declares none.
+                // The top level: a tool without declared arguments.
                 None if std::ptr::eq(schema, self.root) => "{}".to_owned(),
                 None => "Record<string, unknown>".to_owned(),
             };
@@ -182,7 +183,7 @@ impl<'a> Writer<'a> {
         let required = schema.get("required").and_then(Value::as_array);
         let is_required =
             |name: &str| required.is_some_and(|names| names.iter().any(|known| known == name));
-        // Required parameters come first, so that they survive the truncation.
+        // Required properties come first, so that truncation omits optional ones.
         let (must, may): (Vec<_>, Vec<_>) =
             properties.iter().partition(|(name, _)| is_required(name));
         let mut members = Vec::new();
@@ -220,7 +221,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Quotes a text of the schema's author.
+    /// Quotes an untrusted text.
     fn quoted(&mut self, text: &str) -> String {
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         format!("\"{}\"", word_for_model(&quoted, WORD_LIMIT, self.flags))
@@ -244,15 +245,15 @@ fn union(members: Vec<String>, count: usize) -> String {
     if seen.is_empty() { "never".to_owned() } else { seen.join(" | ") }
 }
 
-/// Puts a type into parentheses if a following operator would otherwise split it.
-fn in_brackets(written: &str) -> String {
-    let plain = !written.contains([' ', '|', '&'])
-        || (written.starts_with('{') && closes_at_the_end(written));
+/// Puts a type into parentheses where an adjacent operator would otherwise bind to a part of it.
+fn parenthesized(written: &str) -> String {
+    let plain =
+        !written.contains([' ', '|', '&']) || (written.starts_with('{') && is_one_bracket(written));
     if plain { written.to_owned() } else { format!("({written})") }
 }
 
 /// Returns whether the opening bracket of a text is closed by its last character.
-fn closes_at_the_end(text: &str) -> bool {
+fn is_one_bracket(text: &str) -> bool {
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
     for (at, c) in text.char_indices() {
         match c {
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_are_written_as_types() {
+    fn renders_schemas_as_types() {
         let property = |schema: Value| json!({ "type": "object", "properties": { "a": schema } });
         for (schema, expected) in [
             (json!({}), "unknown"),
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_a_call() {
+    fn renders_a_tool_as_a_call() {
         let parameters = json!({
             "type": "object",
             "properties": { "head": { "type": "number" }, "path": { "type": "string" } },
@@ -380,9 +381,9 @@ mod tests {
         );
     }
 
-    /// RG-13: what a stranger put into names and literals neither hides nor floods.
+    /// RG-13: names and literals of hostile schemas are escaped, flagged and truncated.
     #[test]
-    fn hostile_schemas_are_escaped_flagged_and_cut() {
+    fn escapes_flags_and_truncates_hostile_schemas() {
         let hostile = json!({ "properties": {
             "a\u{202e}b": { "enum": ["x\"} <IMPORTANT>", "\u{1b}[2J"] },
             "long": { "const": "y".repeat(100_000) },

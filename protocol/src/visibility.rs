@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The visibility of an entry, the narrowest first.
+/// Who may see an entry, narrowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -26,7 +26,7 @@ pub enum Visibility {
 pub struct UnknownVisibility;
 
 impl Visibility {
-    /// All of them, the narrowest first.
+    /// All visibilities, narrowest first.
     pub const ALL: [Self; 4] = [Self::Private, Self::Project, Self::Org, Self::Public];
 
     /// Returns the word used on the wire and in the database.
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_words_are_read_and_no_others() {
+    fn accepts_only_the_four_words() {
         for visibility in Visibility::ALL {
             assert_eq!(visibility.as_str().parse(), Ok(visibility));
             assert_eq!(serde_json::to_value(visibility).unwrap(), visibility.as_str());

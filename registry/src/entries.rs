@@ -1,12 +1,12 @@
-//! Reading what is in the registry: by name, by list, by search, for programs, and for the official API.
+//! Reading entries: by name, as a list, by search, for programs, and for the official API.
 
 pub(crate) mod content;
 pub(crate) mod discover;
 pub(crate) mod entry;
+pub(crate) mod entry_cache;
 pub(crate) mod list;
 pub(crate) mod name;
 pub(crate) mod official;
-pub(crate) mod remembered;
 pub(crate) mod resolve;
 pub(crate) mod server;
 pub(crate) mod server_entry;

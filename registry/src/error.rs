@@ -8,12 +8,12 @@ pub enum RegistryError {
     /// The database does not answer; the same request may succeed later.
     #[error("the database is unavailable")]
     Unavailable(#[source] sqlx::Error),
-    /// No connection comes about.
+    /// The connection cannot be opened.
     #[error("cannot connect to {place}: {reason}")]
     NoConnection {
         /// Database, address and role; never the password.
         place: String,
-        /// Why.
+        /// The reason, from the operating system or the database.
         reason: String,
     },
     /// The caller has no object of that name.
@@ -30,7 +30,7 @@ pub enum RegistryError {
     /// The object of that name was deleted, and the caller could see it.
     #[error("`{0}` was deleted")]
     Gone(String),
-    /// The caller may see it, but may not do this to it.
+    /// The caller may see the object, but may not do this to it.
     #[error("{0}")]
     NotAllowed(String),
     /// The name is pinned to a content that is no longer there.
@@ -45,7 +45,7 @@ pub enum RegistryError {
     /// Something of that name exists already.
     #[error("{0}")]
     Conflict(String),
-    /// A value cannot be stored or searched for.
+    /// A value cannot be stored, or cannot be searched for.
     #[error("{0}")]
     Invalid(String),
     /// A name breaks the grammar.
@@ -54,7 +54,7 @@ pub enum RegistryError {
     /// The credential is malformed, unknown, expired or revoked; callers do not learn which.
     #[error("the credential is not valid")]
     InvalidCredential,
-    /// There is no master key to seal and open secrets with.
+    /// No master key is configured, so secrets can be neither sealed nor opened.
     #[error(
         "this gateway cannot store secrets, because it has no master key; set `PML_MASTER_KEY` or `PML_MASTER_KEY_FILE`"
     )]
@@ -67,10 +67,10 @@ pub enum RegistryError {
         /// The name of the key.
         id: String,
     },
-    /// A stored secret was changed or moved in the database, or its key was.
+    /// A stored secret, or the data key that encrypts it, was changed or moved in the database.
     #[error("the stored secret `{0}` cannot be decrypted")]
     UnreadableSecret(String),
-    /// A stored secret may not go to the host that it is needed for.
+    /// A stored secret may not be sent to the requested host.
     #[error("the stored secret `{name}` may not be sent to `{host}`")]
     NotForHost {
         /// The variable.
@@ -81,10 +81,10 @@ pub enum RegistryError {
     /// The tenant may not do this.
     #[error("the role or tenant may not do this")]
     Denied(#[source] sqlx::Error),
-    /// The database has not the schema of this program.
+    /// The database does not have this program's schema.
     #[error("the database is not migrated; run `pml-server migrate`")]
     NotMigrated,
-    /// The role could pass by row-level security.
+    /// Row-level security does not bind the role.
     #[error(
         "role `{role}` owns tables or bypasses row-level security; connect as `pml_app` to serve"
     )]

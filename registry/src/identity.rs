@@ -1,4 +1,4 @@
-//! Who asks: the principal, the role, the rights and the tenant of a request. Nothing here reaches the database.
+//! The principal, the role, the rights and the tenant of a request. Nothing here queries the database.
 
 pub(crate) mod caller;
 pub(crate) mod principal;

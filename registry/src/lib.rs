@@ -62,10 +62,10 @@ pub use accounts::projects::{OrgRecord, ProjectPage, ProjectRecord};
 pub use database::operator::Operator;
 pub use entries::discover::{DiscoverQuery, Discovered};
 pub use entries::entry::Entry;
+pub use entries::entry_cache::ServedEntry;
 pub use entries::list::{CatalogFilter, CatalogItem, CatalogPage};
 pub use entries::name::EntryName;
 pub use entries::official::{OfficialFilter, OfficialPage, OfficialReader};
-pub use entries::remembered::ServedEntry;
 pub use entries::resolve::{Absence, MissingTool, Resolved, ResolvedCapability, ResolvedTool};
 pub use entries::server::McpServer;
 pub use entries::server_entry::{CatalogServer, CatalogTool};
@@ -80,15 +80,16 @@ pub use limits::quotas::{Quota, QuotaScope, Window};
 pub use limits::rates::{Rate, TokenGrant};
 pub use operator::classes::{Effects, ToolClass};
 pub use operator::quarantine::{
-    ApprovedServer, IngestReport, Judged, QuarantinedServer, ReadPage, ReadServer, read_page,
+    ApprovedServer, IngestReport, QuarantineSelector, QuarantinedServer, ReadPage, ReadServer,
+    read_page,
 };
 pub use operator::rules::{Rule, RuleChange, RuleOrigin};
 pub use operator::seed::SeedReport;
 pub use operator::shipped::shipped_catalog;
 pub use paging::Total;
 pub use publishing::capability::{NewCapability, Published};
-pub use publishing::remark::Remark;
 pub use publishing::server::{NewServer, PublishedServer};
+pub use publishing::version_update::VersionUpdate;
 pub use records::audit::{AuditEvent, AuditOutcome, AuditPage, AuditRecord};
 pub use records::executions::{
     Decision, ExecutionEnd, ExecutionRecord, ExecutionStatus, FinishedExecution, NewExecution,
@@ -103,7 +104,7 @@ pub use secrets::{
 use accounts::keys::KeyCache;
 use database::pool::{ServedPool, check_schema};
 use entries::discover::known::KnownTools;
-use entries::remembered::EntryCache;
+use entries::entry_cache::EntryCache;
 use routes::{Followed, Follower, RouteSource};
 
 /// The migrations of `migrations/`, compiled in.
@@ -164,8 +165,8 @@ impl Registry {
     /// Changes are notified at once, so this matters only while the connection for notifications is lost. A test that
     /// sets hours proves that changes are received, not just expired.
     #[must_use]
-    pub fn believing_keys_for(self, time: Duration) -> Self {
-        self.keys.believe_for(time);
+    pub fn with_key_cache_ttl(self, time: Duration) -> Self {
+        self.keys.set_ttl(time);
         self
     }
 

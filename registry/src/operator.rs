@@ -1,4 +1,4 @@
-//! What only the operator does, with the role that owns the database.
+//! Operations of the operator, with the role that owns the database.
 
 pub(crate) mod classes;
 pub(crate) mod quarantine;

@@ -1,4 +1,4 @@
-//! What all lists have in common: the total, the cut at the end of a page, and opaque cursors.
+//! Paging of all lists: the total, the cut at the end of a page, and opaque cursors.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -17,7 +17,7 @@ pub enum Total {
 }
 
 impl Total {
-    /// Interprets a count that stopped one above [`EXACT_TOTAL`].
+    /// Interprets a count that was limited to one above [`EXACT_TOTAL`].
     pub(crate) fn of(counted: i64) -> Self {
         match counted {
             counted if counted > EXACT_TOTAL => Self::TotalAtLeast(EXACT_TOTAL.unsigned_abs()),
@@ -26,7 +26,7 @@ impl Total {
     }
 }
 
-/// Cuts what was read, one item more than the page may have, to the page; returns the cursor of the next one.
+/// Truncates `items`, which were read with one item more than `limit`; returns the cursor of the next page, if any.
 pub(crate) fn cut<T>(
     items: &mut Vec<T>,
     limit: usize,
@@ -42,7 +42,7 @@ pub(crate) fn hex(text: &str) -> String {
     text.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads what [`hex`] wrote.
+/// Decodes the output of [`hex`].
 pub(crate) fn unhex(text: &str) -> Option<String> {
     if !text.is_ascii() || !text.len().is_multiple_of(2) || text.len() > 4_096 {
         return None;

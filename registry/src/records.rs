@@ -1,4 +1,4 @@
-//! What is recorded: the audit log, executions, and requests that are done only once.
+//! Records: the audit log, executions, and idempotent requests.
 
 pub(crate) mod audit;
 pub(crate) mod executions;

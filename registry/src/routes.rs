@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::accounts::keys::KeyCache;
 use crate::database::pool::{ServedPool, pool_options};
 use crate::entries::content;
-use crate::entries::remembered::EntryCache;
+use crate::entries::entry_cache::EntryCache;
 use crate::identity::tenant::Tenant;
 use crate::limits::quotas::{self, Quota};
 use crate::{Registry, RegistryError};
@@ -27,25 +27,25 @@ const KEYS: &str = "pml_keys";
 const ENTRIES: &str = "pml_entries";
 /// The channel of changed stored secrets.
 const SECRETS: &str = "pml_secrets";
-/// A full read for whatever the notifications may have missed.
+/// The interval of full reads, in case a notification was lost.
 const PERIOD: Duration = Duration::from_secs(60);
-/// The pause before a lost listener is replaced.
+/// The delay before a lost listener is replaced.
 const RETRY: Duration = Duration::from_millis(250);
 
 /// The routing rules at one instant; a request keeps the snapshot that it started with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Routes {
-    /// The operator's rules, with those of public rows that fix their routing.
+    /// The operator's rules, and a rule for each public server whose row fixes its routing.
     pub rules: RoutingRules,
     /// The quotas on calls of tools.
     pub quotas: Vec<Quota>,
-    /// Rises by one with each change that this process has seen.
+    /// Increases by one with each change that this process sees.
     pub version: u64,
-    /// Names these rules alike on every replica; an `ETag` without its quotes.
+    /// A hash of the rules, equal on all replicas: an `ETag` without the quotes.
     pub etag: String,
 }
 
-/// Rises with what has changed, or may have; for those who keep something that rests on it.
+/// Counters that increase when something has changed or may have changed, for caches that depend on it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Changes {
     /// API keys.
@@ -60,12 +60,12 @@ impl Registry {
         self.changes.subscribe()
     }
 
-    /// Returns the present routes, without touching the database.
+    /// Returns the current routes, without querying the database.
     pub fn routes(&self) -> Arc<Routes> {
         self.routes.current.load_full()
     }
 
-    /// Reads the routes again, without waiting for the notification of a change.
+    /// Reads the routes again at once, without waiting for a change notification.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer;
@@ -76,7 +76,7 @@ impl Registry {
     }
 }
 
-/// The routing snapshot, and its replacement.
+/// The current routing snapshot, and how it is replaced.
 pub(crate) struct RouteSource {
     pool: ServedPool,
     current: ArcSwap<Routes>,
@@ -143,7 +143,7 @@ async fn read(pool: ServedPool) -> Result<(RoutingRules, Vec<Quota>), RegistryEr
     let mut all = Vec::with_capacity(rules.len() + fixed.len());
     for rule in rules {
         let pattern: ToolPattern = rule.pattern.parse()?;
-        // A row that fixes its routing wins over every rule, a more specific one too.
+        // A row that fixes its routing overrides every rule, even a rule for one of its tools.
         let overruled = match &pattern {
             ToolPattern::Tool(id) => fixed.iter().any(|(name, _)| name == id.namespace()),
             _ => false,
@@ -194,7 +194,7 @@ pub(crate) struct Followed {
     pub(crate) changes: watch::Sender<Changes>,
 }
 
-/// Starts to follow what is changed in the database.
+/// Starts the two tasks that follow changes in the database.
 pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower {
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
@@ -218,7 +218,7 @@ pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower 
                 loop {
                     let ended = tokio::select! {
                         ended = listen(&pool, &followed) => ended,
-                        () = liveness.doubt() => {
+                        () = liveness.suspected() => {
                             // A silently dead connection reports no changes either. It is returned to its pool only
                             // after a successful round trip.
                             pool = fresh();
@@ -227,7 +227,7 @@ pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower 
                     };
                     // Without notifications, nothing may be cached.
                     followed.entries.set_listening(false);
-                    followed.forget(|_| true);
+                    followed.invalidate(|_| true);
                     if let Err(error) = ended {
                         tracing::warn!(error = %error, "Lost the connection for change notifications");
                     }
@@ -243,19 +243,19 @@ pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower 
 }
 
 impl Followed {
-    /// Clears the caches that depend on the notified channels.
-    fn forget(&self, told: impl Fn(&str) -> bool) {
+    /// Clears the caches that depend on the channels for which `changed` returns true.
+    fn invalidate(&self, changed: impl Fn(&str) -> bool) {
         // An entry contains the routing.
-        if told(ENTRIES) || told(ROUTES) {
-            self.entries.forget();
+        if changed(ENTRIES) || changed(ROUTES) {
+            self.entries.clear();
         }
-        if told(KEYS) {
-            self.keys.forget();
+        if changed(KEYS) {
+            self.keys.clear();
         }
-        if told(KEYS) || told(SECRETS) {
+        if changed(KEYS) || changed(SECRETS) {
             self.changes.send_modify(|changes| {
-                changes.keys += u64::from(told(KEYS));
-                changes.secrets += u64::from(told(SECRETS));
+                changes.keys += u64::from(changed(KEYS));
+                changes.secrets += u64::from(changed(SECRETS));
             });
         }
     }
@@ -268,22 +268,22 @@ async fn listen(pool: &PgPool, followed: &Followed) -> Result<(), RegistryError>
     listener.eager_reconnect(false);
     listener.listen_all([ROUTES, KEYS, ENTRIES, SECRETS]).await?;
     // Changes between the last read and the `listen` were not notified.
-    followed.forget(|_| true);
+    followed.invalidate(|_| true);
     followed.entries.set_listening(true);
     followed.routes.reload_or_warn().await;
     // `None` means that the connection was lost, and notifications with it, so all caches are cleared.
     while let Some(first) = listener.try_recv().await? {
-        let mut told = vec![first];
-        // One read for all that is already here.
+        let mut notifications = vec![first];
+        // One reload serves all notifications that have already arrived.
         while let Some(next) = listener.next_buffered() {
-            told.push(next);
+            notifications.push(next);
         }
-        let told = |channel: &str| told.iter().any(|one| one.channel() == channel);
-        followed.forget(told);
-        if told(ROUTES) {
+        let changed = |channel: &str| notifications.iter().any(|one| one.channel() == channel);
+        followed.invalidate(changed);
+        if changed(ROUTES) {
             followed.routes.reload_or_warn().await;
-            // Nothing that was read with the old routes may stay.
-            followed.entries.forget();
+            // Entries that were read under the old routes must not stay in the cache.
+            followed.entries.clear();
         }
     }
     Ok(())

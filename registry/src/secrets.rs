@@ -1,4 +1,4 @@
-//! Stored keys of users for the upstreams of their tools.
+//! Users' stored secrets for the upstreams of their tools.
 //!
 //! A value is encrypted with the data key of its organisation, which is wrapped by a master key that is never in the
 //! database. Encrypted content can be decrypted only for the organisation, project, owner, name and version that it
@@ -36,35 +36,35 @@ pub struct SecretUse {
     pub tool: String,
     /// The host that it is sent to.
     pub host: KeyHost,
-    /// Whether the entry that names this host is in the catalog, which only the operator writes.
+    /// Whether the entry with this host is in the catalog, which only the operator writes.
     pub by_operator: bool,
 }
 
 impl SecretUse {
-    /// Returns whether a key that may go to these hosts may go to this one.
+    /// Returns whether a secret with these hosts may be sent to this host.
     ///
-    /// The hosts of a secret apply to every entry. A secret without hosts is used only for the operator's entries: an
-    /// entry that a tenant wrote names the variable and the address, and could send anybody's secret anywhere.
+    /// The hosts of a secret apply to every entry. A secret without hosts is sent only to hosts of the operator's
+    /// entries: a tenant's entry names both the variable and the address, so it could send any secret anywhere.
     pub fn may_have(&self, hosts: Option<&[KeyHost]>) -> bool {
         hosts.map_or(self.by_operator, |hosts| hosts.contains(&self.host))
     }
 }
 
 impl Registry {
-    /// Takes the master keys for stored secrets. Without any, storing and using a
-    /// secret fails with [`RegistryError::NoMasterKey`].
+    /// Sets the master keys for stored secrets. Without any, storing and using a secret fails with
+    /// [`RegistryError::NoMasterKey`].
     ///
-    /// The first key becomes the current one of a database that has none yet.
+    /// If the database has no master key yet, the first of `keys` becomes the current one.
     ///
     /// # Errors
-    /// Returns [`RegistryError::WrongMasterKey`] when the database has secrets under
-    /// a master key that is not among them.
+    /// Returns [`RegistryError::WrongMasterKey`] when the database has secrets under a master key that is not among
+    /// `keys`.
     pub async fn with_master_keys(mut self, keys: MasterKeys) -> Result<Self, RegistryError> {
         if let Some(first) = keys.first() {
             let (id, check_value) = (first.id().to_owned(), first.check_value()?);
             self.in_tenant(&Tenant::anonymous(), move |connection| {
                 Box::pin(async move {
-                    // If another one already exists, that is the current one.
+                    // An existing current key is kept.
                     sqlx::query!(
                         "insert into master_keys (id, check_value, is_current)
                         values ($1, $2, true) on conflict do nothing",
@@ -85,10 +85,10 @@ impl Registry {
         }
     }
 
-    /// Returns a key for another purpose of each master key; the first one is to be used, all are to be accepted.
+    /// Derives a key for another purpose from each master key. Sign with the first one; accept all of them.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Invalid`] when none can be derived.
+    /// Returns [`RegistryError::Invalid`] when a key cannot be derived.
     pub fn derived_keys(&self, purpose: &str) -> Result<Vec<DerivedKey>, RegistryError> {
         self.master_keys.derive(purpose)
     }
@@ -120,7 +120,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Returns whether the database already has a master key, so that a different one would be wrong.
+    /// Returns whether the database already has a master key; then a gateway must not generate a new one.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -135,9 +135,9 @@ impl Registry {
         .await
     }
 
-    /// Stores a secret of the caller or of the project; a value that is there already is replaced, with its hosts.
+    /// Stores a secret of the caller or of the project; replaces an existing value and its hosts.
     ///
-    /// Without hosts, only the hosts of catalog entries receive it.
+    /// Without hosts, it is sent only to hosts of catalog entries.
     ///
     /// # Errors
     /// Returns [`RegistryError::NoMasterKey`] without a master key and
@@ -162,6 +162,7 @@ impl Registry {
                     match place.store(connection, &keys, &value, hosts).await {
                         Ok(record) => Ok(Some(record)),
                         Err(OpenError::Registry(error)) => Err(error),
+                        // A value, not an error, so that the transaction with the audit event commits.
                         Err(OpenError::Unreadable) => {
                             place.record_unreadable(connection).await?;
                             Ok(None)
@@ -173,7 +174,7 @@ impl Registry {
         stored.ok_or_else(|| RegistryError::UnreadableSecret(name.to_string()))
     }
 
-    /// Lists the caller's own secrets and those of the project, by name; never a value.
+    /// Lists the caller's own secrets and those of the project, by name and without values.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -241,8 +242,8 @@ impl Registry {
         .await
     }
 
-    /// Returns a stored secret for one use, which is recorded before: the caller's
-    /// own, else the project's, else `None`. One that may not go to the host is passed over.
+    /// Records one use of a stored secret and returns it: the caller's own, or else the project's. A secret that may
+    /// not be sent to the host is skipped. Returns `None` if neither exists.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotForHost`] when no stored secret may be sent to the host, which is recorded.
@@ -303,7 +304,7 @@ impl Registry {
         }
     }
 
-    /// Returns which stored secret a use would get now, or `None` for none. Nothing is opened or recorded.
+    /// Returns the stamp of the secret that a use would get now, without decrypting or recording anything.
     ///
     /// # Errors
     /// Returns an error when the database cannot be read.
@@ -326,7 +327,7 @@ impl Registry {
     }
 }
 
-/// The result of a use. A failure is committed, because it is recorded.
+/// The result of a use. Failures are values, not errors, so that the transaction with their audit event commits.
 enum Used {
     Absent,
     NotForHost(KeyHost),

@@ -1,4 +1,4 @@
-//! What runs in a child process. A child that has read a program or the input of a job may be under an attacker's
+//! The code of child processes. A child that has read a program or the input of a job may be under an attacker's
 //! control, so the host trusts nothing that it sends.
 
 mod descriptors;

@@ -1,4 +1,4 @@
-//! The wall clock of one run, which is paused while a human decides.
+//! The wall clock of a run, which is paused while a human decides.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ impl WallClock {
         WallPause { clock: self.clone() }
     }
 
-    /// Returns the time that counted so far.
+    /// Returns the elapsed time without pauses.
     #[must_use]
     pub fn spent(&self) -> Duration {
         self.lock().spent()
@@ -81,7 +81,7 @@ impl State {
     }
 }
 
-/// Keeps a [`WallClock`] standing still.
+/// A guard that keeps a [`WallClock`] paused.
 #[derive(Debug)]
 pub struct WallPause {
     clock: WallClock,

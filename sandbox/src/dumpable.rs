@@ -1,5 +1,5 @@
-//! Protects a process from inspection by others of its user. The host uses it for itself, and every child as a layer of
-//! its seal.
+//! Protects a process from inspection by other processes of its user. The host applies it to itself, and every child
+//! as a layer of its seal.
 
 use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 

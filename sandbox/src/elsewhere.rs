@@ -1,4 +1,4 @@
-//! The other side of the wall: a system that cannot contain a program runs none.
+//! Platforms other than Linux: they cannot contain a program, so every pool refuses to start.
 
 use std::convert::Infallible;
 use std::ffi::{CStr, OsString};
@@ -14,15 +14,15 @@ use crate::outcome::{Outcome, Program};
 use crate::self_test::SelfTest;
 use crate::tool::ToolCaller;
 
-/// Does nothing: no process is ever started as a child here.
+/// Does nothing: no process is started as a child on this platform.
 pub fn child_main_if_requested(_jobs: &[Job]) {}
 
-/// No process is ever a child here.
+/// Returns false: no process is a child on this platform.
 pub fn marks_child(_first_argument: &[u8]) -> bool {
     false
 }
 
-/// Does nothing: process privacy is specific to each system.
+/// Does nothing: the protection is implemented only for Linux.
 ///
 /// # Errors
 /// Never fails.
@@ -33,22 +33,22 @@ pub fn keep_private() -> Result<(), String> {
 /// Does nothing: this platform has no such right.
 pub fn give_up_tracing() {}
 
-/// Reads the variable and leaves it where it is.
+/// Reads the variable without removing it.
 pub fn take_variable(name: &CStr) -> Option<OsString> {
     std::env::var_os(name.to_str().ok()?)
 }
 
-/// Would run programs; cannot be made here.
+/// Would run programs; cannot be created on this platform.
 #[derive(Debug)]
 pub struct Pool(Infallible);
 
 impl Pool {
-    /// Refuses.
+    /// Always fails.
     pub fn new(_config: PoolConfig) -> Result<Pool, SandboxError> {
         Err(SandboxError::PlatformUnsupported)
     }
 
-    /// Cannot be reached.
+    /// Unreachable: there is no value of this type.
     pub async fn run(
         &self,
         _program: Program,
@@ -59,23 +59,23 @@ impl Pool {
         match self.0 {}
     }
 
-    /// Cannot be reached.
+    /// Unreachable: there is no value of this type.
     pub async fn layers(&self) -> Result<Vec<LayerReport>, SandboxError> {
         match self.0 {}
     }
 }
 
-/// Would run jobs; cannot be made here.
+/// Would run jobs; cannot be created on this platform.
 #[derive(Debug)]
 pub struct JobPool(Infallible);
 
 impl JobPool {
-    /// Refuses.
+    /// Always fails.
     pub fn new(_job: Job, _limits: JobLimits, _workers: usize) -> Result<JobPool, SandboxError> {
         Err(SandboxError::PlatformUnsupported)
     }
 
-    /// Cannot be reached.
+    /// Unreachable: there is no value of this type.
     pub async fn run(&self, _input: Vec<u8>) -> Result<Vec<u8>, JobFailure> {
         match self.0 {}
     }

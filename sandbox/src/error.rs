@@ -1,4 +1,4 @@
-//! The error of this crate: why there is no pool.
+//! The error of this crate: why a pool could not be created.
 
 /// Why a pool could not be created.
 #[derive(Debug, thiserror::Error)]

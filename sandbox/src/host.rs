@@ -1,5 +1,5 @@
-//! What runs in the process that starts the children, with the keys and the rights of its user. It trusts nothing that
-//! a child sends.
+//! The code of the process that starts the children, which has the keys and the rights of its user. It trusts nothing
+//! that a child sends.
 
 mod child_socket;
 mod job_pool;

@@ -16,7 +16,7 @@ pub struct Job {
 /// The limits of one job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobLimits {
-    /// Bytes of address space of the child, its stack and the binary's own mapping included.
+    /// Bytes of address space of the child, including its stack and the binary's own mapping.
     pub address_space: u64,
     /// CPU time of one job.
     pub cpu: Duration,

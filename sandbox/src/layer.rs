@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One layer of the seal, as a child found it on this machine.
+/// One layer of the seal, as reported by a child on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerReport {
     /// The layer's short name, as in `seccomp`.
     pub name: String,
-    /// Whether a child without it refuses to run anything.
+    /// Whether a child without it refuses to run.
     pub mandatory: bool,
     /// Whether the layer holds.
     pub state: LayerState,

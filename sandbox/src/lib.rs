@@ -1,12 +1,11 @@
 //! Runs programs and jobs in sealed child processes of the binary that links this crate.
 //!
-//! A [`Pool`] runs JavaScript, one program a child; a [`JobPool`] runs a function of the binary's own on
-//! untrusted input, `bytes → bytes`. Both kinds of child have no files, no network, no environment and no
-//! other process, and are killed when they use too much. The operating system is the boundary: if it cannot
-//! be put around a child, nothing runs.
+//! A [`Pool`] runs JavaScript, one program per child; a [`JobPool`] runs a function of the binary itself on untrusted
+//! input, `bytes → bytes`. A child has no files, no network, no environment and no access to other processes, and is
+//! killed when it exceeds a limit. The operating system enforces this: if a child cannot be sealed, nothing runs.
 //!
-//! This crate never opens a connection and decides nothing about tools. A program's one exit is the
-//! [`ToolCaller`] that its caller hands in.
+//! This crate never opens a connection and decides nothing about tools. The only way out of a program is the
+//! [`ToolCaller`] that its caller supplies.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -22,7 +21,7 @@
 //! }
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     // First of all: this process may be one of the children.
+//!     // First of all, because this process may be one of the children.
 //!     sandbox::child_main_if_requested(&[]);
 //!     let runtime = tokio::runtime::Runtime::new()?;
 //!     runtime.block_on(async {
@@ -39,13 +38,13 @@
 //! }
 //! ```
 
-// Who may import whom (`tests/it/project/layering.rs` checks it, without exceptions):
+// Imports between modules (checked by `tests/it/project/layering.rs`, without exceptions):
 //
-// - `host` runs in the trusted process, `child` in the sealed one, and `wire` is what they agree on. `host` and `child`
-//   import `wire` and the types beside it, never each other: whatever the host knows of a child came in a frame.
-// - The other modules are types and limits that every build has. They import only each other.
+// - `host` runs in the trusted process, `child` in the sealed one, and `wire` is their protocol. `host` and `child`
+//   import `wire` and the shared types, never each other: all that the host knows of a child arrived in a frame.
+// - The other modules are types and limits for all platforms. They import only each other.
 // - `dumpable` is a layer that the host applies to itself, and a child to itself, so both import it.
-// - `elsewhere` replaces `host` and `child` where there is no Linux.
+// - `elsewhere` replaces `host` and `child` on other platforms than Linux.
 //
 // No modules import each other in a circle; a file and its folder count as one module. The one exception is
 // `host/spawner`: a process and the zygote that forked it own each other, because only the zygote can reap it.

@@ -1,17 +1,17 @@
-//! The numbers: what one program may use, and the constants behind them.
+//! The limits of a program, and related constants.
 
 use std::time::Duration;
 
 /// Address space of a program's child: room for the binary's own mapping, the largest heap and the buffers.
 pub(crate) const PROGRAM_ADDRESS_SPACE: u64 = 768 * MIB as u64;
-/// The largest heap that a caller may grant; above it the address space would end first.
+/// The largest heap that a caller may grant; with a larger one, the address space would run out first.
 pub(crate) const MAX_HEAP: usize = 256 * MIB;
 /// The largest JavaScript stack.
 pub(crate) const MAX_STACK: usize = MIB;
-/// The stack while the engine compiles the program: it recurses there once for each `else if` of a chain
-/// and each level of nesting, which have limits of their own.
+/// The stack while the engine compiles the program: the compiler recurses for each `else if` of a chain and for each
+/// level of nesting, both of which the analysis limits.
 pub(crate) const COMPILE_STACK: usize = 4 * MIB;
-/// The stack of the child's main thread, several times what the engine may use of it.
+/// The stack of the child's main thread, several times the engine's limit.
 pub(crate) const THREAD_STACK: u64 = 16 * MIB as u64;
 /// The kernel's CPU limit on a child, in case the host's own check fails.
 pub(crate) const CPU_BACKSTOP: Duration = Duration::from_secs(120);
@@ -20,7 +20,7 @@ pub(crate) const JOB_LIFETIME_CPU: Duration = Duration::from_secs(600);
 /// How far a program may exceed its CPU limit before the host kills it. Until then, the engine can still stop it and
 /// report the line.
 pub(crate) const CPU_GRACE: Duration = Duration::from_millis(100);
-/// CPU time after which a program is no longer a short one, and yields to those if [`PoolConfig::make_way`] is set.
+/// CPU time after which a program counts as long, and yields to short ones if [`PoolConfig::make_way`] is set.
 pub(crate) const CPU_SHORT: Duration = Duration::from_millis(10);
 /// Room for the fields around a payload in a frame.
 pub(crate) const FRAME_OVERHEAD: usize = 64 * KIB;
@@ -47,9 +47,9 @@ pub struct Limits {
     pub heap: usize,
     /// Bytes of stack. At most 1 MiB is granted.
     pub stack: usize,
-    /// Tool calls in all.
+    /// The total number of tool calls.
     pub calls: u64,
-    /// Tool calls that the host runs at the same time; more wait in order.
+    /// Tool calls that the host runs concurrently; further ones wait in order.
     pub in_flight: usize,
     /// Bytes of one call's arguments as JSON.
     pub argument_bytes: usize,
@@ -85,7 +85,7 @@ impl Limits {
         Limits { wall: Duration::from_secs(300), cpu: Duration::from_secs(10), ..Limits::server() }
     }
 
-    /// Clamps every limit to what can be enforced on a child.
+    /// Clamps every limit to the range that can be enforced on a child.
     pub(crate) fn granted(&self) -> Limits {
         Limits {
             cpu: self.cpu.min(Duration::from_secs(60)),
@@ -105,12 +105,12 @@ impl Limits {
 /// The number of children in a [`Pool`](crate::Pool).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// Children that wait, sealed, for a program.
+    /// Sealed children that wait for a program.
     pub warm: usize,
-    /// Programs that run at the same time; more wait in order.
+    /// Programs that run concurrently; further ones wait in order.
     pub max_running: usize,
-    /// How many children are forked from one process before it is replaced. They share an address space layout; with
-    /// 1, no two programs share one.
+    /// The number of children that are forked from one process before it is replaced. They share an address space
+    /// layout; with 1, no two programs share one.
     pub forks: u32,
     /// Whether a program that has used 10 ms of CPU time runs only when no short program wants to run, and leaves one
     /// processor free. For hosts that run the programs of several people.

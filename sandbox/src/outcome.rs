@@ -14,7 +14,7 @@ pub struct Program {
     /// Freezes the program's clock at this instant; it then moves only when a timer fires. Timers fire without waiting,
     /// but only when no tool call is in flight, so that a second run has the same order.
     pub epoch_ms: Option<i64>,
-    /// Seeds `Math.random` and `crypto`, so that a second run draws the same numbers.
+    /// Seeds `Math.random` and `crypto`, so that a second run gets the same numbers.
     pub seed: Option<u64>,
     /// The offsets in `source` at which `return await (` was inserted before an expression, because the author wrote
     /// no `return`. Such a program ends when everything that it started has ended.
@@ -37,9 +37,9 @@ pub struct Outcome {
     /// The tools of the calls that the program did not wait for, as `namespace:action` in the order
     /// of the calls. They were cancelled: each may have happened, or not.
     pub unanswered: Vec<String>,
-    /// Time from start to end, waiting for humans included.
+    /// Time from start to end, including waits for humans.
     pub duration: Duration,
-    /// CPU time as the host measured it, where it could.
+    /// CPU time, if the host could measure it.
     pub cpu: Option<Duration>,
 }
 
@@ -77,7 +77,7 @@ pub struct Failure {
     pub name: String,
     /// One sentence for the author of the program.
     pub message: String,
-    /// The error's own `code`, where it has one.
+    /// The error's own `code`, if it has one.
     pub code: Option<String>,
     /// Line in the program, from 1.
     pub line: Option<u32>,
@@ -85,12 +85,12 @@ pub struct Failure {
     pub column: Option<u32>,
     /// The program's own stack frames, innermost first.
     pub stack: Option<String>,
-    /// The call whose error it is, from 1, where the error that a tool call threw ended the program.
+    /// The number of the tool call, from 1, whose error ended the program, if one did.
     pub call: Option<u64>,
 }
 
 impl Failure {
-    /// Returns a failure that has no place in the program.
+    /// Returns a failure without a position in the program.
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
         Failure {
@@ -123,7 +123,7 @@ pub enum FailureKind {
     StackOverflow,
     /// The program exceeded its limit of calls.
     TooManyCalls,
-    /// The program had more timers at once than it may.
+    /// The program exceeded its limit of active timers.
     TooManyTimers,
     /// A call's arguments were too large.
     ArgumentTooLarge,
@@ -177,7 +177,7 @@ impl FailureKind {
         self.row().2
     }
 
-    /// Reads a kind that a child may claim. Only the host decides the others.
+    /// Parses a kind that a child may report. Only the host determines the others.
     pub(crate) fn claimed(name: &str) -> Option<FailureKind> {
         let kind = Self::NAMES.iter().find(|row| row.1 == name)?.0;
         let hosts_own = matches!(

@@ -9,7 +9,7 @@ use crate::layer::{LayerReport, LayerState};
 /// The results of a self-test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SelfTest {
-    /// The layers, as a child found them.
+    /// The layers, as reported by a child.
     pub layers: Vec<LayerReport>,
     /// The forbidden system calls, each tried in a child that is sealed like any program's.
     pub calls: Vec<CallReport>,
@@ -22,7 +22,7 @@ pub struct CallReport {
     pub name: String,
     /// Whether the kernel killed the child for it, as required.
     pub refused: bool,
-    /// How the child ended, as text.
+    /// The child's exit, as text.
     pub saw: String,
 }
 
@@ -40,7 +40,7 @@ impl SelfTest {
     }
 }
 
-/// One line a layer and a call, and what follows from them.
+/// One line for each layer and each call, and the verdict.
 impl fmt::Display for SelfTest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for layer in &self.layers {

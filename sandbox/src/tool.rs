@@ -1,4 +1,4 @@
-//! The one exit of a program: calls that the host answers.
+//! Tool calls, which are the only way out of a program.
 
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -8,8 +8,7 @@ use crate::clock::WallClock;
 
 /// Answers a program's tool calls. It decides whether a call may happen at all.
 pub trait ToolCaller: Send + Sync + 'static {
-    /// Starts one call. The token is cancelled when the run ends, for whatever reason, and the future is
-    /// then dropped.
+    /// Starts one call. When the run ends for any reason, the token is cancelled and the future dropped.
     fn call(
         &self,
         call: ToolCall,
@@ -20,7 +19,7 @@ pub trait ToolCaller: Send + Sync + 'static {
 /// One call of `mcp.<namespace>.<action>(args)`.
 #[derive(Clone, Debug)]
 pub struct ToolCall {
-    /// Counts the calls of one run, from 1.
+    /// The number of the call within its run, from 1.
     pub id: u64,
     /// The name before the last dot.
     pub namespace: String,
@@ -39,7 +38,7 @@ pub struct CallError {
     pub name: String,
     /// The error's `message`.
     pub message: String,
-    /// The error's `code`, where it has one.
+    /// The error's `code`, if it has one.
     pub code: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What host and child must agree on: the arguments of a start, the requests to a zygote, and the frames of a run.
+//! The protocol between host and child: start arguments, requests to a zygote, and the frames of a run.
 
 pub(crate) mod control;
 pub(crate) mod frame;

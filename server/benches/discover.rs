@@ -93,7 +93,7 @@ fn program(round: u32) -> Result<NewCapability, Box<dyn Error>> {
 
 async fn listening(registry: &Registry) -> Result<(), Box<dyn Error>> {
     let deadline = Instant::now() + CONNECT_LIMIT;
-    while !registry.remembers_entries() {
+    while !registry.caches_entries() {
         if Instant::now() > deadline {
             return Err("the registry receives no notifications, so it caches nothing".into());
         }

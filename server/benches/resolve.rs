@@ -77,9 +77,9 @@ async fn measure(registry: &Registry, servers: u32) -> Result<[Rounds; 2], Box<d
             check(&registry.resolve(&tenant, std::slice::from_ref(id)).await?, 1, 0)?;
         }
         note(SINGLY, started);
-        registry.resolve_remembered(&tenant, &base, &ids).await?;
+        registry.resolve_cached(&tenant, &base, &ids).await?;
         let started = Instant::now();
-        let again = registry.resolve_remembered(&tenant, &base, &ids).await?;
+        let again = registry.resolve_cached(&tenant, &base, &ids).await?;
         note(AGAIN, started);
         check(&again, TOOLS as usize, 0)?;
         if round < UNKNOWN_ROUNDS {
@@ -102,7 +102,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let registry = runtime.block_on(Registry::connect_with(&url, 2))?;
     println!("### The look-up of a program's tools\n");
     let deadline = Instant::now() + CONNECT_LIMIT;
-    while !registry.remembers_entries() {
+    while !registry.caches_entries() {
         if Instant::now() > deadline {
             return Err("the registry receives no notifications, so it caches nothing".into());
         }

@@ -10,7 +10,7 @@ use protocol::{
     EntryType, ErrorBody, ErrorCode, Fqdn, McpDependency, RoutingRules, ToolId, Visibility,
 };
 use registry::{
-    Caller, EntryName, NewCapability, RegistryError, Remark, Resolved, Tenant, Version,
+    Caller, EntryName, NewCapability, RegistryError, Resolved, Tenant, Version, VersionUpdate,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -168,13 +168,13 @@ pub(crate) async fn deprecate(
     version: Option<&str>,
     message: Option<String>,
 ) -> Result<ToolId, ErrorBody> {
-    remark_on(gateway, caller, name, version, reason(message)?).await
+    update_version(gateway, caller, name, version, reason(message)?).await
 }
 
 /// Parses a deprecation message; without one, the deprecation is cleared.
-fn reason(message: Option<String>) -> Result<Remark, ErrorBody> {
+fn reason(message: Option<String>) -> Result<VersionUpdate, ErrorBody> {
     match message {
-        None => Ok(Remark::NotDeprecated),
+        None => Ok(VersionUpdate::Undeprecate),
         Some(why)
             if why.trim().is_empty()
                 || why.chars().count() > REASON_LIMIT
@@ -182,7 +182,7 @@ fn reason(message: Option<String>) -> Result<Remark, ErrorBody> {
         {
             Err(invalid(format!("`message` must have 1 to {REASON_LIMIT} characters")))
         }
-        Some(why) => Ok(Remark::Deprecated(why)),
+        Some(why) => Ok(VersionUpdate::Deprecate(why)),
     }
 }
 
@@ -210,20 +210,24 @@ pub(crate) async fn yank(
     name: &str,
     version: &str,
 ) -> Result<ToolId, ErrorBody> {
-    remark_on(gateway, caller, name, Some(version), Remark::Yanked).await
+    update_version(gateway, caller, name, Some(version), VersionUpdate::Yank).await
 }
 
-async fn remark_on(
+async fn update_version(
     gateway: &SharedGateway,
     caller: &Caller,
     name: &str,
     version: Option<&str>,
-    remark: Remark,
+    update: VersionUpdate,
 ) -> Result<ToolId, ErrorBody> {
     // An invalid name is treated as an unknown one.
     let id = parse_id(name).map_err(|_| not_found())?;
     let version = parse_version(version)?;
-    gateway.registry.remark(&caller.tenant(), &id, version, remark).await.map_err(refused)?;
+    gateway
+        .registry
+        .update_version(&caller.tenant(), &id, version, update)
+        .await
+        .map_err(refused)?;
     Ok(id)
 }
 

@@ -10,7 +10,7 @@ use rmcp::transport::common::http_header::{
 };
 use rmcp::transport::streamable_http_client::{StreamableHttpError, StreamableHttpPostResponse};
 
-use super::{Asked, TOO_LARGE, events};
+use super::{RequestInfo, TOO_LARGE, events};
 use crate::budget::{Budget, NotKept, gather};
 
 /// The largest body of a response with an error status, in bytes.
@@ -22,14 +22,14 @@ type Answer = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Er
 pub(super) async fn read<B: Budget>(
     budget: &B,
     answer: reqwest::Response,
-    asked: Asked<B::Held>,
+    info: RequestInfo<B::Held>,
     largest: usize,
 ) -> Answer {
     let status = answer.status();
     if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return Ok(StreamableHttpPostResponse::Accepted);
     }
-    if status == StatusCode::NOT_FOUND && asked.has_session {
+    if status == StatusCode::NOT_FOUND && info.has_session {
         return Err(StreamableHttpError::SessionExpired);
     }
     let kind = answer.headers().get(header::CONTENT_TYPE);
@@ -38,23 +38,23 @@ pub(super) async fn read<B: Budget>(
     let session = answer.headers().get(HEADER_SESSION_ID);
     let session = session.and_then(|session| session.to_str().ok()).map(str::to_owned);
     if !status.is_success() {
-        return refused(budget, answer, asked, is(JSON_MIME_TYPE), session).await;
+        return refused(budget, answer, info, is(JSON_MIME_TYPE), session).await;
     }
     if is(EVENT_STREAM_MIME_TYPE) {
         let stream = events::bounded(budget.clone(), answer.bytes_stream(), largest);
-        let stream = events::admitted(budget.clone(), stream, asked.id, asked.slot);
+        let stream = events::admitted(budget.clone(), stream, info.id, info.slot);
         return Ok(StreamableHttpPostResponse::Sse(stream, session));
     }
     let declared = answer.content_length();
     if !is(JSON_MIME_TYPE) {
-        // The specification asks for 202 to a notification; some servers send an empty 200.
-        return match asked.id {
+        // The specification requires status 202 for a notification; some servers send an empty 200.
+        return match info.id {
             None if declared == Some(0) => Ok(StreamableHttpPostResponse::Accepted),
             _ => Err(StreamableHttpError::UnexpectedContentType(kind)),
         };
     }
     let body = body(budget, answer, largest).await?;
-    let Some(id) = asked.id else {
+    let Some(id) = info.id else {
         // A notification has no response.
         return Ok(StreamableHttpPostResponse::Accepted);
     };
@@ -62,7 +62,7 @@ pub(super) async fn read<B: Budget>(
         return Ok(StreamableHttpPostResponse::Json(too_large(id), session));
     };
     match budget.parsed(&body).await {
-        Ok(held) => asked.slot.keep(held),
+        Ok(held) => info.slot.keep(held),
         Err(_) => return Ok(StreamableHttpPostResponse::Json(too_large(id), session)),
     }
     match serde_json::from_slice(&body) {
@@ -71,11 +71,11 @@ pub(super) async fn read<B: Budget>(
     }
 }
 
-/// Reads a response with an error status, which may carry a JSON-RPC error for the caller.
+/// Reads a response with an error status, which may contain a JSON-RPC error for the caller.
 async fn refused<B: Budget>(
     budget: &B,
     answer: reqwest::Response,
-    asked: Asked<B::Held>,
+    info: RequestInfo<B::Held>,
     is_json: bool,
     session: Option<String>,
 ) -> Answer {
@@ -91,7 +91,7 @@ async fn refused<B: Budget>(
         _ => None,
     });
     // Servers of older versions do not know `server/discover` and refuse it in many ways.
-    if let (true, false, Some(id)) = (asked.is_discovery, asked.has_session, asked.id)
+    if let (true, false, Some(id)) = (info.is_discovery, info.has_session, info.id)
         && status.is_client_error()
         && !is_of_the_caller
     {

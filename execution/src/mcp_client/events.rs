@@ -94,7 +94,7 @@ pub(super) fn admitted<B: Budget>(
         let is_too_large = match &event {
             Ok(Sse { data: Some(data), .. }) => match budget.parsed(data.as_bytes()).await {
                 Ok(held) => {
-                    // A message that answers no request is dropped once it is read.
+                    // A message that answers no request is dropped after parsing, so its reservation ends here.
                     if request.is_some() {
                         slot.keep(held);
                     }
@@ -109,8 +109,8 @@ pub(super) fn admitted<B: Budget>(
             (false, _) => event,
             (true, None) => Err(Error::Body(Box::new(TooLarge))),
             (true, Some(id)) => {
-                let told = serde_json::to_string(&too_large(id.clone()));
-                Ok(Sse::default().data(told.unwrap_or_default()))
+                let error = serde_json::to_string(&too_large(id.clone()));
+                Ok(Sse::default().data(error.unwrap_or_default()))
             }
         };
         Some((event, (budget, events, request, slot)))
@@ -118,18 +118,18 @@ pub(super) fn admitted<B: Budget>(
     .boxed()
 }
 
-/// The size of the event that is still arriving.
+/// The size of the event that is arriving.
 #[derive(Debug, Default)]
 struct EventSize {
     bytes: usize,
     /// The last byte.
     last: u8,
-    /// Whether a line ended with it.
+    /// Whether the last byte ended a line.
     at_line: bool,
 }
 
 impl EventSize {
-    /// Takes a piece, and returns the size of the largest event up to its end.
+    /// Adds a piece, and returns the size of the largest event up to its end.
     fn after(&mut self, piece: &[u8]) -> usize {
         let mut largest = 0;
         for &byte in piece {
@@ -159,14 +159,14 @@ mod tests {
         assert_eq!((size.after(b"\n\ndata"), size.bytes), (11, 4));
         assert_eq!((size.after(b"\r\n\r\nxy"), size.bytes), (7, 3));
         assert_eq!((size.after(b"\r\rz"), size.bytes), (5, 1));
-        // A line that ends between two pieces is one.
+        // A line end that is split between two pieces counts once.
         assert_eq!((size.after(b"\r"), size.bytes), (2, 2));
         assert_eq!((size.after(b"\nabc"), size.bytes), (6, 6));
     }
 
-    /// NX-04: an event that never ends is cut off, and one that the budget refuses becomes an error.
+    /// NX-04: an endless event is cut off, and an event that the budget refuses becomes an error.
     #[tokio::test]
-    async fn events_pass_a_budget() {
+    async fn events_are_budgeted() {
         let budget = crate::budget::Values { most: 3 };
         let text = "data: [1,2,3]\n\ndata: [1,2,3,4,5]\n\n: note\n\ndata: {}\n\n";
         let pieces = stream::iter(
@@ -185,7 +185,7 @@ mod tests {
             stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(b"data: a\n")));
         let endless = bounded(budget, endless, 100);
         let mut events = admitted(budget, endless, Some(RequestId::Number(8)), Slot::default());
-        let told = events.next().await.unwrap().unwrap().data.unwrap();
-        assert!(told.contains("\"id\":8") && told.contains("-32099"), "{told}");
+        let data = events.next().await.unwrap().unwrap().data.unwrap();
+        assert!(data.contains("\"id\":8") && data.contains("-32099"), "{data}");
     }
 }

@@ -8,11 +8,11 @@ use rmcp::service::{Peer, RoleServer};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// The interval of notifications while no call ends.
+/// The interval between notifications while no call ends.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// Waits for the answer to a request, and notifies its client whenever a tool call ends, and every few seconds.
-/// `calls` counts the calls that have ended.
+/// Waits for the answer to a request, and notifies its client whenever a tool call ends, and at least every [`BEAT`].
+/// `calls` is the number of calls that have ended.
 ///
 /// `progress` must increase, so it is the elapsed time in seconds. The total is unknown.
 pub async fn notify<T>(

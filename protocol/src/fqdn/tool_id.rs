@@ -1,16 +1,16 @@
-//! The ids of tools: short, in full, with a version or a hash.
+//! Tool ids: short or full, optionally with a version or a hash.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Fqdn, NameError, Scope, ShortHash, check_namespace, check_segment, shown};
 
-/// Names a tool: `namespace:action`, or more precisely.
+/// The id of a tool: `namespace:action`, optionally with a scope, a version and a hash.
 ///
 /// A full name has the owning scope as a prefix, `org.project.namespace:action`. Either form may have a version
-/// suffix, `@1.2.0`; a full name also the first four hex digits of the content hash, `.7b92`. Ids are case-sensitive
-/// and have one spelling. Rules see only [`ToolId::namespace`] and [`ToolId::action`], without scope and version, so
-/// no spelling of a tool escapes a rule about it.
+/// suffix, `@1.2.0`; a full name may also have the first four hex digits of the content hash, `.7b92`. Ids are
+/// case-sensitive and have one spelling. Rules match only [`ToolId::namespace`] and [`ToolId::action`], without scope
+/// and version, so no spelling of a tool escapes a rule about it.
 ///
 /// ```
 /// use protocol::ToolId;
@@ -30,7 +30,7 @@ pub struct ToolId {
 }
 
 impl ToolId {
-    /// Joins a namespace and an action, neither scope nor version among them.
+    /// Joins a namespace and an action, without a scope or a version.
     ///
     /// # Errors
     /// Returns [`NameError`] when either part breaks the grammar.
@@ -40,7 +40,7 @@ impl ToolId {
         Ok(Self::join(None, namespace, action, ""))
     }
 
-    /// Reads what a program writes: in `mcp["acme.core.text"]["shout@0.1.0"]`, the two names.
+    /// Parses the two names of a call in a program, such as `mcp["acme.core.text"]["shout@0.1.0"]`.
     ///
     /// `@latest` is redundant, so it is omitted.
     ///
@@ -89,7 +89,7 @@ impl ToolId {
     /// each with or without a version.
     ///
     /// # Errors
-    /// Returns [`NameError`] when the text is none of them.
+    /// Returns [`NameError`] when the text has none of these forms.
     pub fn from_wire(name: &str) -> Result<Self, NameError> {
         if name.contains(':') {
             return name.parse();
@@ -128,17 +128,17 @@ impl ToolId {
         &self.text[self.colon + 1..self.end]
     }
 
-    /// Returns the scope that a full name names.
+    /// Returns the scope, if the id is a full name.
     pub fn scope(&self) -> Option<Scope> {
         self.text[..self.namespace].strip_suffix('.')?.parse().ok()
     }
 
-    /// Returns the version that it names.
+    /// Returns the version, if the id has one.
     pub fn version(&self) -> Option<&str> {
         self.text[self.end..].split_once('@').map(|(_, version)| version)
     }
 
-    /// Returns the content hash that it is pinned to.
+    /// Returns the content hash, if the id is pinned to one.
     pub fn hash(&self) -> Option<ShortHash> {
         let pin = self.text[self.end..].strip_prefix('.')?;
         pin.split('@').next()?.parse().ok()
@@ -159,15 +159,15 @@ impl ToolId {
         Self::join(self.scope().as_ref(), self.namespace(), self.action(), "")
     }
 
-    /// Returns its full name in a scope, with the version that it names.
+    /// Returns its full name in a scope, with the version and hash of the id.
     pub fn within(&self, scope: &Scope) -> Self {
         Self::join(Some(scope), self.namespace(), self.action(), &self.text[self.end..])
     }
 
-    /// Returns the same tool in a version, which is three numbers.
+    /// Returns the same tool with a version, which consists of three numbers.
     ///
     /// # Errors
-    /// Returns [`NameError`] for what is no version.
+    /// Returns [`NameError`] for an invalid version.
     pub fn at(&self, version: &str) -> Result<Self, NameError> {
         Self::from_call(self.program_namespace(), &format!("{}@{version}", self.action()))
     }
@@ -185,18 +185,18 @@ impl ToolId {
         &self.text
     }
 
-    /// Returns the first of the two names that a program writes, with the scope if there is one.
+    /// Returns the first of the two names of a call in a program, with the scope if there is one.
     pub fn program_namespace(&self) -> &str {
         &self.text[..self.colon]
     }
 
-    /// Returns the second of the two names that a program writes, with the version if there is one.
+    /// Returns the second of the two names of a call in a program, with the version if there is one.
     pub fn program_action(&self) -> &str {
         &self.text[self.colon + 1..]
     }
 
-    /// Returns how a program writes it: `mcp.namespace.action`, a name that is no
-    /// identifier in brackets.
+    /// Returns the call as a program writes it: `mcp.namespace.action`, with brackets around names that are not
+    /// identifiers.
     pub fn call_form(&self) -> String {
         let member = |name: &str| {
             let identifier = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
@@ -206,7 +206,7 @@ impl ToolId {
         format!("mcp{}{}", member(self.program_namespace()), member(self.program_action()))
     }
 
-    /// Returns the MCP tool name, `namespace__action`; that of a full name is its FQDN.
+    /// Returns the MCP tool name: `namespace__action`, or the FQDN of a full name.
     pub fn wire_name(&self) -> String {
         let joint = if self.namespace == 0 { "__" } else { "." };
         [self.program_namespace(), joint, self.program_action()].concat()

@@ -1,7 +1,7 @@
-//! Many tools, read once, from which those that fit an intent are found without looking at each.
+//! An index of tools, which finds those that match an intent without scoring every tool.
 //!
-//! A tool's score is that of [`Intent::score`]. Only the method differs: the words of an intent are compared with the
-//! distinct words of all tools, and only the tools that have one of those are scored.
+//! The scores are those of [`Intent::score`]. Only the method differs: the words of an intent are compared with the
+//! distinct words of all tools, and only tools that contain a match are scored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -9,8 +9,8 @@ use std::ops::Bound;
 use rust_stemmers::{Algorithm, Stemmer};
 
 use super::{
-    BEGINS, Described, IN_ACTION, IN_DESCRIPTION, IN_FIRST_SENTENCE, IN_NAMESPACE, IN_PARAMETERS,
-    Intent, MISSPELT, SAME_MEANING, SCORE_FLOOR, Texts, Word, is_misspelt, words,
+    Described, IN_ACTION, IN_DESCRIPTION, IN_FIRST_SENTENCE, IN_NAMESPACE, IN_PARAMETERS, Intent,
+    MISSPELLING, PREFIX, SCORE_FLOOR, SYNONYM, Texts, Word, is_misspelling, words,
 };
 use crate::ToolId;
 
@@ -22,7 +22,7 @@ const PARAMETERS: u8 = 8;
 const DESCRIPTION: u8 = 16;
 const NAME: u8 = ACTION | NAMESPACE;
 const ANYWHERE: u8 = NAME | FIRST_SENTENCE | PARAMETERS | DESCRIPTION;
-/// From the highest weight to the lowest.
+/// The places and their weights, highest first.
 const PLACES: [(u8, f32); 5] = [
     (ACTION, IN_ACTION),
     (NAMESPACE, IN_NAMESPACE),
@@ -30,32 +30,32 @@ const PLACES: [(u8, f32); 5] = [
     (PARAMETERS, IN_PARAMETERS),
     (DESCRIPTION, IN_DESCRIPTION),
 ];
-/// The longest text that can be a tool's own name in one of its spellings, in bytes.
+/// The maximum length of a tool's name in any of its spellings, in bytes.
 const NAME_LIMIT: usize = 600;
 
-/// A tool that fits an intent.
+/// A tool that matches an intent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
     /// The id that [`ToolIndex::insert`] returned for it.
     pub tool: u32,
     /// The score, from [`SCORE_FLOOR`] to 1.
     pub score: f32,
-    /// It has a word of the intent, or one that begins with it or is a synonym. Otherwise only its name looks
+    /// Whether it contains a word of the intent, a longer form of one, or a synonym. Otherwise, only its name is
     /// similar.
     pub has_word: bool,
 }
 
-/// Tools, found by the words of an intent.
+/// The index.
 pub struct ToolIndex {
-    /// A removed one leaves its place empty.
+    /// By number. A removed tool leaves `None`, so that numbers stay valid.
     tools: Vec<Option<Indexed>>,
     removed: usize,
     tokens: Vec<Token>,
     by_plain: BTreeMap<Box<str>, u32>,
     by_stem: HashMap<Box<str>, Vec<u32>>,
-    /// The tokens in names, by their first character: misspellings are matched there.
+    /// The tokens that occur in names, by their first character; only these are compared for misspellings.
     in_names: HashMap<char, Vec<u32>>,
-    /// By the action in lower case, with which each spelling of a name ends.
+    /// By the action in lower case: every spelling of a tool's name ends with it.
     by_action: HashMap<Box<str>, Vec<u32>>,
     stemmer: Stemmer,
 }
@@ -75,8 +75,8 @@ struct Token {
     is_in_name: bool,
 }
 
-/// The kind of similarity between a token and a word of an intent.
-struct Alike {
+/// A token that is similar to a word of an intent.
+struct Similar {
     token: u32,
     likeness: f32,
     /// The places that are scored.
@@ -100,7 +100,7 @@ impl Default for ToolIndex {
 }
 
 impl ToolIndex {
-    /// Adds a tool and returns its number, which no other tool of this index ever has.
+    /// Adds a tool and returns its number, which is never reused in this index.
     pub fn insert(&mut self, tool: &Described<'_>) -> u32 {
         let number = number(self.tools.len());
         let texts = Texts::of(tool);
@@ -136,48 +136,48 @@ impl ToolIndex {
         number
     }
 
-    /// Takes a tool out.
+    /// Removes a tool.
     pub fn remove(&mut self, tool: u32) {
         if self.tools.get_mut(tool as usize).is_some_and(|place| place.take().is_some()) {
             self.removed += 1;
         }
     }
 
-    /// Returns how many tools it has.
+    /// Returns the number of its tools.
     pub fn len(&self) -> usize {
         self.tools.len() - self.removed
     }
 
-    /// Returns whether there are none.
+    /// Returns whether it has no tools.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns whether most of it is of tools that were taken out, so that a new one would be smaller.
+    /// Returns whether most of its memory belongs to removed tools, so that it should be rebuilt.
     pub fn is_wasteful(&self) -> bool {
         self.removed > 1_000 && self.removed > self.len()
     }
 
-    /// Returns what fits, in the order of the numbers.
+    /// Returns the tools that match an intent, sorted by number.
     pub fn search(&self, intent: &Intent) -> Vec<Hit> {
         let mut sums = vec![Sum::default(); self.tools.len()];
         let mut found = Vec::new();
         let mut is_named = vec![false; self.tokens.len()];
         for word in &intent.words {
             let mut with_word = Vec::new();
-            for alike in self.alike(word) {
-                is_named[alike.token as usize] = true;
-                let says = says(alike.places, alike.likeness);
-                for (tool, places) in &self.tokens[alike.token as usize].postings {
+            for similar in self.similar(word) {
+                is_named[similar.token as usize] = true;
+                let weights = weights(similar.places, similar.likeness);
+                for (tool, places) in &self.tokens[similar.token as usize].postings {
                     let sum = &mut sums[*tool as usize];
-                    let best = says[usize::from(*places)];
+                    let best = weights[usize::from(*places)];
                     if best > sum.best {
                         if sum.best == 0.0 {
                             with_word.push(*tool);
                         }
                         sum.best = best;
                     }
-                    sum.has_word |= alike.has_word && places & !PARAMETERS != 0;
+                    sum.has_word |= similar.has_word && places & !PARAMETERS != 0;
                     sum.is_like |= places & NAME != 0;
                 }
             }
@@ -213,11 +213,11 @@ impl ToolIndex {
         hits.collect()
     }
 
-    /// Returns the words that are similar to one of an intent, as defined by [`super::likeness`].
-    fn alike(&self, word: &Word) -> Vec<Alike> {
-        let mut alike = Vec::new();
+    /// Returns the tokens that are similar to a word of an intent, as defined by [`super::likeness`].
+    fn similar(&self, word: &Word) -> Vec<Similar> {
+        let mut similar = Vec::new();
         let mut add = |token: u32, likeness: f32, places: u8, has_word: bool| {
-            alike.push(Alike { token, likeness, places, has_word });
+            similar.push(Similar { token, likeness, places, has_word });
         };
         let of_stem = |stem: &str| self.by_stem.get(stem).into_iter().flatten();
         for token in of_stem(&word.stem) {
@@ -227,27 +227,27 @@ impl ToolIndex {
         if plain.chars().count() >= 4 {
             let from = self.by_plain.range::<str, _>((Bound::Included(plain), Bound::Unbounded));
             for (_, token) in from.take_while(|(longer, _)| longer.starts_with(plain)) {
-                add(*token, BEGINS, ANYWHERE, true);
+                add(*token, PREFIX, ANYWHERE, true);
             }
         }
         for (end, _) in plain.char_indices().skip(4) {
             if let Some(token) = self.by_plain.get(&plain[..end]) {
-                add(*token, BEGINS, ANYWHERE, false);
+                add(*token, PREFIX, ANYWHERE, false);
             }
         }
-        for token in word.same.iter().flat_map(|stem| of_stem(stem)) {
-            add(*token, SAME_MEANING, NAME | FIRST_SENTENCE, true);
+        for token in word.synonyms.iter().flat_map(|stem| of_stem(stem)) {
+            add(*token, SYNONYM, NAME | FIRST_SENTENCE, true);
         }
         let first = plain.chars().next().unwrap_or_default();
         for token in self.in_names.get(&first).into_iter().flatten() {
-            if is_misspelt(plain, &self.tokens[*token as usize].plain) {
-                add(*token, MISSPELT, NAME, false);
+            if is_misspelling(plain, &self.tokens[*token as usize].plain) {
+                add(*token, MISSPELLING, NAME, false);
             }
         }
-        alike
+        similar
     }
 
-    /// Returns the tools whose very name the intent is, in any of its spellings.
+    /// Returns the tools whose exact name the intent is, in any of its spellings.
     fn named(&self, intent: &Intent) -> Vec<u32> {
         let text = intent.text.as_str();
         if intent.words.is_empty() || text.len() > NAME_LIMIT {
@@ -264,7 +264,7 @@ impl ToolIndex {
         tools.filter(is_meant).collect()
     }
 
-    /// Returns the number of a word.
+    /// Returns the number of a word's token, which is created if necessary.
     fn token(&mut self, plain: String) -> u32 {
         if let Some(token) = self.by_plain.get(plain.as_str()) {
             return *token;
@@ -279,31 +279,31 @@ impl ToolIndex {
     }
 }
 
-/// The matches of a tool.
+/// The accumulated matches of one tool.
 #[derive(Clone, Copy, Default)]
 struct Sum {
-    /// For the words before this one.
+    /// The weights of all previous words of the intent.
     all: f32,
-    /// For this word, so far.
+    /// The best weight of the current word so far.
     best: f32,
     has_word: bool,
     is_like: bool,
     is_meant: bool,
 }
 
-/// Returns a list index in its stored form, which takes half the bytes.
+/// Converts a list index to 32 bits, which halves the size of the postings.
 fn number(place: usize) -> u32 {
     u32::try_from(place).expect("an index has fewer than four billion words and tools")
 }
 
-/// Returns the weight of a similar word for each set of places.
-fn says(counts: u8, likeness: f32) -> [f32; 32] {
-    let mut says = [0.0; 32];
-    for (places, says) in (0..).zip(&mut says) {
+/// Returns the weight of a similar word for each of the 32 sets of places.
+fn weights(counts: u8, likeness: f32) -> [f32; 32] {
+    let mut weights = [0.0; 32];
+    for (places, weights) in (0..).zip(&mut weights) {
         let best = PLACES.iter().find(|(place, _)| places & counts & place != 0);
-        *says = best.map_or(0.0, |(_, weight)| weight * likeness);
+        *weights = best.map_or(0.0, |(_, weight)| weight * likeness);
     }
-    says
+    weights
 }
 
 #[cfg(test)]
@@ -378,9 +378,9 @@ mod tests {
         "commit commit commits committed repository message of the very long intent that names many tools and files",
     ];
 
-    /// The index finds what holding every tool against the intent finds, with the same scores to the bit.
+    /// The index finds the same tools as scoring each one separately, with bit-identical scores.
     #[test]
-    fn a_score_is_the_one_that_the_tool_has_alone() {
+    fn scores_equal_those_of_each_tool_alone() {
         let tools = tools();
         let mut index = ToolIndex::default();
         for tool in &tools {
@@ -395,7 +395,7 @@ mod tests {
                 let score = intent.score(&described(tool));
                 match hits.iter().find(|hit| hit.tool == number) {
                     Some(hit) => assert_eq!(hit.score, score, "{text}: {}", tool.0),
-                    // What only takes an argument of that name was never looked for.
+                    // Tools that match only by the name of a parameter are not hits.
                     None => assert!(score < 0.45, "{text}: {} {score}", tool.0),
                 }
             }
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_told_from_a_likeness_of_letters() {
+    fn distinguishes_matching_words_from_similar_names() {
         let tools = tools();
         let mut index = ToolIndex::default();
         for tool in &tools {
@@ -417,12 +417,12 @@ mod tests {
         };
         assert_eq!(search("stauts"), [("git:git_status".to_owned(), false)]);
         assert_eq!(search("status"), [("git:git_status".to_owned(), true)]);
-        // The words of arguments alone find nothing.
+        // Names of parameters alone do not match.
         assert_eq!(search("verbose"), []);
     }
 
     #[test]
-    fn what_was_taken_out_is_not_found() {
+    fn removed_tools_are_not_found() {
         let mut index = ToolIndex::default();
         assert!(index.is_empty() && index.search(&Intent::new("read")).is_empty());
         let tools = tools();

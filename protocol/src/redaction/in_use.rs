@@ -1,5 +1,5 @@
-//! The keys that a program uses now. Whatever it writes for people, libraries' own messages included, is written
-//! without them: an error of a library may quote what an upstream has sent back.
+//! The keys in use by this process. They are removed from everything that it writes for people, including messages of
+//! libraries: a library's error may quote a key that an upstream returned.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,28 +14,28 @@ use super::{REDACTED, SHORTEST, forms};
 
 /// How long a key is searched for after its last use: a library's task may outlive the call.
 const LINGER: Duration = Duration::from_secs(60);
-/// The most keys that are looked for after their last use.
-const LINGERING: usize = 4_096;
-/// Only this much of a key's beginning is searched for; the rest of the line is removed with it. So the stored part
-/// of a key is bounded, whatever its length.
-const LOOKED_FOR: usize = 48;
-/// The members of a line of JSON that the program writes itself.
-const OURS: [&str; 3] = ["timestamp", "level", "target"];
+/// The maximum number of keys that are searched for after their last use.
+const MAX_LINGERING: usize = 4_096;
+/// Only this prefix of a long key is stored and searched for, which bounds the memory per key. The rest of the line is
+/// removed with it.
+const PREFIX: usize = 48;
+/// The members of a JSON log line that the program itself writes. A key never changes them.
+const OWN_MEMBERS: [&str; 3] = ["timestamp", "level", "target"];
 
-/// Returns the keys of this process.
+/// Returns the set of this process.
 pub fn keys_in_use() -> &'static Arc<KeysInUse> {
     static KEYS: LazyLock<Arc<KeysInUse>> = LazyLock::new(Arc::default);
     &KEYS
 }
 
-/// Keys by value. It costs nothing while it is empty, and otherwise a look-up for each byte of a text.
+/// The set of keys in use. Cleaning a text is free while the set is empty; otherwise it costs a look-up per byte.
 #[derive(Default)]
 pub struct KeysInUse(RwLock<Index>);
 
 #[derive(Default)]
 struct Index {
     keys: HashMap<[u8; 32], Key>,
-    /// Every form of every key, by its first bytes.
+    /// The forms of all keys, by their first bytes.
     starts: HashMap<[u8; SHORTEST], Vec<Arc<Form>>>,
 }
 
@@ -47,11 +47,11 @@ struct Key {
 
 struct Form {
     text: Zeroizing<String>,
-    /// Only the beginning of the key is known.
+    /// Whether it is only a prefix of the key.
     is_part: bool,
 }
 
-/// A key that is looked for as long as this lives, and for a moment after.
+/// A guard for a key, which is searched for while the guard exists and for [`LINGER`] after.
 pub struct UsedKey {
     of: Arc<KeysInUse>,
     id: [u8; 32],
@@ -70,7 +70,7 @@ impl Drop for UsedKey {
 }
 
 impl KeysInUse {
-    /// Starts to search for a key. One of fewer than four letters would match by chance, and is not searched for.
+    /// Starts to search for a key, unless it has fewer than four bytes, which would match unrelated text.
     pub fn hold(self: &Arc<Self>, key: &str) -> UsedKey {
         let id = Sha256::digest(key.as_bytes()).into();
         let mut index = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -84,12 +84,12 @@ impl KeysInUse {
         UsedKey { of: Arc::clone(self), id }
     }
 
-    /// Looks for a key until the process ends.
+    /// Searches for a key until the process ends.
     pub fn keep(self: &Arc<Self>, key: &str) {
         std::mem::forget(self.hold(key));
     }
 
-    /// Returns a text without the keys, whichever form they have in it.
+    /// Removes the keys from a text, in every form.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if index.starts.is_empty() {
@@ -98,7 +98,7 @@ impl KeysInUse {
         index.clean(text)
     }
 
-    /// Returns a log line without the keys. A JSON line stays valid JSON, whatever a key looks like.
+    /// Removes the keys from a log line. A JSON line stays valid JSON, whatever characters a key has.
     pub fn line<'a>(&self, line: &'a str) -> Cow<'a, str> {
         let clean = self.text(line);
         if let Cow::Borrowed(_) = clean {
@@ -107,7 +107,7 @@ impl KeysInUse {
         let Ok(Value::Object(mut members)) = serde_json::from_str(line) else { return clean };
         let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
         for (name, value) in &mut members {
-            if !OURS.contains(&name.as_str()) {
+            if !OWN_MEMBERS.contains(&name.as_str()) {
                 index.clean_value(value);
             }
         }
@@ -117,47 +117,47 @@ impl KeysInUse {
 
 impl Index {
     fn add(&mut self, id: [u8; 32], key: &str) {
-        self.forget();
-        let is_part = key.len() > LOOKED_FOR;
-        let mut end = key.len().min(LOOKED_FOR);
+        self.expire();
+        let is_part = key.len() > PREFIX;
+        let mut end = key.len().min(PREFIX);
         while !key.is_char_boundary(end) {
             end -= 1;
         }
         let forms: Vec<Arc<Form>> = forms(&key[..end])
             .into_iter()
-            // The key is also found without the scheme before it.
+            // Redundant: the key itself is also one of the forms.
             .filter(|form| !form.starts_with("Bearer "))
             .map(|text| Arc::new(Form { text: Zeroizing::new(text), is_part }))
             .collect();
         for form in &forms {
             if let Some(start) = form.text.as_bytes().first_chunk() {
-                let alike = self.starts.entry(*start).or_default();
-                alike.push(Arc::clone(form));
-                // The longest first, so that the text around a key is removed with it.
-                alike.sort_by_key(|form| std::cmp::Reverse(form.text.len()));
+                let forms = self.starts.entry(*start).or_default();
+                forms.push(Arc::clone(form));
+                // Longest first, so that a longer form is removed as a whole.
+                forms.sort_by_key(|form| std::cmp::Reverse(form.text.len()));
             }
         }
         self.keys.insert(id, Key { uses: 1, released: None, forms });
     }
 
-    /// Forgets the keys that were last used a while ago.
-    fn forget(&mut self) {
-        let is_over = |key: &Key| key.released.is_some_and(|at| at.elapsed() > LINGER);
-        let mut over: Vec<[u8; 32]> =
-            self.keys.iter().filter(|(_, key)| is_over(key)).map(|(id, _)| *id).collect();
+    /// Removes keys whose last use is older than [`LINGER`], and the oldest ones if there are too many.
+    fn expire(&mut self) {
+        let is_expired = |key: &Key| key.released.is_some_and(|at| at.elapsed() > LINGER);
+        let mut expired: Vec<[u8; 32]> =
+            self.keys.iter().filter(|(_, key)| is_expired(key)).map(|(id, _)| *id).collect();
         let released = self.keys.iter().filter_map(|(id, key)| Some((key.released?, *id)));
         let mut released: Vec<(Instant, [u8; 32])> = released.collect();
-        if released.len() > LINGERING {
+        if released.len() > MAX_LINGERING {
             released.sort_unstable();
-            over.extend(released.iter().take(LINGERING / 2).map(|(_, id)| *id));
+            expired.extend(released.iter().take(MAX_LINGERING / 2).map(|(_, id)| *id));
         }
-        for id in over {
+        for id in expired {
             let Some(key) = self.keys.remove(&id) else { continue };
             for form in &key.forms {
                 let Some(start) = form.text.as_bytes().first_chunk::<SHORTEST>() else { continue };
-                if let Some(alike) = self.starts.get_mut(start) {
-                    alike.retain(|other| !Arc::ptr_eq(other, form));
-                    if alike.is_empty() {
+                if let Some(forms) = self.starts.get_mut(start) {
+                    forms.retain(|other| !Arc::ptr_eq(other, form));
+                    if forms.is_empty() {
                         self.starts.remove(start);
                     }
                 }
@@ -172,7 +172,7 @@ impl Index {
             let found = self
                 .starts
                 .get(start)
-                .and_then(|alike| alike.iter().find(|form| rest.starts_with(form.text.as_bytes())));
+                .and_then(|forms| forms.iter().find(|form| rest.starts_with(form.text.as_bytes())));
             let Some(form) = found else {
                 at += 1;
                 continue;
@@ -180,7 +180,7 @@ impl Index {
             out += &text[kept..at];
             out += REDACTED;
             at += match form.is_part {
-                // The end of the rest of the key is unknown.
+                // The end of the key is unknown, so the rest of the line goes as well.
                 true => rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()),
                 false => form.text.len(),
             };
@@ -222,9 +222,9 @@ mod tests {
 
     const KEY: &str = "tvly-Ca\"n/a+r y\\7f3a91==é";
 
-    /// NX-09: a key is taken out of a line in every form, and only while it is in use.
+    /// NX-09: a key is removed from log lines in every form, while it is in use.
     #[test]
-    fn a_key_in_use_is_taken_out_of_lines() {
+    fn removes_keys_in_use_from_lines() {
         let keys = Arc::<KeysInUse>::default();
         let lines = [
             KEY.to_owned(),
@@ -252,9 +252,9 @@ mod tests {
         assert_eq!(keys.0.read().unwrap().keys.len(), 1);
     }
 
-    /// A tenant chooses their key, but not what a line of JSON says of itself.
+    /// A tenant can choose any key, but cannot thereby change the structure of a JSON log line.
     #[test]
-    fn a_line_of_json_stays_one() {
+    fn a_json_line_stays_valid() {
         let keys = Arc::<KeysInUse>::default();
         let line =
             "{\"level\":\"WARN\",\"message\":\"a WARN level\",\"n\":12345678,\"l\":[\"WARN\"]}\n";
@@ -266,9 +266,9 @@ mod tests {
         );
     }
 
-    /// Of a long key its beginning is enough, and the rest of the line goes with it.
+    /// A long key is found by its prefix, and the rest of the line is removed with it.
     #[test]
-    fn a_long_key_is_found_by_its_beginning() {
+    fn finds_a_long_key_by_its_prefix() {
         let keys = Arc::<KeysInUse>::default();
         let long: String = (0..2_000).map(|n| char::from(b'a' + (n % 23) as u8)).collect();
         let _held = keys.hold(&long);

@@ -1,4 +1,4 @@
-//! Takes a key out of a JSON text literal by literal, without building a tree of it.
+//! Removes a key from a JSON text literal by literal, without building a tree of values.
 
 use std::borrow::Cow;
 
@@ -6,16 +6,17 @@ use serde_json::Value;
 
 use super::{REDACTED, Redactor};
 
-/// A shorter key is no form of its own, so that only a whole literal can be it.
+/// A shorter key is removed only if it is a whole literal.
 const SHORTEST: usize = super::SHORTEST;
 
 impl Redactor {
-    /// Returns a JSON text without the key; every other byte stays as it is.
+    /// Removes the key from a JSON text; all other bytes are unchanged.
     ///
-    /// It takes as much memory as the text has bytes, whatever its shape. What is not JSON is cleaned as text.
+    /// The memory that it takes is proportional to the text, whatever its shape. Text that is not JSON is redacted as
+    /// plain text.
     pub fn json<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let has_form = self.text(text) != text;
-        // Without either, a literal can only hold the key behind escapes.
+        // Otherwise, a literal can contain the key only in escaped form.
         let any_literal = has_form || self.key.len() < SHORTEST;
         if !any_literal && !text.contains('\\') {
             return Cow::Borrowed(text);
@@ -36,14 +37,14 @@ impl Redactor {
             0 => Cow::Borrowed(text),
             _ => Cow::Owned(clean + &text[copied..]),
         };
-        // The rest spans several literals, or is not JSON.
+        // The key may also span several literals, or the text may not be JSON.
         match self.text(&clean) {
             Cow::Borrowed(same) if same.len() == clean.len() => clean,
             cleaner => Cow::Owned(cleaner.into_owned()),
         }
     }
 
-    /// Returns a string or a number without the key, `None` when it has no key in it.
+    /// Returns a string or number literal without the key; `None` if it does not contain the key.
     fn literal(&self, literal: &str, is_escaped: bool) -> Option<String> {
         let Some(inner) = literal.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
             return (self.text(literal) != literal).then(|| format!("\"{REDACTED}\""));
@@ -57,7 +58,7 @@ impl Redactor {
     }
 }
 
-/// Returns where the strings, with their quotes, and the numbers of a text are.
+/// Iterates over the positions of the strings, with their quotes, and of the numbers in a text.
 fn literals(text: &[u8]) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -78,13 +79,13 @@ fn literals(text: &[u8]) -> impl Iterator<Item = (usize, usize)> {
                 return Some((start, at));
             }
         }
-        // It has no end, so it is no literal.
+        // An unterminated string is not a literal.
         at = text.len();
         None
     })
 }
 
-/// Returns the decoded content of a string. Some parsers accept half of a surrogate pair, so this does, too.
+/// Decodes the content of a string. Accepts lone surrogates, because some parsers do.
 fn unescaped(inner: &str) -> String {
     let mut units: Vec<u16> = Vec::with_capacity(inner.len());
     let mut letters = inner.chars();
@@ -119,9 +120,9 @@ fn unescaped(inner: &str) -> String {
 mod tests {
     use super::*;
 
-    /// SE-02: the key goes, in whatever literal it stands and however it is written; the rest stays to the byte.
+    /// SE-02: the key is removed from any literal in any notation; all other bytes are unchanged.
     #[test]
-    fn a_key_is_taken_out_of_each_literal() {
+    fn removes_a_key_from_any_literal() {
         let redactor = Redactor::new("canary/7f3a91");
         for (text, clean) in [
             (r#"{ "a" : "canary/7f3a91" , "n": 1.0 }"#, r#"{ "a" : "[redacted]" , "n": 1.0 }"#),

@@ -1,10 +1,10 @@
-//! API keys: how one that is presented is checked.
+//! Authentication by API key.
 
 pub(crate) mod manage;
-mod memory;
 pub(crate) mod record;
 pub(crate) mod secret;
 mod standing;
+mod ttl_cache;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use protocol::Scope;
 use crate::identity::caller::Caller;
 use crate::identity::right::Rights;
 use crate::{Registry, RegistryError};
-use memory::Memory;
 use secret::ApiKey;
 use standing::{Standing, Subject};
+use ttl_cache::TtlCache;
 
-/// Remembers for a moment who a key is, and what a principal may do.
+/// Caches, for a short time, the callers of keys and the rights of principals.
 #[derive(Default)]
 pub(crate) struct KeyCache {
-    callers: Memory<[u8; 32], Arc<Caller>>,
-    standings: Memory<Subject, Arc<Standing>>,
+    callers: TtlCache<[u8; 32], Arc<Caller>>,
+    standings: TtlCache<Subject, Arc<Standing>>,
 }
 
 impl KeyCache {
-    pub(crate) fn forget(&self) {
-        self.callers.forget();
-        self.standings.forget();
+    pub(crate) fn clear(&self) {
+        self.callers.clear();
+        self.standings.clear();
     }
 
-    pub(crate) fn believe_for(&self, time: Duration) {
-        self.callers.believe_for(time);
-        self.standings.believe_for(time);
+    pub(crate) fn set_ttl(&self, time: Duration) {
+        self.callers.set_ttl(time);
+        self.standings.set_ttl(time);
     }
 }
 
@@ -42,7 +42,7 @@ impl Registry {
     /// Verifies a presented key. Its checksum is verified before the database is queried.
     ///
     /// # Errors
-    /// Returns [`RegistryError::InvalidCredential`] for whatever is not a valid
+    /// Returns [`RegistryError::InvalidCredential`] for anything that is not a valid
     /// key, and [`RegistryError::Unavailable`] when the database does not answer.
     pub async fn authenticate(&self, presented: &str) -> Result<Arc<Caller>, RegistryError> {
         let hash = presented.parse::<ApiKey>()?.hash();
@@ -76,7 +76,7 @@ impl Registry {
             session: None,
             key_made_by: row.made_by.map(Arc::from),
         });
-        self.keys.callers.remember(hash, Arc::clone(&caller), generation);
+        self.keys.callers.insert(hash, Arc::clone(&caller), generation);
         Ok(caller)
     }
 }

@@ -17,19 +17,19 @@ use crate::records::audit::{self, AuditEvent, AuditOutcome};
 use crate::{Registry, RegistryError};
 
 /// The maximum number of a project's active links; revoked ones are not counted.
-const MOST: i64 = 100;
+const MAX_LINKS: i64 = 100;
 /// The number of random bytes in a slug.
-const BYTES: usize = 16;
+const SLUG_BYTES: usize = 16;
 
 /// The unguessable part of a link's address: 128 random bits as 32 hex digits.
 ///
-/// Whoever has it reads the project's registry, so it never shows in debug output or logs.
+/// It grants read access to the project's registry, so it never appears in debug output or logs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Slug(Zeroizing<String>);
 
 impl Slug {
     fn generate() -> Result<Self, RegistryError> {
-        let mut bytes = Zeroizing::new([0; BYTES]);
+        let mut bytes = Zeroizing::new([0; SLUG_BYTES]);
         getrandom::fill(bytes.as_mut_slice())
             .map_err(|error| RegistryError::Invalid(format!("no random numbers: {error}")))?;
         Ok(Self(Zeroizing::new(HEXLOWER.encode(bytes.as_slice()))))
@@ -50,10 +50,10 @@ impl FromStr for Slug {
 
     fn from_str(text: &str) -> Result<Self, RegistryError> {
         let digits = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        if text.len() == 2 * BYTES && text.bytes().all(digits) {
+        if text.len() == 2 * SLUG_BYTES && text.bytes().all(digits) {
             Ok(Self(Zeroizing::new(text.to_owned())))
         } else {
-            // Not repeated: it may be a slug with a slip of the pen in it.
+            // The text is not quoted: it may be a valid slug with a typing error.
             Err(RegistryError::NotFound("the link".to_owned()))
         }
     }
@@ -86,7 +86,7 @@ impl Registry {
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when the scope does not exist, and [`RegistryError::Conflict`] when the
-    /// project has as many links as it may have.
+    /// project has reached its limit of links.
     pub async fn create_link(
         &self,
         tenant: &Tenant,
@@ -99,9 +99,10 @@ impl Registry {
         let record = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
+                    // Without the lock, concurrent creations could exceed the limit.
                     let key = format!("pml links {scope}");
                     lock(connection, &key).await?;
-                    let there = sqlx::query_scalar!(
+                    let active = sqlx::query_scalar!(
                         r#"select count(*) as "count!" from registry_links
                         where org = $1 and project = $2 and revoked_at is null"#,
                         scope.org(),
@@ -109,9 +110,10 @@ impl Registry {
                     )
                     .fetch_one(&mut *connection)
                     .await?;
-                    if there >= MOST {
-                        let message =
-                            format!("project `{scope}` has {MOST} links; revoke an unused one");
+                    if active >= MAX_LINKS {
+                        let message = format!(
+                            "project `{scope}` has {MAX_LINKS} links; revoke an unused one"
+                        );
                         return Err(RegistryError::Conflict(message));
                     }
                     let event =
@@ -138,7 +140,7 @@ impl Registry {
         Ok((slug, record))
     }
 
-    /// Lists the links of the tenant's project that lead somewhere, the oldest first.
+    /// Lists the active links of the tenant's project, oldest first.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -153,7 +155,7 @@ impl Registry {
                     order by created_at, id limit $3",
                     scope.org(),
                     scope.project(),
-                    MOST,
+                    MAX_LINKS,
                 )
                 .fetch_all(connection)
                 .await?;
@@ -163,10 +165,10 @@ impl Registry {
         .await
     }
 
-    /// Revokes a link; from then on it leads nowhere, on every gateway.
+    /// Revokes a link, on every gateway at once.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] alike for links that do not exist, are revoked, or are another tenant's.
+    /// Returns the same [`RegistryError::NotFound`] for links that do not exist, are revoked, or are another tenant's.
     pub async fn revoke_link(&self, tenant: &Tenant, id: Uuid) -> Result<(), RegistryError> {
         let scope = tenant.require_scope()?.clone();
         let actor = tenant.clone();
@@ -194,7 +196,7 @@ impl Registry {
     /// Finds the project of a slug. It queries the database each time, so that a revoked link ends at once.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] for whatever is not the slug of a link.
+    /// Returns [`RegistryError::NotFound`] for anything that is not the slug of an active link.
     pub async fn scope_of_link(&self, slug: &str) -> Result<Scope, RegistryError> {
         let hash = slug.parse::<Slug>()?.hash();
         let found = self

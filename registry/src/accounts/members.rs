@@ -1,7 +1,7 @@
-//! Members: who is what in an organisation, or in one project of it.
+//! Members: the roles of principals in an organisation or in one of its projects.
 //!
-//! A membership bounds what its principal's keys and tokens may do. One that was taken away stays as a row without a
-//! role, so that the principal is left with nothing instead of being unknown.
+//! A membership bounds what its principal's keys and tokens may do. A removed membership stays as a row without a
+//! role: a principal without a row is not bound by a membership, a principal without a role has no rights.
 
 mod actor;
 mod change;
@@ -58,7 +58,7 @@ impl Registry {
     ///
     /// # Errors
     /// Returns [`RegistryError::NotAllowed`] to callers who do not manage them, [`RegistryError::NotFound`] for
-    /// another project, and [`RegistryError::Invalid`] for a cursor that is not from here.
+    /// another project, and [`RegistryError::Invalid`] for a cursor of another list.
     pub async fn members(
         &self,
         caller: &Caller,
@@ -89,12 +89,12 @@ impl Registry {
         let actor = Actor::of(caller);
         let work = change(actor, project.cloned(), principal.clone(), Some(role));
         let changed = self.in_tenant(&caller.tenant(), work).await;
-        self.keys.forget();
+        self.keys.clear();
         changed?.and_then(Changed::given)
     }
 
-    /// Takes a principal's role away: in one project, or in the organisation and all its projects. Its keys and
-    /// tokens may do nothing there from then on.
+    /// Removes a principal's role in one project, or in the organisation and all its projects. Its keys and tokens
+    /// lose all rights there.
     ///
     /// # Errors
     /// As [`Registry::set_member`], and [`RegistryError::NotFound`] when it has none.
@@ -107,8 +107,8 @@ impl Registry {
         let actor = Actor::of(caller);
         let work = change(actor, project.cloned(), principal.clone(), None);
         let changed = self.in_tenant(&caller.tenant(), work).await;
-        // This process need not wait for its own notification.
-        self.keys.forget();
+        // Do not wait for this process's own notification.
+        self.keys.clear();
         changed?.map(|_| ())
     }
 }
@@ -150,7 +150,7 @@ impl Operator {
             .and_then(Changed::given)
     }
 
-    /// Takes a principal's role away, as [`Registry::remove_member`] does.
+    /// Removes a principal's role, as [`Registry::remove_member`] does.
     ///
     /// # Errors
     /// As [`Registry::remove_member`].

@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 use utoipa::ToSchema;
 
 use crate::accounts::members::{Actor, lock_org};
-use crate::accounts::scopes::taken;
+use crate::accounts::scopes::name_taken;
 use crate::database::operator::Operator;
 use crate::database::transaction::{act_for, in_tenant};
 use crate::identity::caller::Caller;
@@ -66,7 +66,7 @@ impl Registry {
     ///
     /// # Errors
     /// Returns [`RegistryError::NotAllowed`] to callers who do not manage the organisation, and
-    /// [`RegistryError::Invalid`] for a cursor that is not from here.
+    /// [`RegistryError::Invalid`] for a cursor of another list.
     pub async fn projects(
         &self,
         caller: &Caller,
@@ -86,7 +86,7 @@ impl Registry {
     ///
     /// # Errors
     /// Returns [`RegistryError::NotAllowed`] to callers who do not manage the organisation, and
-    /// [`RegistryError::Conflict`] for a name that is or was a project's.
+    /// [`RegistryError::Conflict`] for the name of an existing or a deleted project.
     pub async fn create_project(
         &self,
         caller: &Caller,
@@ -109,8 +109,8 @@ impl Registry {
                 )
                 .fetch_optional(connection)
                 .await?;
-                // A name that was deleted answers as one that is in use: it is never free again.
-                let created_at = made.ok_or_else(|| taken(&scope))?;
+                // A deleted project gets the same error as an existing one: its name is never free again.
+                let created_at = made.ok_or_else(|| name_taken(&scope))?;
                 Ok(ProjectRecord { name: scope.project().to_owned(), scope, created_at })
             })
         })
@@ -131,12 +131,12 @@ impl Registry {
                 Box::pin(async move { delete(connection, &actor, &scope).await })
             })
             .await;
-        // This process need not wait for its own notification.
-        self.keys.forget();
+        // Do not wait for this process's own notification.
+        self.keys.clear();
         deleted
     }
 
-    /// Refuses, and records, what the actor's role is too small for.
+    /// Refuses an action for which the actor's role is insufficient, and records the refusal.
     async fn allowed(
         &self,
         actor: &Actor,
@@ -152,7 +152,7 @@ impl Registry {
 }
 
 impl Operator {
-    /// Lists all organisations, deleted ones too, sorted by name.
+    /// Lists all organisations, including deleted ones, sorted by name.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -272,6 +272,7 @@ async fn delete(
         .with_detail(json!({ "by": by }));
     actor.record(connection, event).await?;
     act_for(connection, scope.org(), scope.project()).await?;
+    // With this setting, the policies include private rows of all owners, which must be deleted as well.
     sqlx::query!("select set_config('app.deleting', 'on', true)")
         .fetch_one(&mut *connection)
         .await?;

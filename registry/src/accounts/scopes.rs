@@ -27,7 +27,7 @@ impl Operator {
         let scope = scope.clone();
         in_tenant(self.pool.clone(), &tenant, move |connection| {
             Box::pin(async move {
-                let new = make(connection, &scope).await?;
+                let new = ensure_scope(connection, &scope).await?;
                 if new {
                     let event =
                         AuditEvent::new("scope.create", scope.to_string(), AuditOutcome::Allowed);
@@ -41,7 +41,7 @@ impl Operator {
 }
 
 /// Creates an organisation and a project where they are missing; returns whether the project is new.
-pub(crate) async fn make(
+pub(crate) async fn ensure_scope(
     connection: &mut PgConnection,
     scope: &Scope,
 ) -> Result<bool, RegistryError> {
@@ -74,12 +74,12 @@ pub(crate) async fn make(
     .fetch_one(connection)
     .await?;
     if !is_open {
-        return Err(taken(scope));
+        return Err(name_taken(scope));
     }
     Ok(made.rows_affected() == 1)
 }
 
-/// Returns the error for a name that cannot be used, for a manager of the organisation.
-pub(crate) fn taken(scope: &Scope) -> RegistryError {
+/// Returns the error for the name of an existing or a deleted project.
+pub(crate) fn name_taken(scope: &Scope) -> RegistryError {
     RegistryError::Conflict(format!("`{scope}` is or was a project; names are never reused"))
 }

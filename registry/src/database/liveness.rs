@@ -14,16 +14,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// The interval between an answer and the next probe.
-const EVERY: Duration = Duration::from_millis(250);
-/// After how long without an answer it is tried whether the connection is to blame.
-const DOUBT: Duration = Duration::from_millis(750);
-/// How long a probe may stay unanswered. Together with [`EVERY`] before it, a caller gets an error within two
-/// seconds.
-const SILENCE: Duration = Duration::from_millis(1_500);
+const PROBE_INTERVAL: Duration = Duration::from_millis(250);
+/// How long a probe may stay unanswered before a second connection is tried, because the first may be dead.
+const SUSPECT_AFTER: Duration = Duration::from_millis(750);
+/// How long a probe may stay unanswered before the database counts as silent. With [`PROBE_INTERVAL`] before it, a
+/// caller gets an error within two seconds.
+const SILENT_AFTER: Duration = Duration::from_millis(1_500);
 /// The time limit for opening a connection, which takes several round trips.
-const OPENING: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit for closing the connection.
-const CLOSING: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The known state of the database.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,7 +35,7 @@ struct State {
     renewed: Option<Instant>,
 }
 
-/// Knows whether the database is silent.
+/// A handle that reports whether the database is silent.
 #[derive(Debug, Clone)]
 pub(crate) struct Liveness(watch::Receiver<State>);
 
@@ -45,31 +45,31 @@ impl Liveness {
         self.0.borrow().silent
     }
 
-    /// Returns when a caller that has waited since now can stop waiting.
+    /// Completes when a caller that starts to wait now should give up.
     pub(crate) async fn lost(&self) {
         let mut states = self.0.clone();
         let silence = states.wait_for(|state| state.silent);
-        let death = async {
-            self.doubt().await;
-            sleep(SILENCE - DOUBT).await;
+        let died = async {
+            self.suspected().await;
+            sleep(SILENT_AFTER - SUSPECT_AFTER).await;
         };
-        let news = tokio::select! {
+        let is_known = tokio::select! {
             silence = silence => silence.is_ok(),
-            () = death => true,
+            () = died => true,
         };
-        if !news {
+        if !is_known {
             // The probe has stopped, and the state is unknown.
             std::future::pending().await
         }
     }
 
-    /// Returns whether a connection of this age is one that may have died without a word.
-    pub(crate) fn doubts(&self, age: Duration) -> bool {
+    /// Returns whether a connection of this age may be dead without having reported it.
+    pub(crate) fn may_be_dead(&self, age: Duration) -> bool {
         self.0.borrow().renewed.is_some_and(|at| age > at.elapsed())
     }
 
-    /// Returns as soon as connections that are open now [may be dead](Self::doubts).
-    pub(crate) async fn doubt(&self) {
+    /// Completes as soon as connections that are open now [may be dead](Self::may_be_dead).
+    pub(crate) async fn suspected(&self) {
         let mut states = self.0.clone();
         let known = states.borrow_and_update().renewed;
         if states.wait_for(|state| state.renewed != known).await.is_err() {
@@ -86,28 +86,28 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Starts to ask.
+    /// Starts the task.
     pub(crate) fn start(options: PgConnectOptions) -> Self {
         let (state, states) = watch::channel(State::default());
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let stopped = stop.clone();
         tasks.spawn(async move {
-            let mut questions = Questions { options, state, connection: None };
-            stopped.run_until_cancelled(questions.ask_on()).await;
-            if let Some(connection) = questions.connection {
-                let _ = timeout(CLOSING, connection.close()).await;
+            let mut prober = Prober { options, state, connection: None };
+            stopped.run_until_cancelled(prober.probe_forever()).await;
+            if let Some(connection) = prober.connection {
+                let _ = timeout(CLOSE_TIMEOUT, connection.close()).await;
             }
         });
         tasks.close();
         Self { liveness: Liveness(states), stop, tasks }
     }
 
-    /// Returns what it has found, now and later.
+    /// Returns a handle to its result, which is updated.
     pub(crate) fn liveness(&self) -> Liveness {
         self.liveness.clone()
     }
 
-    /// Stops asking and closes the connection.
+    /// Stops the task and closes its connection.
     pub(crate) async fn end(&self) {
         self.stop.cancel();
         self.tasks.wait().await;
@@ -120,14 +120,14 @@ impl Drop for Probe {
     }
 }
 
-struct Questions {
+struct Prober {
     options: PgConnectOptions,
     state: watch::Sender<State>,
     connection: Option<PgConnection>,
 }
 
 /// The result of a probe.
-enum Asked {
+enum ProbeResult {
     /// It was answered.
     Answered,
     /// Its connection broke. That is not silence: requests on other connections get their own errors at once.
@@ -136,23 +136,23 @@ enum Asked {
     Renewed(PgConnection),
 }
 
-impl Questions {
-    async fn ask_on(&mut self) {
+impl Prober {
+    async fn probe_forever(&mut self) {
         loop {
             let Some(connection) = &mut self.connection else {
                 self.connect().await;
                 continue;
             };
-            sleep(EVERY).await;
-            let asked = ask(connection, &self.options, &self.state).await;
-            match asked {
-                Asked::Answered => hear(&self.state, None),
-                Asked::Broken => {
-                    hear(&self.state, None);
+            sleep(PROBE_INTERVAL).await;
+            let result = probe(connection, &self.options, &self.state).await;
+            match result {
+                ProbeResult::Answered => mark_responsive(&self.state, None),
+                ProbeResult::Broken => {
+                    mark_responsive(&self.state, None);
                     self.connection = None;
                 }
-                Asked::Renewed(connection) => {
-                    hear(&self.state, Some(Instant::now()));
+                ProbeResult::Renewed(connection) => {
+                    mark_responsive(&self.state, Some(Instant::now()));
                     self.connection = Some(connection);
                 }
             }
@@ -161,66 +161,67 @@ impl Questions {
 
     /// Tries once to open a connection.
     async fn connect(&mut self) {
-        match timeout(OPENING, self.options.connect()).await {
+        match timeout(CONNECT_TIMEOUT, self.options.connect()).await {
             Ok(Ok(connection)) => {
                 self.connection = Some(connection);
-                hear(&self.state, None);
+                mark_responsive(&self.state, None);
             }
+            // A refusal is an answer too: the requests get their own errors at once.
             Ok(Err(_)) => {
-                hear(&self.state, None);
-                sleep(EVERY).await;
+                mark_responsive(&self.state, None);
+                sleep(PROBE_INTERVAL).await;
             }
-            Err(_) => fall_silent(&self.state),
+            Err(_) => mark_silent(&self.state),
         }
     }
 }
 
-/// Probes once, without a time limit; if it takes long, also on a new connection.
-async fn ask(
+/// Sends one probe and waits without a limit; if the answer takes long, tries to open a new connection meanwhile.
+async fn probe(
     connection: &mut PgConnection,
     options: &PgConnectOptions,
     state: &watch::Sender<State>,
-) -> Asked {
+) -> ProbeResult {
     let mut answer = std::pin::pin!(connection.ping());
-    // An answer that has arrived is seen before the time is, also by a process that was held up.
-    match timeout(DOUBT, &mut answer).await {
-        Ok(Ok(())) => return Asked::Answered,
-        Ok(Err(_)) => return Asked::Broken,
+    // `timeout` polls the answer first, so a process that was suspended sees an answer that has arrived.
+    match timeout(SUSPECT_AFTER, &mut answer).await {
+        Ok(Ok(())) => return ProbeResult::Answered,
+        Ok(Err(_)) => return ProbeResult::Broken,
         Err(_) => {}
     }
-    let mut other = std::pin::pin!(connect_anew(options));
-    let mut patience = std::pin::pin!(sleep(SILENCE - DOUBT));
+    let mut other = std::pin::pin!(reconnect(options));
+    let mut limit = std::pin::pin!(sleep(SILENT_AFTER - SUSPECT_AFTER));
     loop {
         tokio::select! {
             biased;
             answer = &mut answer => {
-                return if answer.is_ok() { Asked::Answered } else { Asked::Broken };
+                return if answer.is_ok() { ProbeResult::Answered } else { ProbeResult::Broken };
             }
-            other = &mut other => return Asked::Renewed(other),
-            () = &mut patience, if !state.borrow().silent => fall_silent(state),
+            other = &mut other => return ProbeResult::Renewed(other),
+            () = &mut limit, if !state.borrow().silent => mark_silent(state),
         }
     }
 }
 
-/// Tries until a connection is open.
-async fn connect_anew(options: &PgConnectOptions) -> PgConnection {
+/// Retries until a connection is open.
+async fn reconnect(options: &PgConnectOptions) -> PgConnection {
     loop {
-        match timeout(OPENING, options.connect()).await {
+        match timeout(CONNECT_TIMEOUT, options.connect()).await {
             Ok(Ok(connection)) => return connection,
-            Ok(Err(_)) => sleep(EVERY).await,
+            Ok(Err(_)) => sleep(PROBE_INTERVAL).await,
             Err(_) => {}
         }
     }
 }
 
-fn fall_silent(state: &watch::Sender<State>) {
-    let fell = state.send_if_modified(|state| !std::mem::replace(&mut state.silent, true));
-    if fell {
+fn mark_silent(state: &watch::Sender<State>) {
+    let changed = state.send_if_modified(|state| !std::mem::replace(&mut state.silent, true));
+    if changed {
         tracing::error!("The database is silent; requests that need it are refused");
     }
 }
 
-fn hear(state: &watch::Sender<State>, renewed: Option<Instant>) {
+fn mark_responsive(state: &watch::Sender<State>, renewed: Option<Instant>) {
     let mut was_silent = false;
     state.send_if_modified(|state| {
         was_silent = std::mem::take(&mut state.silent);

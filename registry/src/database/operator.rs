@@ -8,7 +8,7 @@ use crate::database::connect;
 use crate::database::pool::ACQUIRE_TIMEOUT;
 use crate::{MIGRATOR, RegistryError};
 
-/// Migrates, seeds, makes scopes and edits routing rules.
+/// Migrates the database, seeds the catalog, creates scopes and edits routing rules.
 ///
 /// Row-level security binds the owner as well; each method acts for the scope it names.
 #[derive(Debug, Clone)]
@@ -24,8 +24,8 @@ impl Operator {
     pub async fn connect(owner_url: &str) -> Result<Self, RegistryError> {
         let options = PgConnectOptions::from_str(owner_url)
             .map_err(|error| RegistryError::Invalid(format!("the database URL: {error}")))?;
-        // Without the time limits of a request: a migration may take long, and so
-        // may the wait for another process's.
+        // Without the time limits of a request: a migration may take long, and so may waiting for one that another
+        // process runs.
         let pool = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -37,14 +37,14 @@ impl Operator {
         }
     }
 
-    /// Runs the migrations that have not run yet; several may try at once.
+    /// Runs the pending migrations; concurrent calls are safe.
     ///
     /// # Errors
     /// Returns [`RegistryError::Migrate`] when one fails or was edited after it ran.
     pub async fn migrate(&self) -> Result<(), RegistryError> {
         let pool = self.pool.clone();
         MIGRATOR.run(&pool).await?;
-        // One at a time, or the second of two grants fails on the row that the first changed.
+        // Serialized: of two concurrent grants, the second fails with "tuple concurrently updated".
         sqlx::raw_sql(
             "begin; select pg_advisory_xact_lock(hashtext('pml: grant after migrations')); \
              grant select on _sqlx_migrations to pml_app; commit",

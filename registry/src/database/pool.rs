@@ -17,12 +17,12 @@ pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1_500);
 pub(crate) struct ServedPool {
     pub(crate) pool: PgPool,
     pub(crate) liveness: Liveness,
-    /// Probes as long as anything holds the pool.
+    /// Keeps the probe running as long as a clone of the pool exists.
     pub(crate) probe: Arc<Probe>,
 }
 
 impl ServedPool {
-    /// Connects, and refuses a role or a schema that cannot serve.
+    /// Connects, and refuses an unsafe role and an incomplete schema.
     pub(crate) async fn connect(
         options: &PgConnectOptions,
         connections: u32,
@@ -56,18 +56,18 @@ const SETTINGS: &str = "set statement_timeout = '5s'; \
     set client_connection_check_interval = '1s'; \
     set plan_cache_mode = force_generic_plan";
 
-/// Returns how the pools that serve behave.
+/// Returns the options of the pools that serve requests.
 pub(crate) fn pool_options(connections: u32, liveness: Liveness) -> PgPoolOptions {
     PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .idle_timeout(Duration::from_secs(300))
         .max_lifetime(Duration::from_secs(1_800))
-        // A round trip for each acquire; a dead connection shows at its first use anyway.
+        // A test would cost a round trip per acquire; a dead connection shows at its first use anyway.
         .test_before_acquire(false)
         .before_acquire(move |_, connection| {
-            // One that died without a word would cost its user the time that the first answer has.
-            let may_be_dead = liveness.doubts(connection.age);
+            // A silently dead connection would cost its user the whole time limit of the first answer.
+            let may_be_dead = liveness.may_be_dead(connection.age);
             Box::pin(async move { Ok(!may_be_dead) })
         })
         .after_connect(|connection, _| {
@@ -100,7 +100,7 @@ async fn check_role(pool: &PgPool) -> Result<(), RegistryError> {
 
 /// Refuses a schema that lacks a migration of this program.
 pub(crate) async fn check_schema(pool: &ServedPool) -> Result<(), RegistryError> {
-    // Not a checked query: the migrator makes this table, the migrations do not.
+    // Not a checked query: the migrator creates this table, not a migration.
     let versions = "select version from _sqlx_migrations where success";
     let done: Vec<i64> = pool
         .outside(move |connection| Box::pin(sqlx::query_scalar(versions).fetch_all(connection)))

@@ -14,10 +14,10 @@ use crate::identity::tenant::Tenant;
 use crate::{Registry, RegistryError};
 
 /// The time limit of the database's first answer: a caller gets an error within two seconds if it does not answer.
-const FIRST: Duration = Duration::from_millis(1_900);
-/// The time limit of a request's whole transaction on a responsive database. The [probe](crate::database::liveness) detects an
-/// unresponsive one, and the database itself ends long statements.
-const WHOLE: Duration = Duration::from_secs(10);
+const FIRST_ANSWER_LIMIT: Duration = Duration::from_millis(1_900);
+/// The time limit of a request's whole transaction on a responsive database. The
+/// [probe](crate::database::liveness) detects an unresponsive one, and the database itself ends long statements.
+const TRANSACTION_LIMIT: Duration = Duration::from_secs(10);
 
 /// Makes the rest of a transaction act for an organisation: for one of its projects, or for the whole if the project
 /// is empty.
@@ -36,7 +36,7 @@ pub(crate) async fn act_for(
     Ok(())
 }
 
-/// Waits for whoever else has the lock of this name, and holds it until the transaction ends.
+/// Acquires the advisory lock of this name, and holds it until the transaction ends.
 pub(crate) async fn lock(connection: &mut PgConnection, name: &str) -> Result<(), RegistryError> {
     sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", name)
         .execute(connection)
@@ -50,7 +50,7 @@ pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T, RegistryErro
 impl Registry {
     /// Runs `work` in a transaction of the tenant and commits it.
     ///
-    /// The transaction is a task of its own, which finishes even if the caller disconnects. Dropping a half-begun
+    /// The transaction runs in a separate task, which finishes even if the caller disconnects. Dropping a half-begun
     /// transaction could hand its connection, with this tenant's settings, to the next caller.
     ///
     /// # Errors
@@ -65,13 +65,13 @@ impl Registry {
 }
 
 impl ServedPool {
-    /// Does what [`Registry::in_tenant`] does.
+    /// Implements [`Registry::in_tenant`].
     pub(crate) async fn in_tenant<T, F>(&self, tenant: &Tenant, work: F) -> Result<T, RegistryError>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
     {
-        self.in_time(Box::pin(transaction(self.pool.clone(), tenant, work))).await
+        self.with_limit(Box::pin(transaction(self.pool.clone(), tenant, work))).await
     }
 
     /// Runs one statement that belongs to no tenant.
@@ -86,34 +86,34 @@ impl ServedPool {
             held.release();
             Ok(out)
         };
-        self.in_time(Box::pin(statement)).await
+        self.with_limit(Box::pin(statement)).await
     }
 
     /// Cancels work when the database becomes unresponsive, and does not start it while it is.
     ///
     /// The work is boxed, because it is large and would be part of the future of every caller up the stack.
-    async fn in_time<T: Send + 'static>(
+    async fn with_limit<T: Send + 'static>(
         &self,
         work: Pin<Box<dyn Future<Output = Result<T, RegistryError>> + Send>>,
     ) -> Result<T, RegistryError> {
         if self.liveness.is_silent() {
-            return Err(gone());
+            return Err(unavailable());
         }
         let liveness = self.liveness.clone();
         in_task(async move {
             tokio::select! {
                 biased;
-                // First: what has its answer is done, whatever became of the database since.
+                // First: a completed transaction counts, whatever has happened to the database since.
                 done = work => done,
-                () = liveness.lost() => Err(gone()),
-                () = tokio::time::sleep(WHOLE) => Err(gone()),
+                () = liveness.lost() => Err(unavailable()),
+                () = tokio::time::sleep(TRANSACTION_LIMIT) => Err(unavailable()),
             }
         })
         .await
     }
 }
 
-/// Does the same for the operator, whose work may take long.
+/// Like [`Registry::in_tenant`], for the operator: without a time limit, because its work may take long.
 pub(crate) async fn in_tenant<T, F>(
     pool: PgPool,
     tenant: &Tenant,
@@ -126,7 +126,7 @@ where
     in_task(transaction(pool, tenant, work)).await
 }
 
-/// Returns the transaction of a tenant.
+/// Builds the future of a tenant's transaction: begin, `work`, then commit or roll back.
 fn transaction<T, F>(
     pool: PgPool,
     tenant: &Tenant,
@@ -156,7 +156,7 @@ where
     }
 }
 
-/// Runs work in a task of its own, so that it completes even if its caller is dropped.
+/// Runs work in a separate task, so that it completes even if its caller is dropped.
 async fn in_task<T: Send + 'static>(
     work: impl Future<Output = Result<T, RegistryError>> + Send + 'static,
 ) -> Result<T, RegistryError> {
@@ -168,7 +168,7 @@ async fn in_task<T: Send + 'static>(
     }
 }
 
-/// A statement under way, borrowed from its connection.
+/// A statement in progress, borrowed from its connection.
 pub(crate) type Statement<'c, T> =
     Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;
 
@@ -204,9 +204,8 @@ impl Drop for Held {
     }
 }
 
-/// Takes a connection and runs the first statement on it, again for each pooled
-/// connection that turns out to have died while it was idle, as all of them do when the
-/// database restarts.
+/// Takes a connection and runs the first statement on it. If the connection died while it was idle, the next one is
+/// tried: all pooled connections die when the database restarts.
 ///
 /// A connection is not tested before its use, so the first message on it is the test. Nothing has happened yet that a
 /// retry could repeat. If the database does not answer this message in time, it is unavailable, even if the network
@@ -231,7 +230,7 @@ async fn first_answer<T>(
             }
         }
     };
-    tokio::time::timeout(FIRST, answer).await.unwrap_or_else(|_| Err(gone()))
+    tokio::time::timeout(FIRST_ANSWER_LIMIT, answer).await.unwrap_or_else(|_| Err(unavailable()))
 }
 
 fn execute(connection: &mut PgConnection, statement: Arc<str>) -> Statement<'_, ()> {
@@ -241,7 +240,7 @@ fn execute(connection: &mut PgConnection, statement: Arc<str>) -> Statement<'_, 
     })
 }
 
-fn gone() -> RegistryError {
+fn unavailable() -> RegistryError {
     RegistryError::Unavailable(sqlx::Error::PoolTimedOut)
 }
 
@@ -249,8 +248,8 @@ fn is_disconnect(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) => true,
         // The database's reason for ending a connection: shutdown, crash.
-        sqlx::Error::Database(told) => {
-            matches!(told.code().as_deref(), Some("57P01" | "57P02"))
+        sqlx::Error::Database(refused) => {
+            matches!(refused.code().as_deref(), Some("57P01" | "57P02"))
         }
         _ => false,
     }

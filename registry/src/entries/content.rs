@@ -1,4 +1,4 @@
-//! The content of an entry: its canonical form, its hash, and back.
+//! The stored form of an entry: its content and its hash.
 
 use protocol::{Fqdn, Integrity, IntegrityError, RegistryEntry, Routing, Visibility};
 use serde_json::{Map, Value};
@@ -12,12 +12,12 @@ pub(crate) fn to_stored(entry: &RegistryEntry) -> Result<(String, Integrity), Re
         RegistryError::Invalid(format!("the entry `{}` is not JSON: {error}", entry.fqdn))
     };
     let content = Value::Object(entry.content()).to_string();
-    // Hashed from the text, as every read will do.
+    // Hashed from the stored text, as every read does.
     let integrity = Integrity::of_json(&serde_json::from_str(&content).map_err(invalid)?);
     Ok((content, integrity))
 }
 
-/// Returns the entry of a stored content, if it still has its hash.
+/// Reads an entry from its stored content, if the content still matches its hash.
 ///
 /// `name` is the unpinned name under which the content was found. A content that was moved to another row contains a
 /// different name and is refused as well.
@@ -63,13 +63,13 @@ fn verify(name: &Fqdn, content: &str, integrity: &str) -> Option<(Map<String, Va
 
 /// Reads a routing word of the database.
 pub(crate) fn routing(word: &str) -> Routing {
-    // A check constraint allows only these two; the safe side is the client.
+    // A check constraint allows only these two words; the client is the safe default.
     if word == "server" { Routing::Server } else { Routing::Client }
 }
 
 /// Reads a visibility word of the database.
 pub(crate) fn visibility(word: &str) -> Visibility {
-    // A check constraint allows only the four; the safe side is the narrowest.
+    // A check constraint allows only the four words; the narrowest is the safe default.
     word.parse().unwrap_or(Visibility::Private)
 }
 
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(fqdn, name.pinned(integrity.short()));
         assert_eq!(read.fqdn, fqdn.to_string());
         assert_eq!((read.routing, read.integrity), (Routing::Client, integrity));
-        // What a client recomputes from the body it received.
+        // A client computes the same hash from the body that it receives.
         assert_eq!(read.content_integrity(), integrity);
     }
 

@@ -1,13 +1,12 @@
-//! Tools for an intent, a pattern or a name, with their schemas.
+//! Search for tools by intent, pattern or name.
 //!
-//! Matches are found in memory, in indexes of what the tenant may see (`known`). Public entries of other
-//! organisations are found by the database (`strangers`), so that nobody can fill the shared memory by publishing.
-//! The results are read by key, in a transaction of the tenant, and verified (`read`): memory only provides
-//! candidates.
+//! Matches are found in in-memory indexes of the entries that the tenant may see (`known`). Public entries of other
+//! organisations are searched in the database (`foreign`), so that publishing cannot fill the shared memory. The
+//! results are read by key, in a transaction of the tenant, and verified (`read`): memory only provides candidates.
 
+mod foreign;
 pub(crate) mod known;
 mod read;
-mod strangers;
 
 use std::cmp::Ordering;
 
@@ -17,18 +16,18 @@ use protocol::{EntryType, Fqdn, Routing, Scope, ToolDescriptor, ToolId};
 use crate::identity::tenant::Tenant;
 use crate::{Registry, RegistryError};
 
+use foreign::{ForeignQuery, ForeignTool};
 use known::Known;
 use read::Chosen;
-use strangers::{Stranger, Strangers};
 
 /// The most tools that one call returns.
 const LIMIT: u32 = 100;
-/// The longest intent that is searched for; the rest adds nothing.
+/// The number of characters of an intent that are searched for; the rest is ignored.
 const QUERY_LIMIT: usize = 1_000;
-/// If the best tool scores below this, the words may be misspelt: tools with similar names match too.
-const DOUBT: f32 = 0.5;
+/// If the best score is below this, words of the intent may be misspelt, so tools with similar names match as well.
+const CONFIDENT: f32 = 0.5;
 
-/// The search.
+/// What to search for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiscoverQuery {
     /// One tool, or all tools of a namespace: `filesystem:read_file`, `filesystem`.
@@ -76,11 +75,11 @@ struct Candidate<'a> {
     has_word: bool,
 }
 
-/// The distance of another organisation's tool; no short name resolves to it.
-const STRANGE: u8 = 3;
+/// The distance of another organisation's tool, to which no short name resolves.
+const FOREIGN: u8 = 3;
 
 impl Candidate<'_> {
-    /// The best first; what fits as well in an order that is the same everywhere.
+    /// Best score first; ties in an order that is equal on all gateways.
     fn order(&self, other: &Candidate<'_>) -> Ordering {
         let score = other.score.total_cmp(&self.score);
         score.then_with(|| self.id.cmp(other.id)).then_with(|| {
@@ -89,7 +88,7 @@ impl Candidate<'_> {
         })
     }
 
-    /// The nearest first, for what all fits as well.
+    /// Nearest first, for searches in which all scores are equal.
     fn nearest(&self, other: &Candidate<'_>) -> Ordering {
         self.distance.cmp(&other.distance).then_with(|| self.order(other))
     }
@@ -129,7 +128,7 @@ impl Registry {
                 _ => {
                     let server = name.parse::<Fqdn>().ok().filter(|fqdn| fqdn.action().is_none());
                     let namespace = server.as_ref().map_or(name.as_str(), Fqdn::namespace);
-                    // A namespace has no star of its own.
+                    // A `*` in the namespace itself matches nothing: `Name` has no wildcards.
                     let text = if namespace.contains('*') {
                         String::new()
                     } else {
@@ -155,18 +154,19 @@ impl Registry {
         if limit == 0 || !pattern.can_match() {
             return Ok(Vec::new());
         }
-        let wanted = Strangers::Named { namespace, only: only.clone() };
-        let (strangers, known) = self.looked_up(tenant, wanted).await?;
+        let wanted = ForeignQuery::Named { namespace, only: only.clone() };
+        let (foreign, known) = self.candidates(tenant, wanted).await?;
         let is_named = |tool: &Candidate<'_>| pattern.matches(tool.id.as_str());
         let is_wanted = |tool: &Candidate<'_>| match &only {
             Some(only) => tool.scope == only,
             None => !known.hides(tool),
         };
         let near = known.tools().filter(is_named).filter(is_wanted);
-        let far = strangers.iter().map(|stranger| stranger.candidate(1.0)).filter(is_named);
+        let far = foreign.iter().map(|tool| tool.candidate(1.0)).filter(is_named);
         let mut found: Vec<Candidate<'_>> = near.chain(far).collect();
         keep(&mut found, limit, |one, other| one.nearest(other));
         let chosen = Chosen::of(&found);
+        // Releases the locks of the indexes before the database is queried.
         drop(known);
         self.read_chosen(tenant, chosen, only.is_some()).await
     }
@@ -182,35 +182,37 @@ impl Registry {
         if limit == 0 || intent.terms().is_empty() {
             return Ok(Vec::new());
         }
-        let wanted = Strangers::of_words(&text, &intent);
-        let (strangers, known) = self.looked_up(tenant, wanted).await?;
+        let wanted = ForeignQuery::of_words(&text, &intent);
+        let (foreign, known) = self.candidates(tenant, wanted).await?;
         let near = known.search(&intent).filter(|tool| !known.hides(tool));
-        let far = strangers.iter().map(|stranger| stranger.candidate(stranger.score(&intent)));
+        let far = foreign.iter().map(|tool| tool.candidate(tool.score(&intent)));
         let mut found: Vec<Candidate<'_>> = near.chain(far).collect();
-        let with_words = found.iter().filter(|tool| tool.has_word);
-        if with_words.map(|tool| tool.score).fold(0.0, f32::max) >= DOUBT {
+        let with_word = found.iter().filter(|tool| tool.has_word);
+        if with_word.map(|tool| tool.score).fold(0.0, f32::max) >= CONFIDENT {
             found.retain(|tool| tool.has_word);
         }
         found.retain(|tool| tool.score >= SCORE_FLOOR);
         keep(&mut found, limit, |one, other| one.order(other));
         let chosen = Chosen::of(&found);
+        // Releases the locks of the indexes before the database is queried.
         drop(known);
         let mut tools = self.read_chosen(tenant, chosen, false).await?;
         ranking::rank(&mut tools, |tool| tool.score, |tool| tool.id.as_str());
         Ok(tools)
     }
 
-    /// Searches the database for other organisations' tools, and memory for all others.
-    async fn looked_up(
+    /// Finds the candidates: other organisations' tools in the database, all others in memory.
+    async fn candidates(
         &self,
         tenant: &Tenant,
-        wanted: Strangers,
-    ) -> Result<(Vec<Stranger>, Known), RegistryError> {
-        let (changes, strangers) = self.strangers(tenant, wanted).await?;
-        Ok((strangers, self.known_tools(tenant, changes).await?))
+        wanted: ForeignQuery,
+    ) -> Result<(Vec<ForeignTool>, Known), RegistryError> {
+        // Foreign tools first: their transaction reads the change counter up to which the indexes are then updated.
+        let (changes, foreign) = self.foreign_tools(tenant, wanted).await?;
+        Ok((foreign, self.known_tools(tenant, changes).await?))
     }
 
-    /// Finds the one tool of a name with a scope, a version or a hash.
+    /// Finds the one tool that a name with a scope, a version or a hash denotes.
     async fn discover_exactly(
         &self,
         tenant: &Tenant,
@@ -232,7 +234,7 @@ impl Registry {
     }
 }
 
-/// Keeps the first ones of an order, in that order.
+/// Sorts the candidates and keeps the first `limit`.
 fn keep(
     found: &mut Vec<Candidate<'_>>,
     limit: usize,
@@ -245,14 +247,14 @@ fn keep(
     found.sort_by(order);
 }
 
-/// Ids, with `*` for any text.
+/// A pattern for tool ids, in which `*` matches any text.
 struct Pattern {
     text: String,
     has_wildcards: bool,
 }
 
 impl Pattern {
-    /// Returns whether an id could match at all.
+    /// Returns whether any id can match.
     fn can_match(&self) -> bool {
         !self.text.is_empty() && self.text.len() <= QUERY_LIMIT && !self.text.contains('\0')
     }

@@ -12,7 +12,7 @@ use crate::{Registry, RegistryError};
 /// An entry, and what the gateway needs to serve it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// The entry as it is served; its content has just been verified.
+    /// The entry, whose content has been verified against its hash.
     pub entry: RegistryEntry,
     /// Its canonical name; a tool's is pinned.
     pub fqdn: Fqdn,
@@ -49,7 +49,7 @@ impl Registry {
     }
 
     /// Returns one version of an entry that the tenant may see; capabilities and published servers have versions. A
-    /// version that was yanked is returned as well: who names it relies on it.
+    /// yanked version is returned as well, because requests for exactly that version still resolve.
     ///
     /// # Errors
     /// As [`Registry::entry`].
@@ -68,15 +68,15 @@ impl Registry {
             version: version.map(|version| version.to_string()),
             is_short: name.is_short(),
         };
-        let (asker, asked) = (tenant.clone(), name.to_string());
+        let (caller, requested) = (tenant.clone(), name.to_string());
         let rows = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
-                    let rows = read(connection, &asker, &wanted).await?;
+                    let rows = read(connection, &caller, &wanted).await?;
                     if rows.is_empty() {
-                        return Err(match is_gone(connection, &asker, &wanted).await? {
-                            true => RegistryError::Gone(asked),
-                            false => RegistryError::NotFound(asked),
+                        return Err(match is_gone(connection, &caller, &wanted).await? {
+                            true => RegistryError::Gone(requested),
+                            false => RegistryError::NotFound(requested),
                         });
                     }
                     Ok(rows)
@@ -101,7 +101,7 @@ impl Registry {
     }
 }
 
-/// What is looked up.
+/// The parameters of a look-up.
 struct Wanted {
     nearest: Scope,
     farthest: Scope,
@@ -112,12 +112,13 @@ struct Wanted {
     is_short: bool,
 }
 
-/// Reads the entries of one table that a name may mean, the nearest first. The columns of the table differ, and what
-/// else must hold; the arguments from `$10` on are for that.
+/// Reads the entries of one table to which a name may resolve, nearest first. The columns and the additional condition
+/// differ by table; the arguments from `$10` on belong to the condition.
 ///
-/// The policies hide the same entries as `visible_to`: neither depends on the other.
+/// The row-level policies hide the same entries as `visible_to`; each holds without the other. Four rows are enough:
+/// the nearest scope, the farthest one, and two in between, which already make the name ambiguous.
 macro_rules! read_from {
-    ($connection:expr, $asker:expr, $wanted:expr, $columns:literal, $condition:literal $(, $argument:expr)*) => {
+    ($connection:expr, $caller:expr, $wanted:expr, $columns:literal, $condition:literal $(, $argument:expr)*) => {
         sqlx::query_as!(
             Row,
             $columns
@@ -133,9 +134,9 @@ macro_rules! read_from {
             $wanted.farthest.org(),
             $wanted.farthest.project(),
             $wanted.namespace,
-            $asker.org(),
-            $asker.project(),
-            $asker.principal_name(),
+            $caller.org(),
+            $caller.project(),
+            $caller.principal_name(),
             $wanted.is_short,
             $($argument),*
         )
@@ -146,13 +147,13 @@ macro_rules! read_from {
 
 async fn read(
     connection: &mut PgConnection,
-    asker: &Tenant,
+    caller: &Tenant,
     wanted: &Wanted,
 ) -> Result<Vec<Row>, RegistryError> {
     let rows = match (&wanted.action, &wanted.version) {
         (Some(action), Some(version)) => read_from!(
             connection,
-            asker,
+            caller,
             wanted,
             r#"select org, project, content, integrity, routing, true as "is_fixed!", visibility,
                 code as "code?", deprecated
@@ -163,7 +164,7 @@ async fn read(
         ),
         (Some(action), None) => read_from!(
             connection,
-            asker,
+            caller,
             wanted,
             r#"select org as "org!", project as "project!", content as "content!", integrity as "integrity!",
                 routing as "routing!", true as "is_fixed!", visibility as "visibility!", code, deprecated
@@ -173,7 +174,7 @@ async fn read(
         ),
         (None, Some(version)) => read_from!(
             connection,
-            asker,
+            caller,
             wanted,
             r#"select org, project, content, integrity, routing as "routing!", true as "is_fixed!", visibility,
                 null as code, deprecated
@@ -183,7 +184,7 @@ async fn read(
         ),
         (None, None) => read_from!(
             connection,
-            asker,
+            caller,
             wanted,
             r#"select org, project, content, integrity,
                 effective_routing(routing, namespace, namespace || ':*') as "routing!",
@@ -195,10 +196,10 @@ async fn read(
     Ok(rows)
 }
 
-/// Returns whether there was such an entry that the caller could see.
+/// Returns whether such an entry existed and the caller could see it.
 async fn is_gone(
     connection: &mut PgConnection,
-    asker: &Tenant,
+    caller: &Tenant,
     wanted: &Wanted,
 ) -> Result<bool, RegistryError> {
     let is_gone = sqlx::query_scalar!(
@@ -214,16 +215,16 @@ async fn is_gone(
         wanted.farthest.project(),
         wanted.namespace,
         wanted.action.as_deref().unwrap_or_default(),
-        asker.org(),
-        asker.project(),
-        asker.principal_name(),
+        caller.org(),
+        caller.project(),
+        caller.principal_name(),
     )
     .fetch_one(connection)
     .await?;
     Ok(is_gone)
 }
 
-/// Returns the entry that a name resolves to, from the candidates in the order of their distance.
+/// Returns the entry to which a name resolves, from the candidates sorted by distance.
 fn nearest_of(
     rows: Vec<Row>,
     nearest: &Scope,
@@ -235,6 +236,7 @@ fn nearest_of(
         let scope = Scope::new(&row.org, &row.project)?;
         found.push((row, scope));
     }
+    // The rows are sorted by distance, so an entry of the nearest scope comes first and is never ambiguous.
     let is_between = |scope: &Scope| scope != nearest && scope != farthest;
     if let [(_, first), (_, second), ..] = &found[..]
         && is_between(first)

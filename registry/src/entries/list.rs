@@ -12,7 +12,7 @@ use crate::{Registry, RegistryError};
 
 /// The most entries on one page.
 const PAGE_LIMIT: u32 = 100;
-/// Divides the parts of a cursor; no name has it.
+/// Separates the parts of a cursor; no name contains it.
 const CURSOR_MARK: char = '/';
 
 /// The filter of the list; all conditions must hold.
@@ -66,11 +66,11 @@ pub struct CatalogPage {
 impl Registry {
     /// Lists the entries that the tenant may see, in a stable order.
     ///
-    /// The cursor names the last entry of a page, so entries that come and go
-    /// meanwhile neither repeat nor hide others.
+    /// The cursor names the last entry of a page, so an entry that is added or deleted between two pages neither
+    /// repeats nor hides others.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Invalid`] for a cursor that is not from here, and
+    /// Returns [`RegistryError::Invalid`] for a cursor of another list, and
     /// [`RegistryError::Unavailable`] when the database does not answer.
     pub async fn catalog(
         &self,
@@ -117,7 +117,7 @@ async fn page(
         runs.map_or((&empty, false, &empty), |r| (&r.named, r.by_default, &r.elsewhere));
     // One branch per index, each sorted and no longer than the page: all public entries, those whose row has a
     // routing, those that a rule covers, and the other entries that the tenant can see. Entries that are not public
-    // are selected by the tenant argument, in addition to the policy: neither depends on the other.
+    // are selected by the tenant argument in addition to the policy; each holds without the other.
     let rows = sqlx::query!(
         r#"with listed as (
             (select e.* from public_entries_where($4, like_pattern($5), $6, $7) e where $8::text is null
@@ -270,17 +270,17 @@ fn kind_of(word: &str) -> EntryType {
     }
 }
 
-/// Which namespaces the rules send to one side.
+/// The namespaces that the rules route to one side.
 struct Runs {
-    /// Those that a rule of their own sends there.
+    /// Namespaces with a rule that routes them there.
     named: Vec<String>,
-    /// Whether entries without a rule run there as well.
+    /// Whether namespaces without a rule are routed there.
     by_default: bool,
-    /// Those that a rule of their own sends elsewhere.
+    /// Namespaces with a rule that routes them to the other side.
     elsewhere: Vec<String>,
 }
 
-/// Reads which entries the rules route to a side, so that entries need not be checked one by one.
+/// Evaluates the rules once for all entries, so that an index can be used instead of a check per entry.
 async fn runs(connection: &mut PgConnection, side: Routing) -> Result<Runs, RegistryError> {
     let rules =
         sqlx::query!("select pattern, routing from routing_rules").fetch_all(connection).await?;

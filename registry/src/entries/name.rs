@@ -7,7 +7,7 @@ use protocol::{Fqdn, NameError, Scope, ShortHash, ToolId};
 
 use crate::identity::tenant::Tenant;
 
-/// Names an entry as a URL does: a full name, or a short one that is looked up in the caller's scope, in its
+/// The name of an entry in a URL: a full name, or a short one that is looked up in the caller's scope, in its
 /// organisation, and then in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EntryName {
@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// RG-09: a name with tricks in it is no name.
+    /// RG-09: path traversal, encoded and control characters are refused in names.
     #[test]
     fn tricks_are_no_names() {
         for text in [

@@ -1,4 +1,4 @@
-//! The registry as the official MCP registry's API shows one: MCP servers by `name` and `version`, as server.json.
+//! The registry in the official MCP registry's API: MCP servers by `name` and `version`, as server.json.
 //!
 //! The list contains MCP servers that a client can start or reach itself: `stdio` with a package, and `http` through
 //! the gateway. A server of this registry is `org.project/namespace`; one approved from another registry keeps its
@@ -22,7 +22,7 @@ use crate::{Registry, RegistryError};
 
 /// The most servers on one page.
 const PAGE_LIMIT: u32 = 100;
-/// The longest text that is searched for; no name is longer.
+/// The maximum length of a search text; no name is longer.
 const SEARCH_LIMIT: usize = 200;
 /// The member of an answer with the registry's metadata.
 const OFFICIAL_META: &str = "io.modelcontextprotocol.registry/official";
@@ -32,13 +32,13 @@ const OWN_META: &str = "ai.casys.pml/registry";
 /// The filter of the list; all conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OfficialFilter {
-    /// A part of the name, in any case.
+    /// A case-insensitive substring of the name.
     pub search: Option<String>,
     /// Changed at or after this.
     pub updated_since: Option<DateTime<Utc>>,
     /// `latest`, or this version.
     pub version: Option<String>,
-    /// Deleted and yanked ones as well.
+    /// Whether deleted and yanked versions are included.
     pub include_deleted: bool,
 }
 
@@ -47,8 +47,8 @@ pub struct OfficialFilter {
 pub struct OfficialReader {
     /// On whose behalf the registry is read.
     pub tenant: Tenant,
-    /// The gateway's public address, without a slash at its end; servers behind HTTP are reached beneath it. Without
-    /// one they are listed with no remote.
+    /// The gateway's public address without a trailing slash, beneath which HTTP servers are reached. Without it they
+    /// are listed with no remote.
     pub gateway: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl Registry {
     /// Lists the versions of servers that the reader may see, in a stable order.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Invalid`] for a cursor that is not from here, and
+    /// Returns [`RegistryError::Invalid`] for a cursor of another list, and
     /// [`RegistryError::Unavailable`] when the database does not answer.
     pub async fn official_servers(
         &self,
@@ -77,7 +77,7 @@ impl Registry {
         let (after, search) = match cursor {
             Some(cursor) => {
                 let (after, search) = read_cursor(cursor)?;
-                // Clients that follow a cursor may not repeat what they searched for.
+                // Clients that follow a cursor may omit the search text, so the cursor contains it.
                 (Some(after), filter.search.clone().or(search))
             }
             None => (None, filter.search.clone()),
@@ -98,7 +98,7 @@ impl Registry {
         .await
     }
 
-    /// Returns the versions of a server that the reader may see, the newest first.
+    /// Returns the versions of a server that the reader may see, newest first.
     ///
     /// # Errors
     /// Returns the same [`RegistryError::NotFound`] for servers that do not exist, are hidden, or have only deleted
@@ -150,13 +150,13 @@ impl Registry {
         if matches!(&wanted, Wanted::Exactly(version) if !is_text(version)) {
             return Err(unknown(name));
         }
-        // A name that no server of ours can have is not looked for.
+        // Not queried if no server of this registry can have the name.
         let ours = domain
             .parse::<Scope>()
             .ok()
             .filter(|scope| Fqdn::server(scope.clone(), server).is_ok())
             .map(|scope| (scope, server.to_owned()));
-        let (own, asked) = (reader.clone(), name.to_owned());
+        let (own, requested) = (reader.clone(), name.to_owned());
         let found = self
             .in_tenant(&reader.tenant, move |connection| {
                 Box::pin(async move {
@@ -166,7 +166,7 @@ impl Registry {
                         let name = (scope, namespace.as_str());
                         found = own_versions(connection, tenant, name, &wanted, gateway).await?;
                         if found.is_empty() {
-                            // The operator's servers have one version each, and of a deleted one the name is left.
+                            // The operator's servers have one version each; a deleted one is a tombstone.
                             let one = OwnQuery {
                                 exactly: Some(name),
                                 latest_only: true,
@@ -177,7 +177,7 @@ impl Registry {
                         }
                     }
                     let one = ApprovedQuery {
-                        name: Some(&asked),
+                        name: Some(&requested),
                         include_deleted,
                         ..ApprovedQuery::default()
                     };
@@ -198,7 +198,7 @@ fn unknown(name: &str) -> RegistryError {
     RegistryError::NotFound(name.chars().take(200).collect())
 }
 
-/// Reads a page: first what is ours, then what was approved from other registries.
+/// Reads a page: first this registry's own servers, then those approved from other registries.
 async fn page(
     connection: &mut PgConnection,
     reader: &OfficialReader,
@@ -222,7 +222,8 @@ async fn page(
                 After::Own(at) => Some(at),
                 After::Approved(_) => None,
             });
-            // Some rows are no servers of this API, so one read may not fill a page; a few do, or the page is short.
+            // Rows that server.json cannot describe are skipped, so one read may not fill a page. After eight reads,
+            // a shorter page is returned.
             for _ in 0..8 {
                 let query = OwnQuery {
                     after: at.as_ref(),
@@ -268,7 +269,7 @@ async fn page(
     if more {
         let at = match rows[..wanted].last() {
             Some(last) => [last.name.clone(), last.version.clone()],
-            // The page is full; the next one begins at the first of these.
+            // The page is full of own servers; the next page begins with the first approved one.
             None => [String::new(), String::new()],
         };
         next_cursor = Some(write_cursor(&After::Approved(at), filter.search.as_deref()));
@@ -304,7 +305,7 @@ struct Facts {
     message: Option<String>,
     published_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
-    /// Whether this is the registry's present version.
+    /// Whether this is the registry's latest version.
     latest: bool,
 }
 

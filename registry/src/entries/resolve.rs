@@ -1,8 +1,8 @@
-//! A program's tool ids → what is needed to call them, in one query; a second one where some are unknown.
+//! Resolves a program's tool ids in one query, with a second one for suggestions if some are unknown.
 //!
 //! A short name, `namespace:action`, resolves to the nearest entry: of the program's scope, then of its organisation,
-//! then of the catalog. Public entries of other organisations are reached by their full names only, so that nobody
-//! can intercept calls that meant something else by publishing under an unused name.
+//! then of the catalog. Public entries of other organisations are reached by their full names only, so that
+//! publishing under an unused name cannot intercept calls that meant something else.
 
 mod near;
 pub(crate) mod row;
@@ -17,19 +17,19 @@ use crate::identity::tenant::Tenant;
 use crate::{Registry, RegistryError};
 
 /// The maximum number of entries reported for one name: the resolved one, and those that it hides.
-const TOLD: i64 = 4;
+const CANDIDATES_PER_ID: i64 = 4;
 
 /// The resolution of a program's tool ids.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resolved {
-    /// The known ones, sorted by id.
+    /// The resolved tools, sorted by id.
     pub tools: Vec<Arc<ResolvedTool>>,
-    /// The unknown ones, sorted by id; none of them hides the others.
+    /// All ids that do not resolve, sorted by id.
     pub missing: Vec<MissingTool>,
 }
 
 impl Resolved {
-    /// Returns a known tool.
+    /// Returns the resolved tool of an id.
     pub fn get(&self, id: &ToolId) -> Option<&ResolvedTool> {
         self.tools.iter().find(|tool| tool.id == *id).map(Arc::as_ref)
     }
@@ -44,13 +44,13 @@ pub struct ResolvedTool {
     pub fqdn: Fqdn,
     /// The version of the capability or published server; entries of the catalog have none.
     pub version: Option<String>,
-    /// The more distant entries that the same short name would resolve to without this one, the nearest first.
+    /// The more distant entries that the same short name would resolve to without this one, nearest first.
     pub hides: Vec<Fqdn>,
-    /// The nearer entries of that short name that are passed over, because all of their versions are yanked.
+    /// The nearer entries of that short name that are skipped, because all of their versions are yanked.
     pub yanked: Vec<Fqdn>,
     /// The kind of its server.
     pub kind: EntryType,
-    /// Where it runs: its server's row decides, else the rules.
+    /// Where it runs: the routing of its server's row, or else of the rules.
     pub routing: Routing,
     /// The hash of its content, verified.
     pub integrity: Integrity,
@@ -77,9 +77,9 @@ pub struct ResolvedTool {
 pub struct ResolvedCapability {
     /// Its version.
     pub version: String,
-    /// Its text.
+    /// Its source code.
     pub code: String,
-    /// Its calls, sorted.
+    /// The ids of the tools that it calls, sorted.
     pub calls: Vec<ToolId>,
 }
 
@@ -90,20 +90,20 @@ pub struct MissingTool {
     pub id: ToolId,
     /// Why it does not resolve.
     pub why: Absence,
-    /// The ids to write instead, the nearest first.
+    /// The ids to write instead, best first.
     pub suggestions: Vec<ToolId>,
 }
 
 /// Why an id does not resolve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absence {
-    /// Nothing has it; the suggestions are written nearly as it is.
+    /// No visible entry has the id; the suggestions are similar ids or other versions.
     Unknown,
-    /// Only strangers have made public what it names; the suggestions are their full names.
+    /// Only other organisations have public entries with the id; the suggestions are their full names.
     Elsewhere,
     /// Several projects of the organisation have it; the suggestions are the full names.
     Ambiguous,
-    /// The content has another hash than the one that was named; the suggestion has the present one.
+    /// The content does not have the pinned hash; the suggestion has the current one.
     Changed,
 }
 
@@ -121,9 +121,9 @@ impl Registry {
         self.resolve_within(tenant, &own, ids).await
     }
 
-    /// Looks up every tool of a program of the scope `base`, which the tenant runs: a capability's short names mean
-    /// what they mean where it was published, and never what the caller has under them. What is found, both the
-    /// caller and that scope may see.
+    /// Looks up every tool of a program of the scope `base`, which the tenant runs. A capability's short names resolve
+    /// in the scope in which it was published, never in the caller's. Only entries that both the caller and that scope
+    /// may see are found.
     ///
     /// # Errors
     /// Returns [`RegistryError::IntegrityMismatch`] when a stored tool was
@@ -139,14 +139,14 @@ impl Registry {
         }
         let wanted = Wanted::new(base, ids);
         let (base, principal) = (base.clone(), tenant.principal_name().to_owned());
-        let seeker = tenant.clone();
+        let caller = tenant.clone();
         let (rows, mut near) = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
                     let public = Scope::public();
                     // Planning for specific names takes longer than the look-up.
                     connection.execute("set local plan_cache_mode = force_generic_plan").await?;
-                    // Yanked versions are found only by their number. `offset 0` keeps the look-ups separate, one
+                    // Yanked versions resolve only by exact version. `offset 0` keeps the look-ups separate, one
                     // index look-up per name: a join would read every tool of the registry.
                     let rows = sqlx::query_as!(
                         Row,
@@ -250,15 +250,15 @@ impl Registry {
                         principal,
                         public.org(),
                         public.project(),
-                        TOLD,
+                        CANDIDATES_PER_ID,
                         &wanted.namespaces,
                     )
                     .fetch_all(&mut *connection)
                     .await?;
                     let missing = rows.iter().filter(|row| row.org.is_none());
-                    let missing = missing.take(near::HELPED).map(|row| row.id.parse());
+                    let missing = missing.take(near::MAX_IDS).map(|row| row.id.parse());
                     let missing = missing.collect::<Result<Vec<ToolId>, _>>()?;
-                    let near = near::near(connection, &seeker, &base, missing).await?;
+                    let near = near::near(connection, &caller, &base, missing).await?;
                     Ok((rows, near))
                 })
             })

@@ -1,4 +1,4 @@
-//! An MCP server as those who pass messages on to it need it.
+//! An MCP server as the proxy needs it.
 
 use protocol::{EntryType, Fqdn, Routing, ToolId};
 
@@ -14,11 +14,11 @@ pub struct McpServer {
     pub fqdn: Fqdn,
     /// Its kind.
     pub kind: EntryType,
-    /// For `http`: where it is.
+    /// For `http`: its address.
     pub proxy_to: Option<String>,
     /// Variables that it needs.
     pub env_required: Vec<String>,
-    /// Where it runs as a whole: its own row decides, else the rules.
+    /// Where it runs as a whole: the routing of its row, or else of the rules.
     pub routing: Routing,
     /// Its row contains a routing, so no rule applies.
     pub is_fixed: bool,
@@ -42,10 +42,10 @@ impl McpServer {
 }
 
 impl Registry {
-    /// Returns a server that the tenant may see: of its own scope, else of the catalog.
+    /// Returns the server to which a name resolves and that the tenant may see.
     ///
     /// # Errors
-    /// As [`Registry::served_entry`], and [`RegistryError::NotFound`] for what is no server.
+    /// As [`Registry::served_entry`], and [`RegistryError::NotFound`] if the entry is not a server.
     pub async fn server(
         &self,
         tenant: &Tenant,

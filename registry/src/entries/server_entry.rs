@@ -1,4 +1,4 @@
-//! An MCP server as it is described, and as it and its tools are stored.
+//! The description of an MCP server, and the stored form of it and its tools.
 
 use std::collections::HashSet;
 
@@ -50,13 +50,13 @@ pub struct CatalogServer {
 /// A tool of the catalog.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CatalogTool {
-    /// As MCP describes it.
+    /// MCP's description of the tool.
     #[serde(flatten)]
     pub descriptor: ToolDescriptor,
-    /// It changes nothing and may run early.
+    /// Whether it changes nothing, so that a call may start before the program reaches it.
     #[serde(default)]
     pub read_only: bool,
-    /// Equal arguments give equal results.
+    /// Whether equal arguments give equal results.
     #[serde(default)]
     pub deterministic: bool,
 }
@@ -111,7 +111,7 @@ pub(crate) fn row(
         server_json: None,
         capability: None,
         deprecated: None,
-        // Neither is content; `to_stored` leaves both out.
+        // Neither field is part of the content: `to_stored` omits both.
         routing: Routing::Client,
         integrity: Integrity::of(b""),
     };
@@ -151,7 +151,7 @@ pub(crate) fn row(
     })
 }
 
-/// Reads a stored entry as what a catalog has of a server.
+/// Converts a stored entry to the description of its server.
 pub(crate) fn server_of(namespace: &str, entry: RegistryEntry) -> CatalogServer {
     let routing = match entry.kind {
         EntryType::Http => Routing::Server,

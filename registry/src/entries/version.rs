@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::RegistryError;
 
 /// The largest number in a version.
-const LARGEST: u32 = 999_999_999;
+const MAX_NUMBER: u32 = 999_999_999;
 
 /// The version of a capability or a server: major, minor and patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,7 +22,7 @@ impl Version {
 
     /// Returns the next version with the same major and minor number.
     pub(crate) fn next_patch(self) -> Option<Self> {
-        (self.patch < LARGEST).then(|| Self { patch: self.patch + 1, ..self })
+        (self.patch < MAX_NUMBER).then(|| Self { patch: self.patch + 1, ..self })
     }
 }
 

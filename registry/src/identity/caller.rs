@@ -1,4 +1,4 @@
-//! Whoever sent an authenticated request.
+//! The sender of an authenticated request.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ pub struct Caller {
     pub key_id: Option<Uuid>,
     /// The principal.
     pub principal: Principal,
-    /// For which scope.
+    /// The scope in which it acts.
     pub scope: Scope,
     /// Its rights.
     pub rights: Rights,
-    /// From when on it is refused.
+    /// When its credential expires.
     pub expires_at: Option<DateTime<Utc>>,
     /// The caller's role in its organisation: at most that of its principal, and that of its key's creator.
     pub org_role: Option<Role>,
-    /// The session that it calls in.
+    /// The session of the request, if it was authenticated by one.
     pub session: Option<Session>,
     /// Who created the API key, or the API key of the session; `None` if that is unknown.
     pub key_made_by: Option<Arc<str>>,
@@ -35,14 +35,14 @@ pub struct Caller {
 /// A short-lived credential that was created from another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session {
-    /// Names the session in the audit log.
+    /// The session's id in the audit log.
     pub id: Uuid,
     /// The API key that it was created from, with which it ends.
     pub key_id: Option<Uuid>,
 }
 
 impl Caller {
-    /// Returns the first of some rights that the caller lacks.
+    /// Returns the first of the needed rights that the caller lacks.
     pub fn missing(&self, needed: &Rights) -> Option<Right> {
         needed.iter().find(|right| !self.rights.contains(*right))
     }

@@ -27,20 +27,20 @@ const KINDS: [(&str, PrincipalKind); 3] = [
     ("sub:", PrincipalKind::Subject),
 ];
 
-/// Names who acts: a person, a service or a key.
+/// The name of the acting person, service or key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Principal(String);
 
 /// The kind of a principal's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrincipalKind {
-    /// A person, or whatever else the operator or an identity provider names.
+    /// A person, or another name that the operator or an identity provider uses.
     Member,
-    /// `service:NAME`: a program whose keys the administrators of its project make.
+    /// `service:NAME`: a program whose keys the administrators of its project create.
     Service,
     /// `key:ID`: a key that acts for itself.
     Key,
-    /// `sub:HASH`: a subject of a token whose name has other characters than a principal.
+    /// `sub:HASH`: the subject of a token, whose name contains characters that a principal cannot have.
     Subject,
     /// A name of PML itself, or one that looks like it.
     Reserved,
@@ -69,16 +69,16 @@ impl Principal {
                 return if is_spelt_so { kind } else { PrincipalKind::Reserved };
             }
         }
-        // `operator:` and `pml:` read like kinds of their own.
+        // `operator:` and `pml:` look like the prefixes of a kind.
         match folded.split_once(':') {
             Some((first, _)) if is_reserved(first) => PrincipalKind::Reserved,
             _ => PrincipalKind::Member,
         }
     }
 
-    /// Returns whether this principal may receive a key of another one: whoever holds the key acts as that principal.
+    /// Returns whether this principal may receive a key of another one: the holder of a key acts as its principal.
     ///
-    /// `made_by` is who was shown the key that already exists, if there is one.
+    /// `made_by` is the creator of the existing key in a rotation, who has seen it.
     pub(crate) fn may_hold_key_of(&self, other: &Self, made_by: Option<&str>) -> bool {
         match other.kind() {
             PrincipalKind::Service => true,
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_tells_the_kind_of_its_principal() {
+    fn derives_the_kind_from_the_name() {
         for (text, kind) in [
             ("alice", PrincipalKind::Member),
             ("operator@acme.example", PrincipalKind::Member),
@@ -144,9 +144,9 @@ mod tests {
         }
     }
 
-    /// NX-08: whoever holds a key acts as its principal.
+    /// NX-08: the holder of a key acts as its principal.
     #[test]
-    fn a_key_of_a_person_is_held_by_that_person_alone() {
+    fn only_the_person_may_hold_a_persons_key() {
         let (alice, own) = (principal("alice"), principal("key:1"));
         for (actor, of, made_by, expected) in [
             (&alice, "alice", None, true),

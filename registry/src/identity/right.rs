@@ -1,4 +1,4 @@
-//! What a key or a member may do.
+//! The rights of keys and members.
 
 use std::fmt;
 use std::str::FromStr;
@@ -67,13 +67,13 @@ impl Rights {
         self.0.iter().all(|right| others.contains(*right))
     }
 
-    /// Returns those that are among others as well.
+    /// Returns the intersection with another set.
     #[must_use]
     pub fn within(&self, others: &Self) -> Self {
         self.0.iter().copied().filter(|right| others.contains(*right)).collect()
     }
 
-    /// Returns each of them, in order.
+    /// Returns the rights, in order.
     pub fn iter(&self) -> impl Iterator<Item = Right> {
         self.0.iter().copied()
     }

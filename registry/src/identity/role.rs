@@ -1,4 +1,4 @@
-//! Roles: what a member of an organisation is, in order.
+//! The roles of members, in order.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +26,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Every role, the least first.
+    /// Every role, lowest first.
     pub const ALL: [Self; 4] = [Self::Viewer, Self::Member, Self::Admin, Self::Owner];
 
     /// Returns the word used on the wire and in the database.
@@ -39,7 +39,7 @@ impl Role {
         }
     }
 
-    /// Returns what a member with the role may do at most, as `role_rights` of the database has it.
+    /// Returns the upper bound of the rights of a member with the role; equal to `role_rights` in the database.
     pub fn rights(self) -> Rights {
         match self {
             Self::Viewer => [Right::Read].into_iter().collect(),

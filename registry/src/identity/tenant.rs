@@ -8,7 +8,7 @@ use protocol::Scope;
 use crate::RegistryError;
 use crate::identity::principal::Principal;
 
-/// The tenant of a read or write: a scope and a principal in it, or nobody, who sees public entries only.
+/// The tenant of a read or write: a scope and a principal in it, or anonymous, which sees only public entries.
 #[derive(Debug, Clone, Default)]
 pub struct Tenant {
     scope: Option<Scope>,
@@ -17,7 +17,7 @@ pub struct Tenant {
     key_made_by: Option<Arc<str>>,
 }
 
-/// The creator of its key has no influence on what a principal may see and do.
+/// Ignores the creator of the key, which has no influence on what a principal may see or do.
 impl PartialEq for Tenant {
     fn eq(&self, other: &Self) -> bool {
         (&self.scope, &self.principal) == (&other.scope, &other.principal)
@@ -48,16 +48,16 @@ impl Tenant {
         Self { scope: Some(scope), principal: Some(principal), key_made_by: None }
     }
 
-    /// Adds who made the key that the principal acts with.
+    /// Adds the creator of the key that the principal acts with.
     #[must_use]
-    pub fn with_key_made_by(mut self, maker: Option<Arc<str>>) -> Self {
-        self.key_made_by = maker;
+    pub fn with_key_made_by(mut self, creator: Option<Arc<str>>) -> Self {
+        self.key_made_by = creator;
         self
     }
 
     /// Returns the creator of the key that the principal acts with, if it is somebody else.
-    pub(crate) fn other_maker(&self) -> Option<&str> {
-        self.key_made_by.as_deref().filter(|maker| *maker != self.principal_name())
+    pub(crate) fn other_key_creator(&self) -> Option<&str> {
+        self.key_made_by.as_deref().filter(|creator| *creator != self.principal_name())
     }
 
     /// Returns the scope, if there is one.
@@ -84,7 +84,7 @@ impl Tenant {
 
     /// Returns the statement that opens a transaction of this tenant, in one round trip.
     pub(crate) fn begin(&self) -> Arc<str> {
-        // The grammars of scopes and principals have no quote and no backslash.
+        // Safe without escaping: the grammars of scopes and principals allow neither quotes nor backslashes.
         format!(
             "begin; select set_config('app.org', '{}', true), \
              set_config('app.project', '{}', true), set_config('app.principal', '{}', true)",
@@ -95,10 +95,8 @@ impl Tenant {
         .into()
     }
 
-    /// Returns the scope of somebody who writes.
+    /// Returns the scope of a tenant that writes; fails for an anonymous one.
     pub(crate) fn require_scope(&self) -> Result<&Scope, RegistryError> {
-        self.scope
-            .as_ref()
-            .ok_or_else(|| RegistryError::Invalid("this needs a scope, not nobody".to_owned()))
+        self.scope.as_ref().ok_or_else(|| RegistryError::Invalid("this needs a scope".to_owned()))
     }
 }

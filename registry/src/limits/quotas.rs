@@ -1,4 +1,4 @@
-//! The operator's quotas on calls of tools on the gateway.
+//! The operator's quotas on tool calls on the gateway.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use sqlx::PgConnection;
 
 use crate::RegistryError;
-use crate::accounts::scopes::make;
+use crate::accounts::scopes::ensure_scope;
 use crate::database::operator::Operator;
 use crate::database::transaction::in_tenant;
 use crate::identity::tenant::Tenant;
@@ -18,11 +18,11 @@ use crate::records::audit::{self, AuditEvent, AuditOutcome};
 /// The callers that share a quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QuotaScope {
-    /// Those of each scope, by itself.
+    /// Each scope has its own count.
     Each,
-    /// Those of all projects of an organisation together.
+    /// All projects of an organisation share one count.
     Organisation(String),
-    /// Those of one scope.
+    /// The callers of one scope.
     Scope(Scope),
 }
 
@@ -56,7 +56,7 @@ impl FromStr for QuotaScope {
         if text.contains('.') {
             return Ok(Self::Scope(text.parse()?));
         }
-        // An organisation has the grammar of the first half of a scope.
+        // Parsed as the first half of a scope, because an organisation has the same grammar.
         Ok(Self::Organisation(Scope::new(text, "any")?.org().to_owned()))
     }
 }
@@ -67,7 +67,7 @@ impl Serialize for QuotaScope {
     }
 }
 
-/// The time over which the calls of a quota come in again.
+/// The time in which a used-up quota refills completely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Window {
@@ -92,16 +92,16 @@ impl Window {
     }
 }
 
-/// The quotas on calls of tools.
+/// A quota on calls of tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Quota {
     /// The callers that share it.
     pub scope: QuotaScope,
-    /// Of which tools.
+    /// The tools whose calls are counted.
     pub pattern: ToolPattern,
-    /// So many.
+    /// The number of calls per window.
     pub calls: u32,
-    /// In so long.
+    /// The window.
     pub window: Window,
 }
 
@@ -111,7 +111,7 @@ impl Quota {
         self.scope.covers(scope) && self.pattern.matches(tool)
     }
 
-    /// Returns how the calls come in again; `None` for a quota of none.
+    /// Returns the rate at which the quota refills; `None` for a quota of zero calls.
     pub fn rate(&self) -> Option<Rate> {
         let capacity = f64::from(self.calls);
         (self.calls > 0)
@@ -132,7 +132,9 @@ pub(crate) async fn read(connection: &mut PgConnection) -> Result<Vec<Quota>, Re
             let window = Window::ALL
                 .into_iter()
                 .find(|window| i64::from(window.seconds()) == i64::from(row.window_seconds))
-                .ok_or_else(|| RegistryError::Invalid("a quota of no known window".to_owned()))?;
+                .ok_or_else(|| {
+                    RegistryError::Invalid("a quota with an unknown window".to_owned())
+                })?;
             Ok(Quota {
                 scope: row.scope.parse()?,
                 pattern: row.pattern.parse()?,
@@ -153,10 +155,10 @@ impl Operator {
             .await
     }
 
-    /// Sets a quota; every gateway follows within a second.
+    /// Sets a quota; every gateway applies it within a second.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Invalid`] for more calls than can be counted, and a pattern with a scope.
+    /// Returns [`RegistryError::Invalid`] for more than `i32::MAX` calls, and for a pattern with a scope.
     pub async fn set_quota(&self, quota: &Quota) -> Result<(), RegistryError> {
         crate::operator::rules::refuse_scope(&quota.pattern)?;
         let calls = i32::try_from(quota.calls)
@@ -183,7 +185,7 @@ impl Operator {
         .await
     }
 
-    /// Takes a quota back.
+    /// Removes a quota.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when there is none.
@@ -226,11 +228,11 @@ impl Operator {
             + Send
             + 'static,
     {
-        // Quotas are the operator's, like routing rules: the public scope is where it acts.
+        // Quotas are the operator's, like routing rules, so their changes are recorded in the public scope's log.
         let actor = Tenant::of(Scope::public());
         in_tenant(self.pool.clone(), &actor.clone(), move |connection| {
             Box::pin(async move {
-                make(connection, &Scope::public()).await?;
+                ensure_scope(connection, &Scope::public()).await?;
                 let target = format!("{scope} {pattern}");
                 let event = AuditEvent::new(action, target.clone(), AuditOutcome::Allowed)
                     .with_detail(detail);

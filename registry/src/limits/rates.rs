@@ -6,32 +6,32 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Registry, RegistryError};
 
-/// The longest reported waiting time.
+/// The longest wait that is reported.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 /// The refill rate and the capacity of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// Requests that come in each second.
+    /// Tokens added per second.
     pub per_second: f64,
-    /// Requests that a full bucket holds.
+    /// Tokens in a full bucket.
     pub capacity: f64,
 }
 
-/// The result of a draw.
+/// The result of taking tokens from a bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenGrant {
     /// The number of granted requests.
     pub granted: u32,
-    /// If none: when there will be one.
+    /// If none was granted: the time until the next token.
     pub wait: Duration,
 }
 
 impl Registry {
-    /// Draws up to `wanted` requests from a bucket, in one statement.
+    /// Takes up to `wanted` tokens, one for each request, from a bucket, in one statement.
     ///
-    /// A bucket belongs to a key, an organisation or an address. Addresses are limited before authentication, so this
-    /// is not bound to a tenant.
+    /// A bucket belongs to a key, an organisation or an IP address. Addresses are limited before authentication, so
+    /// buckets do not belong to a tenant.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -41,6 +41,7 @@ impl Registry {
         wanted: u32,
         rate: Rate,
     ) -> Result<TokenGrant, RegistryError> {
+        // The table contains only hashes, so it reveals no keys or addresses.
         let named = Sha256::digest(bucket.as_bytes());
         let wanted = i32::try_from(wanted).unwrap_or(i32::MAX);
         let row = self

@@ -1,10 +1,10 @@
-//! The operator's marks on the effects of tools.
+//! The operator's classification of tools by their effects.
 
 use protocol::{Fqdn, Integrity, Scope, ShortHash, ToolId};
 use serde::Serialize;
 
 use crate::RegistryError;
-use crate::accounts::scopes::make;
+use crate::accounts::scopes::ensure_scope;
 use crate::database::operator::Operator;
 use crate::database::transaction::in_tenant;
 use crate::identity::tenant::Tenant;
@@ -30,21 +30,21 @@ impl Effects {
     }
 }
 
-/// The operator's word on one tool.
+/// The operator's classification of one tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ToolClass {
-    /// The tool, pinned to the content that was judged.
+    /// The tool, pinned to the content that was classified.
     pub fqdn: Fqdn,
-    /// What it does.
+    /// Whether it changes anything.
     pub class: Effects,
     /// Whether a call may start before the program reaches it.
     pub eager: bool,
-    /// Whether the tool still has that content; otherwise the mark does not apply.
+    /// Whether the tool still has that content; otherwise the classification does not apply.
     pub counts: bool,
 }
 
 impl Operator {
-    /// Returns the marks on the tools of a scope, sorted by name.
+    /// Returns the classifications of a scope's tools, sorted by name.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -81,10 +81,10 @@ impl Operator {
         .await
     }
 
-    /// Marks a tool with its present content; returns its name, pinned to that content.
+    /// Classifies a tool with its current content; returns its name, pinned to that content.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] for a name that is no tool's,
+    /// Returns [`RegistryError::NotFound`] for a name that is not a tool's,
     /// [`RegistryError::HashMismatch`] for a pinned name of a tool that has changed since, and
     /// [`RegistryError::Invalid`] for a tool that writes and is to run eagerly.
     pub async fn set_tool_class(
@@ -101,10 +101,10 @@ impl Operator {
         self.change_tool_class(fqdn, Some((class, eager))).await
     }
 
-    /// Removes the mark of a tool; the shipped mark applies again.
+    /// Removes the classification of a tool; the shipped one applies again.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] when it has no mark.
+    /// Returns [`RegistryError::NotFound`] when it has none.
     pub async fn unset_tool_class(&self, fqdn: &Fqdn) -> Result<Fqdn, RegistryError> {
         self.change_tool_class(fqdn, None).await
     }
@@ -136,7 +136,7 @@ impl Operator {
                 if fqdn.hash().is_some() && fqdn != current {
                     return Err(RegistryError::HashMismatch { current });
                 }
-                make(connection, &scope).await?;
+                ensure_scope(connection, &scope).await?;
                 let action = if change.is_some() { "tool.class_set" } else { "tool.class_unset" };
                 let event = AuditEvent::new(action, current.to_string(), AuditOutcome::Allowed);
                 let event = match change {

@@ -1,7 +1,7 @@
-//! Servers of another registry: imported into quarantine, reviewed by the operator, pinned when approved.
+//! Servers of another registry: imported into quarantine, reviewed by the operator, and pinned when approved.
 //!
-//! Imported servers are not in the catalog: nobody can see or resolve them. Approving copies exactly the reviewed
-//! bytes; later imports never change them.
+//! Imported servers are not in the catalog: tenants can neither see nor resolve them. Approving copies exactly the
+//! reviewed bytes; later imports never change them.
 
 mod approve;
 mod read;
@@ -17,7 +17,7 @@ use sqlx::PgConnection;
 pub use read::{ReadPage, ReadServer, read_page};
 
 use crate::RegistryError;
-use crate::accounts::scopes::make;
+use crate::accounts::scopes::ensure_scope;
 use crate::database::operator::Operator;
 use crate::database::transaction::in_tenant;
 use crate::entries::server_entry::CatalogTool;
@@ -52,9 +52,9 @@ pub struct QuarantinedServer {
 pub struct IngestReport {
     /// Servers and versions that were read.
     pub read: u64,
-    /// Those that were not known.
+    /// Those that were not in quarantine yet.
     pub new: u64,
-    /// Those whose version was known with other bytes.
+    /// Those of the new ones whose version is in quarantine with different bytes.
     pub changed: u64,
 }
 
@@ -69,20 +69,20 @@ pub struct ApprovedServer {
     pub integrity: String,
 }
 
-/// Names what is to be judged.
+/// Selects the server to approve or reject.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judged {
+pub struct QuarantineSelector {
     /// The name in the other registry.
     pub name: String,
-    /// The version; may be left out when there is one.
+    /// The version; optional if there is only one.
     pub version: Option<String>,
-    /// The hash; may be left out when there is one.
+    /// The hash; optional if there is only one.
     pub integrity: Option<String>,
 }
 
 impl Operator {
-    /// Writes what was read into quarantine, all of it or nothing. Doing it again changes nothing but the time, and
-    /// no decision.
+    /// Writes imported servers into quarantine, in one transaction. A repeated import updates status, source, flags and
+    /// time, but never a decision.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -119,7 +119,7 @@ impl Operator {
         .await
     }
 
-    /// Lists what is in quarantine, by name and version; with `all`, what was decided as well.
+    /// Lists undecided servers, or `all`, by name and version.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -142,7 +142,7 @@ impl Operator {
         .await
     }
 
-    /// Publishes a quarantined server in the catalog, with exactly its present content and the tools that the
+    /// Publishes a quarantined server in the catalog, with exactly its quarantined content and the tools that the
     /// operator supplies: a server.json does not list any.
     ///
     /// # Errors
@@ -151,19 +151,21 @@ impl Operator {
     /// [`RegistryError::Conflict`] when the namespace or the version is taken.
     pub async fn approve(
         &self,
-        judged: Judged,
+        selector: QuarantineSelector,
         namespace: String,
         tools: Vec<CatalogTool>,
     ) -> Result<ApprovedServer, RegistryError> {
         self.as_catalog(move |connection, actor| {
             Box::pin(async move {
-                let candidate = approve::only_one(connection, &judged).await?;
+                let candidate = approve::only_one(connection, &selector).await?;
                 if candidate.status == "deleted" {
-                    let message =
-                        format!("`{}` {} was withdrawn there", judged.name, candidate.version);
+                    let message = format!(
+                        "`{}` {} was deleted in its registry",
+                        selector.name, candidate.version
+                    );
                     return Err(RegistryError::Invalid(message));
                 }
-                approve::publish(connection, actor, &judged.name, candidate, &namespace, tools)
+                approve::publish(connection, actor, &selector.name, candidate, &namespace, tools)
                     .await
             })
         })
@@ -175,7 +177,7 @@ impl Operator {
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when it is not in quarantine.
-    pub async fn reject(&self, judged: Judged) -> Result<u64, RegistryError> {
+    pub async fn reject(&self, selector: QuarantineSelector) -> Result<u64, RegistryError> {
         self.as_catalog(move |connection, actor| {
             Box::pin(async move {
                 let done = sqlx::query!(
@@ -183,18 +185,21 @@ impl Operator {
                     set decision = 'rejected', decided_at = now(), approved_as = null
                     where name = $1 and ($2::text is null or version = $2)
                         and ($3::text is null or integrity = $3)",
-                    judged.name,
-                    judged.version,
-                    judged.integrity,
+                    selector.name,
+                    selector.version,
+                    selector.integrity,
                 )
                 .execute(&mut *connection)
                 .await?;
                 if done.rows_affected() == 0 {
-                    return Err(RegistryError::NotFound(judged.name));
+                    return Err(RegistryError::NotFound(selector.name));
                 }
-                let event =
-                    AuditEvent::new("catalog.reject", judged.name.as_str(), AuditOutcome::Allowed)
-                        .with_detail(serde_json::json!({ "version": judged.version }));
+                let event = AuditEvent::new(
+                    "catalog.reject",
+                    selector.name.as_str(),
+                    AuditOutcome::Allowed,
+                )
+                .with_detail(serde_json::json!({ "version": selector.version }));
                 audit::record(connection, actor, event).await?;
                 let gone = sqlx::query!(
                     "update official_versions v
@@ -202,9 +207,9 @@ impl Operator {
                     where name = $1 and ($2::text is null or version = $2)
                         and ($3::text is null or integrity = $3) and status <> 'deleted'
                     returning namespace, latest",
-                    judged.name,
-                    judged.version,
-                    judged.integrity,
+                    selector.name,
+                    selector.version,
+                    selector.integrity,
                 )
                 .fetch_all(&mut *connection)
                 .await?;
@@ -216,7 +221,7 @@ impl Operator {
                         scope.org(),
                         scope.project(),
                         version.namespace,
-                        judged.name,
+                        selector.name,
                     )
                     .execute(&mut *connection)
                     .await?;
@@ -227,7 +232,7 @@ impl Operator {
         .await
     }
 
-    /// Runs work in the scope of the catalog, which exists then, one at a time.
+    /// Runs work in the catalog's scope, which it creates if necessary, serialized with other writers of the catalog.
     async fn as_catalog<T, F>(&self, work: F) -> Result<T, RegistryError>
     where
         T: Send + 'static,
@@ -241,11 +246,11 @@ impl Operator {
         let actor = Tenant::of(Scope::public());
         in_tenant(self.pool.clone(), &actor.clone(), move |connection| {
             Box::pin(async move {
-                // The seed's own lock: it writes the same rows.
+                // The same lock as the seed's, which writes the same rows.
                 sqlx::query!("select pg_advisory_xact_lock(hashtext('pml seed'))")
                     .execute(&mut *connection)
                     .await?;
-                make(connection, &Scope::public()).await?;
+                ensure_scope(connection, &Scope::public()).await?;
                 work(connection, &actor).await
             })
         })

@@ -1,10 +1,10 @@
-//! The routing rules as the operator edits them.
+//! The operator's edits of the routing rules.
 
 use protocol::{Routing, RoutingRules, Scope, ToolPattern};
 use serde::Serialize;
 
 use crate::RegistryError;
-use crate::accounts::scopes::make;
+use crate::accounts::scopes::ensure_scope;
 use crate::database::operator::Operator;
 use crate::database::transaction::in_tenant;
 use crate::entries::content;
@@ -26,18 +26,18 @@ pub struct Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleOrigin {
-    /// It came with this version, and follows the next one.
+    /// It shipped with PML; a later version may change it.
     Shipped,
-    /// The operator; no version changes it.
+    /// The operator set it; no version of PML changes it.
     Operator,
 }
 
 /// A change of the routing rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleChange {
-    /// Tools of the pattern run there.
+    /// Routes the tools of the pattern to this side.
     Set(Routing),
-    /// The operator has no rule for the pattern; the shipped rule applies again.
+    /// Removes the operator's rule; the shipped rule, if any, applies again.
     Unset,
 }
 
@@ -69,7 +69,7 @@ impl Operator {
         .await
     }
 
-    /// Changes a routing rule; every gateway follows within a second.
+    /// Changes a routing rule; every gateway applies it within a second.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when the operator has no rule to unset.
@@ -86,7 +86,7 @@ impl Operator {
         let actor = Tenant::of(Scope::public());
         in_tenant(self.pool.clone(), &actor.clone(), move |connection| {
             Box::pin(async move {
-                make(connection, &Scope::public()).await?;
+                ensure_scope(connection, &Scope::public()).await?;
                 let (action, routing, origin) = match (change, shipped) {
                     (RuleChange::Set(routing), _) => ("routing.set", Some(routing), "operator"),
                     (RuleChange::Unset, Some((_, routing))) => {
@@ -127,7 +127,7 @@ impl Operator {
     }
 }
 
-/// Refuses a pattern with a scope: the operator's rules apply to namespaces, whoever owns the entry.
+/// Refuses a pattern with a scope: the operator's rules apply to namespaces in all scopes.
 ///
 /// # Errors
 /// Returns [`RegistryError::Invalid`].

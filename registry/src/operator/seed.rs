@@ -1,4 +1,4 @@
-//! Brings the catalog to the state that a release ships.
+//! Updates the catalog to the state that a release ships.
 
 use protocol::{Routing, RoutingRules, Scope, ToolPattern};
 use sqlx::PgConnection;
@@ -21,16 +21,15 @@ pub struct SeedReport {
     pub changed: u64,
 }
 
-/// The scope of the operator's servers.
-const OPERATORS: Placement<'static> =
+/// The visibility and owner of the operator's servers.
+const OPERATOR_PLACEMENT: Placement<'static> =
     Placement { visibility: "public", owner: "operator", deprecated: None };
 
 impl Operator {
-    /// Brings the catalog and the shipped routing rules to the given state; unchanged rows are not touched.
+    /// Updates the catalog and the shipped routing rules to the given state; unchanged rows are not written.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Invalid`] or [`RegistryError::Name`] for a catalog
-    /// that cannot be, and then changes nothing.
+    /// Returns [`RegistryError::Invalid`] or [`RegistryError::Name`] for an invalid catalog, and then changes nothing.
     pub async fn seed(&self, catalog: &[CatalogServer]) -> Result<SeedReport, RegistryError> {
         let rows = rows(catalog)?;
         in_tenant(self.pool.clone(), &Tenant::of(Scope::public()), move |connection| {
@@ -40,8 +39,8 @@ impl Operator {
     }
 }
 
-/// Checks a catalog and returns its rows, sorted, so that two gateways that
-/// seed at once lock them in the same order.
+/// Checks a catalog and returns its rows, sorted, so that two gateways that seed concurrently lock them in the same
+/// order.
 pub(crate) fn rows(catalog: &[CatalogServer]) -> Result<Vec<ServerRow>, RegistryError> {
     let mut rows = catalog
         .iter()
@@ -60,7 +59,7 @@ async fn write(
     connection: &mut PgConnection,
     rows: Vec<ServerRow>,
 ) -> Result<SeedReport, RegistryError> {
-    // One seed at a time, whichever gateway it comes from.
+    // One seed at a time, across all gateways.
     sqlx::query!("select pg_advisory_xact_lock(hashtext('pml seed'))")
         .execute(&mut *connection)
         .await?;
@@ -77,6 +76,7 @@ async fn write(
     .await?;
     let mut report = SeedReport { changed: write_rules(connection).await?, ..Default::default() };
     let namespaces: Vec<String> = rows.iter().map(|row| row.namespace.clone()).collect();
+    // Servers that were approved from another registry have an `upstream`; they are not part of the shipped catalog.
     let gone = sqlx::query!(
         "delete from mcp_servers
         where org = $1 and project = $2 and namespace <> all ($3) and upstream is null",
@@ -90,20 +90,20 @@ async fn write(
     for row in rows {
         report.servers += 1;
         report.tools += row.tools.len() as u64;
-        report.changed += write_server(connection, &public, &row, OPERATORS).await?;
-        report.changed += write_tools(connection, &public, row, OPERATORS).await?;
+        report.changed += write_server(connection, &public, &row, OPERATOR_PLACEMENT).await?;
+        report.changed += write_tools(connection, &public, row, OPERATOR_PLACEMENT).await?;
     }
     Ok(report)
 }
 
-/// Writes a server that was approved from another registry, with the tools that the operator knows of it.
+/// Writes a server that was approved from another registry, with the tools that the operator supplied.
 pub(crate) async fn write_approved(
     connection: &mut PgConnection,
     scope: &Scope,
     row: ServerRow,
     upstream: &str,
 ) -> Result<(), RegistryError> {
-    write_server(connection, scope, &row, OPERATORS).await?;
+    write_server(connection, scope, &row, OPERATOR_PLACEMENT).await?;
     sqlx::query!(
         "update mcp_servers set upstream = $4, updated_at = now()
         where org = $1 and project = $2 and namespace = $3",
@@ -114,11 +114,11 @@ pub(crate) async fn write_approved(
     )
     .execute(&mut *connection)
     .await?;
-    write_tools(connection, scope, row, OPERATORS).await?;
+    write_tools(connection, scope, row, OPERATOR_PLACEMENT).await?;
     Ok(())
 }
 
-/// Brings the shipped rules up to date and leaves the operator's alone.
+/// Updates the shipped rules; the operator's are unchanged.
 async fn write_rules(connection: &mut PgConnection) -> Result<u64, RegistryError> {
     let rules: Vec<(ToolPattern, Routing)> = RoutingRules::shipped().into();
     let patterns: Vec<String> = rules.iter().map(|(pattern, _)| pattern.to_string()).collect();

@@ -15,8 +15,7 @@ const FILES: &[&str] = &[
     include_str!("../../catalog/time.json"),
 ];
 
-/// Returns the shipped servers that are not the gateway's own tools; seed them
-/// together with those.
+/// Returns the shipped servers other than the gateway's native tools; seed them together with those.
 pub fn shipped_catalog() -> Vec<CatalogServer> {
     FILES
         .iter()

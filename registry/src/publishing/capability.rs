@@ -1,4 +1,4 @@
-//! Capabilities: published once, in versions that never change.
+//! Publishing of capabilities, in immutable versions.
 
 use protocol::{
     CapabilityProgram, EntryType, Fqdn, Integrity, McpDependency, RegistryEntry, Routing, Scope,
@@ -19,9 +19,9 @@ use crate::{Registry, RegistryError};
 /// A program that was analysed and is about to be published.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewCapability {
-    /// The id under which programs will call it.
+    /// The id by which programs will call it.
     pub id: ToolId,
-    /// Its version; without one, the next patch.
+    /// Its version. Default: the next patch version.
     pub version: Option<Version>,
     /// Visibility. Default: unchanged; `project` on first publish.
     pub visibility: Option<Visibility>,
@@ -33,9 +33,9 @@ pub struct NewCapability {
     pub code: String,
     /// The calls that the analysis found, sorted.
     pub calls: Vec<ToolId>,
-    /// The servers of those tools that run as child processes, sorted by name.
+    /// Those servers of the called tools that run as child processes, sorted by name.
     pub mcp_deps: Vec<McpDependency>,
-    /// Where it would run at present.
+    /// Where it would run under the current rules.
     pub routing: Routing,
 }
 
@@ -57,7 +57,7 @@ pub struct Published {
 impl Registry {
     /// Publishes a version of a capability in the tenant's scope.
     ///
-    /// Publishing the same bytes again changes nothing and is no error.
+    /// Publishing the same bytes again changes nothing and succeeds.
     ///
     /// # Errors
     /// Returns [`RegistryError::Conflict`] when the version has different bytes, the id is an MCP server's tool, or
@@ -76,14 +76,14 @@ impl Registry {
                 Box::pin(async move { publish(connection, &actor, &scope, new).await })
             })
             .await;
-        // This process need not wait for its own notification.
-        self.entries.forget();
+        // Do not wait for this process's own notification.
+        self.entries.clear();
         published
     }
 }
 
-/// Makes the highest version that is not yanked the present one.
-pub(super) async fn show_latest(
+/// Sets `latest` to the highest version that is not yanked.
+pub(super) async fn update_latest(
     connection: &mut PgConnection,
     capability: &Publication,
 ) -> Result<(), RegistryError> {
@@ -119,7 +119,7 @@ async fn publish(
     let stored = |version| entry_of(scope, &new, version);
     let chosen =
         choose(&existing, new.version, &format!("`{id}`"), stored, |(content, _)| content)?;
-    let told = |version, integrity: Integrity, new| Published {
+    let published = |version, integrity: Integrity, new| Published {
         fqdn: Fqdn::of_tool(scope.clone(), &id).pinned(integrity.short()),
         version,
         integrity,
@@ -127,7 +127,7 @@ async fn publish(
         hides_public,
     };
     let (version, (content, integrity)) = match chosen {
-        Chosen::Known(known) => return Ok(told(known.version, known.integrity, false)),
+        Chosen::Known(known) => return Ok(published(known.version, known.integrity, false)),
         Chosen::New(version, stored) => (version, stored),
     };
     let detail = serde_json::json!({
@@ -156,8 +156,8 @@ async fn publish(
     )
     .execute(&mut *connection)
     .await?;
-    show_latest(connection, &capability).await?;
-    Ok(told(version, integrity, true))
+    update_latest(connection, &capability).await?;
+    Ok(published(version, integrity, true))
 }
 
 /// Returns the stored content of a version and its hash.
@@ -191,14 +191,14 @@ fn entry_of(
             mcp_deps: new.mcp_deps.clone(),
         }),
         deprecated: None,
-        // Neither is content.
+        // Neither field is part of the content.
         routing: new.routing,
         integrity: Integrity::of(b""),
     })
 }
 
-/// Refuses an id that belongs to an MCP server, and a namespace that looks like another one. Returns whether a public
-/// entry has the id.
+/// Refuses an id that was deleted or is an MCP server's tool, and a namespace that looks like another one. Returns
+/// whether an entry of the catalog has the id.
 async fn check_name(
     connection: &mut PgConnection,
     actor: &Tenant,

@@ -1,4 +1,4 @@
-//! The tables in which everybody looks up servers and their tools.
+//! Writes the tables from which servers and tools are resolved.
 
 use protocol::{ResultMode, Routing, Scope};
 use sqlx::PgConnection;
@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 use crate::RegistryError;
 use crate::entries::server_entry::ServerRow;
 
-/// The visibility of a server, and its metadata besides the content.
+/// The metadata of a server that is not part of its content.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placement<'a> {
     pub(crate) visibility: &'a str,
@@ -14,7 +14,7 @@ pub(crate) struct Placement<'a> {
     pub(crate) deprecated: Option<&'a str>,
 }
 
-/// Writes a server where everybody looks it up.
+/// Writes a server's row; returns the number of rows that changed.
 pub(crate) async fn write_server(
     connection: &mut PgConnection,
     scope: &Scope,
@@ -53,7 +53,7 @@ pub(crate) async fn write_server(
     Ok(done.rows_affected())
 }
 
-/// Writes the tools of a server, which is there already.
+/// Writes the tools of a server whose row exists; returns the number of rows that changed.
 pub(crate) async fn write_tools(
     connection: &mut PgConnection,
     scope: &Scope,

@@ -1,4 +1,4 @@
-//! Names that cannot be published under.
+//! Checks of names to publish under.
 
 use protocol::Scope;
 use protocol::look_alike::{self, RESERVED_NAMESPACES};
@@ -15,8 +15,8 @@ pub(crate) fn check_reserved(namespace: &str) -> Result<(), RegistryError> {
     Ok(())
 }
 
-/// Refuses a namespace that looks like one that ships with PML, whether the catalog has it or not. A namespace that
-/// the scope already has remains valid.
+/// Refuses a namespace that looks like one that ships with PML, even if this catalog lacks it. A namespace that the
+/// scope already has remains valid.
 pub(crate) fn check_shipped(namespace: &str, is_known: bool) -> Result<(), RegistryError> {
     match look_alike::of_shipped(namespace) {
         Some(near) if !is_known => Err(RegistryError::Invalid(format!(

@@ -1,4 +1,4 @@
-//! What capabilities and servers have in common: a name in a scope, an owner, a visibility, and versions.
+//! The common part of capabilities and servers: a name in a scope, an owner, a visibility, and versions.
 
 use protocol::{Fqdn, Scope, ToolId, Visibility};
 use sqlx::PgConnection;
@@ -40,7 +40,7 @@ impl Publication {
         }
     }
 
-    /// Returns its name beneath the namespace, as tombstones have it: the empty text for a server.
+    /// Returns its name within the namespace, which is empty for a server, as in the table of tombstones.
     pub(crate) fn action(&self) -> &str {
         match &self.name {
             Name::Capability(id) => id.action(),
@@ -49,7 +49,7 @@ impl Publication {
     }
 
     /// Returns its name as messages and the audit log show it.
-    pub(crate) fn shown(&self) -> &str {
+    pub(crate) fn label(&self) -> &str {
         match &self.name {
             Name::Capability(id) => id.as_str(),
             Name::Server(namespace) => namespace,
@@ -72,7 +72,7 @@ impl Publication {
     }
 
     pub(crate) fn event(&self, verb: &str) -> AuditEvent {
-        AuditEvent::new(self.action_of(verb), self.shown(), AuditOutcome::Allowed)
+        AuditEvent::new(self.action_of(verb), self.label(), AuditOutcome::Allowed)
     }
 
     /// Serializes the writes of this publication until the transaction ends.
@@ -86,7 +86,7 @@ impl Publication {
         lock(connection, &key).await
     }
 
-    /// Returns its visibility and owner, if there is one that the actor may see.
+    /// Returns its visibility and owner, if it exists and the actor may see it.
     pub(crate) async fn holding(
         &self,
         connection: &mut PgConnection,
@@ -119,9 +119,9 @@ impl Publication {
         actor: &Tenant,
         wanted: Option<Visibility>,
     ) -> Result<Visibility, RegistryError> {
-        let (name, owner) = (self.shown(), actor.principal_name());
+        let (name, owner) = (self.label(), actor.principal_name());
         self.create(connection, wanted.unwrap_or(Visibility::Project), owner).await?;
-        // Another principal's private one, or one that was. That it is taken can be seen; what it is cannot.
+        // The name is taken by another principal's private or deleted entry. The error does not disclose which.
         let found = self
             .holding(connection, actor)
             .await?
@@ -135,7 +135,7 @@ impl Publication {
         }
         let detail = serde_json::json!({ "from": before.as_str(), "to": wanted.as_str() });
         audit::record(connection, actor, self.event("show").with_detail(detail)).await?;
-        self.show_to(connection, wanted).await?;
+        self.set_visibility(connection, wanted).await?;
         Ok(wanted)
     }
 
@@ -171,8 +171,8 @@ impl Publication {
         Ok(())
     }
 
-    /// Changes its visibility; that of its versions follows.
-    async fn show_to(
+    /// Changes its visibility; the foreign key of its versions cascades the change to them.
+    async fn set_visibility(
         &self,
         connection: &mut PgConnection,
         visibility: Visibility,
@@ -218,7 +218,7 @@ impl Publication {
         Ok(())
     }
 
-    /// Returns the versions that are there, the highest first.
+    /// Returns the existing versions, highest first.
     pub(crate) async fn versions(
         &self,
         connection: &mut PgConnection,
@@ -250,7 +250,7 @@ impl Publication {
     }
 }
 
-/// Who may see a publication, and who published it first.
+/// The visibility of a publication, and its owner, who published it first.
 pub(crate) struct Holding {
     pub(crate) visibility: String,
     pub(crate) owner: String,

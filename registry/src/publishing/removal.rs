@@ -33,13 +33,13 @@ impl Registry {
     /// Deletes a published server of the caller's scope permanently, with all its versions and tools.
     ///
     /// # Errors
-    /// As [`Registry::delete_capability`]; a server that the operator wrote is not there to delete.
+    /// As [`Registry::delete_capability`]; a server of the operator is not found.
     pub async fn delete_server(
         &self,
         caller: &Caller,
         namespace: &str,
     ) -> Result<(), RegistryError> {
-        // An invalid name belongs to nobody.
+        // No server has an invalid name.
         let scope = caller.scope.clone();
         Fqdn::server(scope.clone(), namespace)
             .map_err(|_| RegistryError::NotFound(namespace.to_owned()))?;
@@ -50,13 +50,13 @@ impl Registry {
         let actor = caller.tenant();
         let is_admin = caller.rights.contains(Right::Admin);
         let event =
-            AuditEvent::new(entry.action_of("delete"), entry.shown(), AuditOutcome::Refused);
+            AuditEvent::new(entry.action_of("delete"), entry.label(), AuditOutcome::Refused);
         let deleted = self
             .in_tenant(&actor.clone(), move |connection| {
                 Box::pin(async move { delete(connection, &actor, &entry, is_admin).await })
             })
             .await;
-        self.entries.forget();
+        self.entries.clear();
         if let Err(RegistryError::NotAllowed(_)) = &deleted {
             self.audit(&caller.tenant(), event).await?;
         }
@@ -73,7 +73,7 @@ async fn delete(
     entry.lock(connection).await?;
     let Some(Holding { owner, .. }) = entry.holding(connection, actor).await? else {
         let is_gone = is_gone(connection, entry).await?;
-        let shown = entry.shown().to_owned();
+        let shown = entry.label().to_owned();
         return Err(match is_gone {
             true => RegistryError::Gone(shown),
             false => RegistryError::NotFound(shown),
@@ -82,13 +82,14 @@ async fn delete(
     if owner != actor.principal_name() && !is_admin {
         let message = format!(
             "`{}` belongs to another principal: only that principal, or one with the right `admin`, can delete it",
-            entry.shown()
+            entry.label()
         );
         return Err(RegistryError::NotAllowed(message));
     }
     let event = entry.event("delete").with_detail(json!({ "owner": owner }));
     audit::record(connection, actor, event).await?;
-    // Nobody may see deleted rows: only in this transaction may a row become invisible.
+    // Deleted rows are invisible to all roles, and a policy refuses a write that hides its own row, except with this
+    // setting.
     sqlx::query!("select set_config('app.deleting', 'on', true)")
         .fetch_one(&mut *connection)
         .await?;

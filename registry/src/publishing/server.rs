@@ -1,11 +1,11 @@
-//! MCP servers that tenants publish: once, in versions that never change.
+//! Publishing of MCP servers, in immutable versions.
 //!
-//! Names and versions have tables of their own. The present version of each is also written to `mcp_servers` and
-//! `tools`, which contain the operator's servers as well, so that look-ups need only one place.
+//! Names and versions have separate tables. The current version of each server is also written to `mcp_servers` and
+//! `tools`, which contain the operator's servers as well, so that look-ups read only these two.
 
 mod write;
 
-pub(super) use write::show_latest;
+pub(super) use write::update_latest;
 
 use protocol::{EntryType, Fqdn, Integrity, Routing, Scope, Visibility};
 use sqlx::PgConnection;
@@ -24,7 +24,7 @@ use crate::{Registry, RegistryError};
 pub struct NewServer {
     /// The content: `stdio` or `http`, without the fields that only the operator sets.
     pub server: CatalogServer,
-    /// Its version; without one, the next patch.
+    /// Its version. Default: the next patch version.
     pub version: Option<Version>,
     /// Visibility. Default: unchanged; `project` on first publish.
     pub visibility: Option<Visibility>,
@@ -48,8 +48,8 @@ pub struct PublishedServer {
 impl Registry {
     /// Publishes a version of an MCP server in the tenant's scope.
     ///
-    /// Publishing the identical content again changes nothing and succeeds. The routing of its tools follows from its
-    /// type, and its author's claims about a tool are never treated as the operator's.
+    /// Publishing the identical content again changes nothing and succeeds. The type of the server determines the
+    /// routing of its tools, and the author cannot set the marks that only the operator may set.
     ///
     /// # Errors
     /// Returns [`RegistryError::Conflict`] when the version has different bytes, the name is taken or was deleted, or
@@ -73,7 +73,7 @@ impl Registry {
                 return Err(RegistryError::Invalid(message));
             }
         };
-        // Only the operator sets both.
+        // Only the operator may mark tools as read-only or deterministic.
         new.server.routing = Some(routing);
         for tool in &mut new.server.tools {
             (tool.read_only, tool.deterministic) = (false, false);
@@ -84,13 +84,13 @@ impl Registry {
                 Box::pin(async move { publish(connection, &actor, &scope, new, routing).await })
             })
             .await;
-        self.entries.forget();
+        self.entries.clear();
         published
     }
 }
 
-/// Returns the version of a server in the official API, if it is one there; of one whose versions are all yanked, the
-/// highest.
+/// Returns the version of a server in the official API, if the API lists it. If all versions are yanked, returns the
+/// highest one.
 pub(crate) async fn official_version(
     connection: &mut PgConnection,
     scope: &Scope,
@@ -114,7 +114,7 @@ pub(crate) async fn official_version(
     let Some(row) = row else { return Ok(None) };
     let fqdn = Fqdn::server(scope.clone(), namespace)?;
     let read = content::from_stored(fqdn.clone(), &row.content, &row.integrity, Routing::Client);
-    // One that was tampered with can still be deleted.
+    // A server whose content was tampered with can still be deleted.
     let Ok((entry, _)) = read else { return Ok(None) };
     Ok(server_json::version_of(&entry))
 }

@@ -1,30 +1,30 @@
-//! The versions of what tenants publish, which never change.
+//! Choice of the version to publish. Published versions are immutable.
 
 use protocol::Integrity;
 
 use crate::RegistryError;
 use crate::entries::version::Version;
 
-/// A version that is there already.
+/// A published version.
 pub(crate) struct Existing {
     pub(crate) version: Version,
-    /// Its content, as it is stored.
+    /// Its stored content.
     pub(crate) content: String,
     pub(crate) integrity: Integrity,
 }
 
 /// The result of choosing a version.
 pub(crate) enum Chosen<'e, T> {
-    /// The very same is there.
+    /// The identical version is already published.
     Known(&'e Existing),
-    /// This version is to be written, and what.
+    /// This version is to be written, with this stored form.
     New(Version, T),
 }
 
-/// Decides which version is published: the one that is named, else the next patch.
+/// Decides which version to publish: the one that is given, or else the next patch version.
 ///
-/// `existing` has the highest first, `stored` makes what a version would be stored as, and `content` finds its content
-/// in that, which decides whether two are the same.
+/// `existing` is sorted highest first. `stored` builds the stored form of a version, and `content` returns the content
+/// of a stored form; two versions are identical if their contents are.
 ///
 /// # Errors
 /// Returns [`RegistryError::Conflict`] when the version exists with different content, and [`RegistryError::Invalid`]
@@ -40,7 +40,7 @@ pub(crate) fn choose<'e, T>(
         (Some(version), _) => version,
         (None, None) => Version::FIRST,
         (None, Some(last)) => {
-            // The same once more is what is there.
+            // Publishing the current content again does not create a new version.
             if content(&stored(last.version)?) == last.content {
                 return Ok(Chosen::Known(last));
             }
@@ -71,7 +71,7 @@ mod tests {
         Existing { version: version.parse().unwrap(), content: content.to_owned(), integrity }
     }
 
-    /// Chooses among contents that say their version, as stored ones do.
+    /// Calls `choose` with contents that contain their version, as stored ones do.
     fn chosen(existing: &[Existing], named: Option<&str>, text: &str) -> Result<String, String> {
         let named = named.map(|version| version.parse().unwrap());
         let stored = |version| Ok(format!("{text} {version}"));
@@ -82,21 +82,25 @@ mod tests {
         }
     }
 
-    /// RG-03: what was published once never changes.
+    /// RG-03: a published version never changes.
     #[test]
-    fn a_version_is_chosen_once() {
+    fn never_overwrites_a_version() {
         let known = [existing("0.2.0", "b 0.2.0"), existing("0.1.7", "a 0.1.7")];
         let ok = |text: &str| Ok(text.to_owned());
         assert_eq!(chosen(&[], None, "a"), ok("new 0.1.0"));
         assert_eq!(chosen(&known, None, "b"), ok("known 0.2.0"));
-        assert_eq!(chosen(&known, None, "a"), ok("new 0.2.1"), "an old one once more is a new one");
+        assert_eq!(
+            chosen(&known, None, "a"),
+            ok("new 0.2.1"),
+            "the content of an older version is published as a new version"
+        );
         assert_eq!(chosen(&known, Some("0.1.7"), "a"), ok("known 0.1.7"));
         assert_eq!(chosen(&known, Some("0.1.8"), "a"), ok("new 0.1.8"));
-        chosen(&known, Some("0.1.7"), "b").expect_err("another content");
+        chosen(&known, Some("0.1.7"), "b").expect_err("different content");
     }
 
     #[test]
-    fn after_the_last_patch_there_is_none() {
+    fn refuses_a_patch_number_above_the_largest() {
         let known = [existing("0.1.999999999", "a 0.1.999999999")];
         assert_eq!(chosen(&known, None, "a").unwrap(), "known 0.1.999999999");
         assert!(chosen(&known, None, "b").expect_err("no next").contains("set a version"));

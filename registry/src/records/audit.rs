@@ -1,4 +1,4 @@
-//! The audit log: what was decided, recorded before its effect.
+//! The audit log: decisions, recorded before they take effect.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -29,7 +29,7 @@ impl AuditOutcome {
     }
 }
 
-/// One event; never with a secret, code, arguments or results in it.
+/// An event. It never contains secrets, code, arguments or results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEvent {
     action: String,
@@ -49,7 +49,7 @@ impl AuditEvent {
         Self { action: action.into(), target: target.into(), outcome, detail }
     }
 
-    /// Adds further facts.
+    /// Adds further details.
     #[must_use]
     pub fn with_detail(mut self, detail: Value) -> Self {
         self.detail = detail;
@@ -89,7 +89,7 @@ pub struct AuditPage {
 }
 
 impl Registry {
-    /// Returns events of the tenant, the newest first, only those before `before` if it is given.
+    /// Returns events of the tenant, newest first; with `before`, only events before that position.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -117,6 +117,7 @@ impl Registry {
                 )
                 .fetch_all(connection)
                 .await?;
+                // One more row than requested was read: it shows whether another page follows.
                 let most = usize::try_from(limit).unwrap_or(usize::MAX);
                 let more = events.len() > most;
                 events.truncate(most);
@@ -145,7 +146,7 @@ impl Registry {
     /// Records an event of the tenant; call it before the action.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Unavailable`] when it could not be recorded: then the action must not happen.
+    /// Returns [`RegistryError::Unavailable`] when the event was not recorded: then the action must not happen.
     pub async fn audit(&self, tenant: &Tenant, event: AuditEvent) -> Result<(), RegistryError> {
         let actor = tenant.clone();
         self.in_tenant(tenant, move |connection| {
@@ -164,9 +165,10 @@ pub(crate) async fn record(
     let scope = tenant.require_scope()?;
     let principal = tenant.principal().map_or("operator", |principal| principal.as_str());
     let mut detail = event.detail;
-    if let (Some(maker), Value::Object(members)) = (tenant.other_maker(), &mut detail) {
-        members.insert("key_made_by".to_owned(), maker.into());
+    if let (Some(creator), Value::Object(members)) = (tenant.other_key_creator(), &mut detail) {
+        members.insert("key_made_by".to_owned(), creator.into());
     }
+    // A trigger sets the position, the time and the hash, so that no writer can choose them.
     sqlx::query!(
         "insert into audit_log (org, project, principal, action, target, outcome, detail)
         values ($1, $2, $3, $4, $5, $6, $7)",

@@ -1,4 +1,4 @@
-//! Decisions about programs and how they ended; never code, arguments or results.
+//! Records of programs: the routing decision and the outcome; never code, arguments or results.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::identity::tenant::Tenant;
 use crate::{Registry, RegistryError};
 
-/// Where a program was routed.
+/// The routing decision about a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
@@ -44,7 +44,7 @@ impl Decision {
 /// A decision that is about to take effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewExecution {
-    /// The id that both programs will log; [`Uuid::now_v7`] makes one.
+    /// The id that gateway and CLI log; created by [`Uuid::now_v7`].
     pub id: Uuid,
     /// Where it runs.
     pub decision: Decision,
@@ -54,17 +54,17 @@ pub struct NewExecution {
     pub code_bytes: usize,
     /// The size of its arguments as JSON.
     pub args_bytes: usize,
-    /// The analysis could not list every tool.
+    /// Whether the analysis could not determine every tool.
     pub dynamic: bool,
     /// The declared tools.
     pub tools: Vec<ToolId>,
-    /// Its time limit; a longer open execution has an indeterminate outcome.
+    /// Its time limit; if its end is not recorded by then, the outcome is indeterminate.
     pub limit: Duration,
     /// The reason for the refusal, if it was refused.
     pub error_code: Option<ErrorCode>,
 }
 
-/// The end of an execution.
+/// How an execution ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecutionEnd {
     /// With a result.
@@ -85,7 +85,7 @@ impl ExecutionEnd {
     }
 }
 
-/// The end of an execution, with its measures.
+/// The outcome and the metrics of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FinishedExecution {
     /// The status.
@@ -134,7 +134,7 @@ impl ExecutionStatus {
     }
 }
 
-/// An execution as it is recorded.
+/// The record of an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExecutionRecord {
     /// Its id.
@@ -160,11 +160,10 @@ pub struct ExecutionRecord {
 }
 
 impl Registry {
-    /// Records a decision; only after that may it take effect.
+    /// Records a decision; call it before the decision takes effect.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Unavailable`] when it could not be recorded: then
-    /// nothing may run.
+    /// Returns [`RegistryError::Unavailable`] when the decision was not recorded: then the program must not run.
     pub async fn begin_execution(
         &self,
         tenant: &Tenant,
@@ -221,6 +220,7 @@ impl Registry {
         self.in_tenant(tenant, move |connection| {
             Box::pin(async move {
                 let millis = i64::try_from(finished.duration.as_millis()).unwrap_or(i64::MAX);
+                // No row: there is no such execution. `false`: its end is already recorded.
                 let done = sqlx::query_scalar!(
                     r#"with target as (
                         select id from executions where org = $1 and project = $2 and id = $3
@@ -269,6 +269,7 @@ impl Registry {
         let row = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
+                    // The state of an abandoned execution follows from its deadline, so no job has to update it.
                     let row = sqlx::query!(
                         r#"select id, principal, code_hash, tools, started_at, finished_at, error_code,
                             calls, duration_ms,

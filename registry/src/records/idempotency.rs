@@ -1,4 +1,4 @@
-//! Requests that are sent again with the same `Idempotency-Key`, and done once.
+//! Idempotent requests: one that is repeated with the same `Idempotency-Key` is executed once.
 
 use sha2::{Digest as _, Sha256};
 
@@ -11,7 +11,7 @@ use crate::{Registry, RegistryError};
 /// A request and the key that it carries, as hashes.
 ///
 /// Requests are not stored, because a body may contain a secret. The hash covers the body together with the key,
-/// which is not stored either, so that nobody can test guesses of bodies.
+/// which is not stored either, so that a reader of the table cannot test guesses of bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdempotencyKey {
     key: [u8; 32],
@@ -23,7 +23,7 @@ impl IdempotencyKey {
     pub fn new(key: &[u8], method: &str, path: &str, body: &[u8]) -> Self {
         let mut request = Sha256::new();
         for part in [key, method.as_bytes(), path.as_bytes(), body] {
-            // Its length first, so that no two requests run together.
+            // Each part is preceded by its length, so that different requests have different encodings.
             request.update((part.len() as u64).to_be_bytes());
             request.update(part);
         }
@@ -31,7 +31,7 @@ impl IdempotencyKey {
     }
 }
 
-/// The answer to a request, stored for its repetition.
+/// The stored answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     /// The HTTP status.
@@ -43,18 +43,18 @@ pub struct StoredAnswer {
 /// The state of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    /// Nothing: it is the caller's to do, and then to [settle](Registry::settle_request).
+    /// The caller must execute it, and then [settle](Registry::settle_request) it.
     New,
-    /// It was done; this was the answer.
+    /// It was executed, with this answer.
     Done(StoredAnswer),
-    /// It was begun and has not ended.
+    /// It is in progress.
     Running {
-        /// The age in seconds. A request that is too old died with its gateway.
+        /// Its age in seconds. A request older than the time limit was lost with its gateway.
         seconds: u64,
     },
-    /// The key belongs to another request.
+    /// The key was used for a different request.
     Other,
-    /// Its sender had more rights than this caller has now, so its answer is withheld.
+    /// The first sender had rights that this caller lacks, so the answer is withheld.
     Denied {
         /// The right that the caller lacks; `None` if it is the role in the organisation.
         lacks: Option<Right>,
@@ -64,8 +64,8 @@ pub enum Claim {
 impl Registry {
     /// Claims a request of the caller's principal, unless it was sent within the last 24 hours.
     ///
-    /// The answer is returned only to callers who still have all rights of the first sender: a repeated answer must
-    /// not bypass a right that was lost since, or that another key of the same principal never had.
+    /// The answer is returned only to callers with all rights of the first sender: it must not reach a caller who has
+    /// lost a right since, or another key of the same principal that never had it.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -99,7 +99,7 @@ impl Registry {
                 .execute(&mut *connection)
                 .await?;
                 if claimed.rows_affected() == 1 {
-                    // Deletes other expired ones too, except those that are being claimed again at this moment.
+                    // Also deletes other expired rows, except those that are being claimed again concurrently.
                     sqlx::query!(
                         "delete from idempotency_keys where (org, project, principal, key_hash) in (
                             select org, project, principal, key_hash from idempotency_keys
@@ -125,7 +125,7 @@ impl Registry {
                 )
                 .fetch_optional(connection)
                 .await?;
-                // It was released just now: the next caller may claim it.
+                // The row was deleted between the two statements: the client may retry at once.
                 let Some(row) = found else { return Ok(Claim::Running { seconds: 0 }) };
                 // Checked first: even whether it was a different request is revealed only to callers with the first
                 // sender's rights.
@@ -150,11 +150,11 @@ impl Registry {
         .await
     }
 
-    /// Ends a claimed request: with its answer, or as if it had never arrived.
+    /// Settles a claimed request: stores its answer, or releases the claim if there is none.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Unavailable`] when the database does not answer: then
-    /// the request stays claimed and is not done again.
+    /// Returns [`RegistryError::Unavailable`] when the database does not answer: then the request stays claimed and
+    /// is not executed again.
     pub async fn settle_request(
         &self,
         tenant: &Tenant,
@@ -168,7 +168,7 @@ impl Registry {
                 let settled = match answer {
                     Some(answer) => {
                         let status = i16::try_from(answer.status).map_err(|_| {
-                            RegistryError::Invalid("that is not a status".to_owned())
+                            RegistryError::Invalid("the status is not an HTTP status".to_owned())
                         })?;
                         sqlx::query!(
                             "update idempotency_keys set status = $6, answer = $7

@@ -6,9 +6,9 @@ use super::MasterKeys;
 use super::seal::{SealingKey, Unreadable};
 use crate::RegistryError;
 
-/// The number of encryptions with a data key before a new one replaces it. Nonces are random, so two of them could
-/// collide after about 2^48; the standard (NIST SP 800-38D, 8.3) allows 2^32, and the table refuses more.
-const USES: i64 = 1 << 30;
+/// The number of encryptions with a data key before a new one replaces it. With random nonces, a collision becomes
+/// likely after about 2^48; NIST SP 800-38D, section 8.3, allows 2^32, and a constraint of the table refuses more.
+const MAX_USES: i64 = 1 << 30;
 
 /// A data key as it is stored.
 pub(super) struct WrappedKey {
@@ -18,7 +18,7 @@ pub(super) struct WrappedKey {
 }
 
 impl WrappedKey {
-    /// Opens it with the master key that it names.
+    /// Unwraps it with its master key.
     pub(super) fn open(&self, keys: &MasterKeys, org: &str) -> Result<SealingKey, OpenError> {
         let master = keys.get(&self.master_key).ok_or_else(|| {
             OpenError::Registry(RegistryError::WrongMasterKey { id: self.master_key.clone() })
@@ -29,7 +29,7 @@ impl WrappedKey {
 
 /// Why sealed content could not be opened.
 pub(super) enum OpenError {
-    /// It was changed, or moved from the place that it was sealed for; that is recorded.
+    /// It was changed, or moved from the place that it was sealed for. The caller records this.
     Unreadable,
     /// Anything else.
     Registry(RegistryError),
@@ -57,7 +57,7 @@ pub(super) async fn newest(
     if let Some(key) = count_use(connection, org).await? {
         return Ok(key);
     }
-    // Two that find none must not both make one.
+    // Serialized, so that two concurrent callers do not both create one.
     sqlx::query!("select pg_advisory_xact_lock(hashtextextended('pml data key ' || $1, 0))", org)
         .execute(&mut *connection)
         .await?;
@@ -84,8 +84,8 @@ pub(super) async fn newest(
     )
     .execute(connection)
     .await
-    .map_err(|error| match error.as_database_error().and_then(|told| told.constraint()) {
-        // The master key was retired at this very instant: the next try finds the new one.
+    .map_err(|error| match error.as_database_error().and_then(|refused| refused.constraint()) {
+        // The master key was retired concurrently; a retry finds the new one.
         Some("data_keys_master_key_fkey") => RegistryError::Unavailable(error),
         _ => error.into(),
     })?;
@@ -103,7 +103,7 @@ async fn count_use(
             and version = (select max(version) from data_keys where org = $1)
         returning version, master_key, wrapped",
         org,
-        USES,
+        MAX_USES,
     )
     .fetch_optional(connection)
     .await?;

@@ -1,4 +1,4 @@
-//! The hosts that a key may go to.
+//! The hosts to which a secret may be sent.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use url::Url;
 
 use crate::RegistryError;
 
-/// The longest host, as it is written.
-const LONGEST: usize = 300;
-/// The most hosts of one key.
-const MOST: usize = 16;
+/// The longest text of a host.
+const MAX_LENGTH: usize = 300;
+/// The maximum number of hosts of one secret.
+const MAX_HOSTS: usize = 16;
 
-/// Where a secret may go: a scheme, a host and a port, in the canonical form in which they are compared.
+/// A destination of a secret: scheme, host and port, in a canonical form for comparison.
 ///
 /// It is written `api.example.com` or `api.example.com:8443` for `https`, and `http://localhost:3000` for an
 /// unencrypted connection: a secret for one is never sent to the other. There are no wildcards.
@@ -30,25 +30,25 @@ impl KeyHost {
             _ => return None,
         };
         let host = url.host_str().filter(|host| !host.is_empty())?;
-        // The port that the scheme has anyway is left out when a URL is read.
+        // `Url` omits the default port of the scheme.
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         Some(Self(format!("{before}{host}{port}")))
     }
 
-    /// Returns it as it is written.
+    /// Returns the canonical text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Brings the hosts of one key into the form in which they are stored: sorted, each once.
+    /// Sorts and deduplicates the hosts of one secret, as they are stored.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Invalid`] for too many.
+    /// Returns [`RegistryError::Invalid`] for more than the maximum.
     pub fn sorted(mut hosts: Vec<Self>) -> Result<Vec<Self>, RegistryError> {
         hosts.sort();
         hosts.dedup();
-        if hosts.len() > MOST {
-            return Err(RegistryError::Invalid(format!("a secret has at most {MOST} hosts")));
+        if hosts.len() > MAX_HOSTS {
+            return Err(RegistryError::Invalid(format!("a secret has at most {MAX_HOSTS} hosts")));
         }
         Ok(hosts)
     }
@@ -58,14 +58,14 @@ impl FromStr for KeyHost {
     type Err = RegistryError;
 
     fn from_str(text: &str) -> Result<Self, RegistryError> {
-        // A wildcard, a user, a path or an escape would each be read by somebody as another host.
+        // Wildcards, user names, paths and escapes are refused: different parsers could find different hosts in them.
         let is_plain = |letter: char| {
             letter.is_alphanumeric() || matches!(letter, '.' | '-' | '_' | ':' | '/' | '[' | ']')
         };
         let address =
             if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
         let read = || {
-            if text.len() > LONGEST || !text.chars().all(is_plain) {
+            if text.len() > MAX_LENGTH || !text.chars().all(is_plain) {
                 return None;
             }
             let bare = address.split_once("://").map(|(_, host)| host)?;
@@ -75,7 +75,7 @@ impl FromStr for KeyHost {
             let host = Self::of_url(&address)?;
             let name = host.0.strip_prefix("http://").unwrap_or(&host.0);
             let name = name.rsplit_once(':').map_or(name, |(name, _)| name);
-            (!name.ends_with('.') && host.0.len() <= LONGEST).then_some(host)
+            (!name.ends_with('.') && host.0.len() <= MAX_LENGTH).then_some(host)
         };
         read().ok_or_else(|| {
             // The input may be the secret's value, in the wrong field, so it is not repeated.
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_has_one_form() {
+    fn a_host_has_one_canonical_form() {
         for (written, form) in [
             ("api.tavily.com", "api.tavily.com"),
             ("API.Tavily.COM:443", "api.tavily.com"),
@@ -121,9 +121,9 @@ mod tests {
         }
     }
 
-    /// P4: what could be read as two hosts is none.
+    /// A text from which parsers could extract different hosts is refused.
     #[test]
-    fn tricks_are_no_hosts() {
+    fn refuses_ambiguous_hosts() {
         for text in [
             "",
             "*",
@@ -156,9 +156,9 @@ mod tests {
         }
     }
 
-    /// P4: what an entry's address is not, it is not for a key either.
+    /// Only URLs that a request would send to exactly this host match it.
     #[test]
-    fn an_address_goes_to_exactly_its_host() {
+    fn a_url_matches_exactly_its_host() {
         let own: KeyHost = "api.tavily.com".parse().unwrap();
         for url in [
             "https://api.tavily.com/mcp",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_a_key_are_sorted_and_few() {
+    fn hosts_are_sorted_deduplicated_and_limited() {
         let hosts = |all: &[&str]| all.iter().map(|one| one.parse().unwrap()).collect();
         let sorted = KeyHost::sorted(hosts(&["b.example", "a.example", "B.example"])).unwrap();
         assert_eq!(sorted, KeyHost::sorted(hosts(&["a.example", "b.example"])).unwrap());

@@ -1,4 +1,4 @@
-//! Master keys: what they may be, what they are called, what they wrap.
+//! Master keys: parsing, ids, derived keys, and wrapping of data keys.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,12 +14,12 @@ use zeroize::Zeroizing;
 use super::seal::{KEY_BYTES, Purpose, SealingKey, Unreadable};
 use crate::RegistryError;
 
-/// Keys are written with or without the padding at the end.
+/// Accepts keys with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-/// Random keys have about thirty different bytes; fewer than this is a pattern.
+/// The minimum number of distinct bytes: 32 random bytes have about 30, so fewer than this is a pattern.
 const DIFFERENT_BYTES: usize = 16;
 /// The plaintext of a key's check value.
 const CHECK: &[u8] = b"pml master key";
@@ -27,13 +27,13 @@ const CHECK: &[u8] = b"pml master key";
 /// Why a text is not a master key; the message never contains the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MasterKeyError {
-    /// There is nothing.
+    /// It is empty.
     #[error("it is empty")]
     Empty,
     /// It is not 32 bytes.
     #[error("it is not 32 bytes in base64 or hex")]
     Malformed,
-    /// Nobody drew it by lot.
+    /// It was not generated at random.
     #[error("it consists of words or a pattern, so that others can guess it")]
     Weak,
 }
@@ -82,7 +82,7 @@ impl MasterKey {
         opened.is_ok_and(|value| value.as_slice() == CHECK)
     }
 
-    /// Derives a key for another purpose (HKDF, RFC 5869), from which this one cannot be recovered.
+    /// Derives a key for another purpose with HKDF (RFC 5869); the master key cannot be recovered from it.
     fn derive(&self, purpose: &str) -> Result<DerivedKey, RegistryError> {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
         Hkdf::<Sha256>::new(Some(b"pml derived key"), self.key.bytes())
@@ -91,7 +91,7 @@ impl MasterKey {
         Ok(DerivedKey { id: self.id.clone(), bytes })
     }
 
-    /// Returns the key that encrypts session handles, from which this one cannot be recovered.
+    /// Derives the key that encrypts session handles.
     pub(super) fn session_key(&self) -> Result<SealingKey, Unreadable> {
         let derived = self.derive("mcp session").map_err(|_| Unreadable)?;
         SealingKey::from_slice(derived.bytes.as_ref())
@@ -116,11 +116,11 @@ impl MasterKey {
     }
 }
 
-/// A key for another purpose than sealing, derived from a master key.
+/// A key for a purpose other than sealing, derived from a master key.
 pub struct DerivedKey {
     /// The name of the master key.
     pub id: String,
-    /// The key, wiped from memory at its end.
+    /// The key, wiped from memory when dropped.
     pub bytes: Zeroizing<[u8; KEY_BYTES]>,
 }
 
@@ -157,7 +157,7 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// Reads hex, or else base64.
+/// Decodes hex, or else base64.
 fn decode(text: &str) -> Option<Vec<u8>> {
     if text.len() == 2 * KEY_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return text
@@ -169,8 +169,8 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     BASE64.decode(text).ok()
 }
 
-/// Returns whether a key was thought up. Random bytes have each of these marks less
-/// than once in a million million keys.
+/// Returns whether a key is text or follows a pattern. Random bytes match each of these tests with a probability below
+/// 10^-12.
 fn is_weak(bytes: &[u8]) -> bool {
     let different = bytes.iter().collect::<HashSet<_>>().len();
     let is_text = bytes.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
@@ -185,32 +185,32 @@ fn is_weak(bytes: &[u8]) -> bool {
     different < DIFFERENT_BYTES || is_text || counts || is_mirrored || is_repeated
 }
 
-/// The master keys of a program: one that encrypts, and others during a rotation.
+/// The master keys of a gateway: the one that encrypts, and others during a rotation.
 #[derive(Debug, Default)]
 pub struct MasterKeys(Vec<MasterKey>);
 
 impl MasterKeys {
-    /// Stores the keys; the first one becomes the current one of a new database.
+    /// Wraps a list of keys; the first one becomes the current one of a new database.
     pub fn new(keys: Vec<MasterKey>) -> Self {
         Self(keys)
     }
 
-    /// Returns whether there is none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the key of a name.
+    /// Returns the key with this id.
     pub fn get(&self, id: &str) -> Option<&MasterKey> {
         self.0.iter().find(|key| key.id == id)
     }
 
-    /// Derives a key of each for another purpose, in their order.
+    /// Derives a key for another purpose from each master key, in order.
     pub(super) fn derive(&self, purpose: &str) -> Result<Vec<DerivedKey>, RegistryError> {
         self.0.iter().map(|key| key.derive(purpose)).collect()
     }
 
-    /// Returns all of them, the encrypting one first.
+    /// Iterates over all keys, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &MasterKey> {
         self.0.iter()
     }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_can_be_guessed_is_none() {
+    fn refuses_keys_that_can_be_guessed() {
         let encoded = |bytes: &[u8]| BASE64.encode(bytes);
         let counted: Vec<u8> = (0..32).collect();
         let half = decode(HEX).unwrap()[..16].to_vec();
@@ -271,15 +271,15 @@ mod tests {
     }
 
     #[test]
-    fn a_check_value_tells_a_wrong_key() {
+    fn a_check_value_detects_a_wrong_key() {
         let (key, other) = (MasterKey::generate().unwrap(), MasterKey::generate().unwrap());
         let value = key.check_value().unwrap();
         assert!(key.opens(&value) && !other.opens(&value) && !key.opens(b""));
     }
 
-    /// SE-04: a wrapped key opens for its organisation and version only.
+    /// SE-04: a wrapped key can be unwrapped only for its organisation and version.
     #[test]
-    fn a_wrapped_key_belongs_to_its_organisation() {
+    fn a_wrapped_key_is_bound_to_its_organisation() {
         let master = MasterKey::generate().unwrap();
         let key = SealingKey::generate().unwrap();
         let wrapped = master.wrap("acme", 1, &key).unwrap();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_derived_key_is_one_for_its_purpose_and_master_key() {
+    fn derived_keys_differ_by_purpose_and_master_key() {
         let key = HEX.parse::<MasterKey>().unwrap();
         let derived = key.derive("sessions").unwrap();
         assert_eq!(derived.bytes, key.derive("sessions").unwrap().bytes);
@@ -301,9 +301,9 @@ mod tests {
         assert_eq!(format!("{derived:?}"), format!("DerivedKey {{ id: {:?}, .. }}", key.id()));
     }
 
-    /// What older versions wrapped, checked and derived, with another library, is the same today.
+    /// Values that older versions wrapped, checked and derived, with another library, are still accepted.
     #[test]
-    fn what_older_versions_made_still_counts() {
+    fn accepts_values_of_older_versions() {
         let decode = |text: &str| data_encoding::HEXLOWER.decode(text.as_bytes()).unwrap();
         let master = HEX.parse::<MasterKey>().unwrap();
         assert_eq!(master.id(), "a5c5b831d024e89b");

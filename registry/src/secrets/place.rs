@@ -1,4 +1,4 @@
-//! The owner and name of a secret, and encryption bound to exactly these.
+//! The place of a secret (tenant, owner, name), and encryption bound to exactly that place.
 
 use chrono::{DateTime, Utc};
 use serde_json::json;
@@ -14,12 +14,12 @@ use crate::RegistryError;
 use crate::identity::tenant::Tenant;
 use crate::records::audit::{self, AuditEvent, AuditOutcome};
 
-/// Reads whose a secret is.
+/// Reads the owner from its column, which is empty for the project.
 pub(super) fn owner_of(column: &str) -> SecretOwner {
     if column.is_empty() { SecretOwner::Project } else { SecretOwner::Me }
 }
 
-/// The result of searching for a secret.
+/// The result of opening a secret.
 pub(super) enum Opened {
     /// There is none.
     Absent,
@@ -29,7 +29,7 @@ pub(super) enum Opened {
     Value(SecretStamp, SecretValue),
 }
 
-/// The caller's secret, still encrypted.
+/// The result of searching for a secret, which is still encrypted.
 pub(super) enum Found {
     /// There is none.
     Absent,
@@ -52,7 +52,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Returns which secret this is.
+    /// Returns the stamp of this secret.
     pub(super) fn stamp(&self) -> SecretStamp {
         SecretStamp {
             owner: self.owner.clone(),
@@ -62,7 +62,7 @@ impl Row {
     }
 }
 
-/// The owner and name of a secret.
+/// The place of a secret.
 pub(super) struct Place {
     pub(super) tenant: Tenant,
     /// Empty for the project.
@@ -87,8 +87,8 @@ impl Place {
         Ok(Self { tenant: tenant.clone(), owner, name: name.to_string() })
     }
 
-    /// Returns the purpose that a value is sealed for. With hosts it is a different one, so that hosts cannot be added
-    /// to or removed from a stored secret.
+    /// Returns the purpose that a value is sealed for. It includes the hosts, so that hosts cannot be added to or
+    /// removed from a stored secret in the database.
     fn purpose(&self, version: i64, hosts: Option<&[String]>) -> Purpose {
         let version = version.to_string();
         let (org, project) = (self.tenant.org(), self.tenant.project());
@@ -108,8 +108,7 @@ impl Place {
     ) -> Result<SecretRecord, OpenError> {
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
         let hosts = Some(hosts).filter(|hosts| !hosts.is_empty());
-        // Locks the row of the data key, so that from here on one at a time stores
-        // something in an organisation.
+        // Also locks the row of the data key, which serializes the following statements per organisation.
         let wrapped = data_keys::newest(connection, keys, self.tenant.org()).await?;
         let key = wrapped.open(keys, self.tenant.org())?;
         let (org, project) = (self.tenant.org(), self.tenant.project());
@@ -185,7 +184,7 @@ impl Place {
         }
         let fits = rows.iter().position(|row| {
             let stored = row.hosts.as_ref();
-            // A host that is none was not stored by us: the row does not open either.
+            // An invalid host was not written by this program; opening the row will fail as well.
             let hosts: Option<Vec<KeyHost>> =
                 stored.map(|hosts| hosts.iter().filter_map(|host| host.parse().ok()).collect());
             purpose.may_have(hosts.as_deref())
@@ -193,7 +192,7 @@ impl Place {
         Ok(fits.map_or(Found::NotForHost, |place| Found::Row(rows.swap_remove(place))))
     }
 
-    /// Decrypts the secret that applies to the caller, and becomes its place.
+    /// Decrypts the secret that applies to the caller, and sets this place's owner to the secret's.
     pub(super) async fn open(
         &mut self,
         connection: &mut PgConnection,
@@ -219,7 +218,7 @@ impl Place {
         Ok(Opened::Value(stamp, value))
     }
 
-    /// Records that something here does not open.
+    /// Records that the stored secret cannot be opened.
     pub(super) async fn record_unreadable(
         &self,
         connection: &mut PgConnection,

@@ -1,7 +1,7 @@
-//! A new master key takes the place of the old one.
+//! Rotation of the master key.
 //!
 //! Only data keys are rewrapped, in batches of one transaction each; the content that they encrypt does not change.
-//! Each data key names its master key, so an interrupted run is simply repeated, and gateways that have both keys are
+//! Each data key names its master key, so an interrupted rotation can be repeated, and gateways with both keys are
 //! not affected.
 
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use serde_json::json;
 use super::MasterKeys;
 use super::data_keys::{OpenError, WrappedKey};
 use crate::RegistryError;
-use crate::accounts::scopes::make;
+use crate::accounts::scopes::ensure_scope;
 use crate::database::operator::Operator;
 use crate::database::transaction::in_tenant;
 use crate::identity::tenant::Tenant;
 use crate::records::audit::{self, AuditEvent, AuditOutcome};
 
-/// A master key as the operator sees it.
+/// The status of a master key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MasterKeyStatus {
     /// Its name.
     pub id: String,
     /// Whether new data keys are wrapped with it.
     pub current: bool,
-    /// The number of data keys that it wraps; if there are none, the key is no longer needed.
+    /// The number of data keys that it wraps; at zero, the key is no longer needed.
     pub data_keys: i64,
     /// When it was first used.
     pub created_at: DateTime<Utc>,
@@ -38,14 +38,14 @@ pub struct MasterKeyStatus {
 pub struct Rewrapped {
     /// The data keys that are wrapped with the current master key now.
     pub done: usize,
-    /// Those that cannot be opened, as organisation and version.
+    /// The data keys that cannot be unwrapped, by organisation and version.
     pub unreadable: Vec<(String, i32)>,
     /// The position of the next batch; `None` if this was the last one.
     pub next: Option<(String, i32)>,
 }
 
 impl Operator {
-    /// Lists the master keys that data keys are or were wrapped with, the current one first.
+    /// Lists the master keys that are not retired, the current one first.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -66,11 +66,11 @@ impl Operator {
         .await
     }
 
-    /// Makes a master key the current one. From then on every gateway needs it.
+    /// Makes a master key the current one. From then on, every gateway needs it.
     ///
     /// # Errors
-    /// Returns [`RegistryError::WrongMasterKey`] when a key that the database needs
-    /// is not among `keys`: then nothing is changed.
+    /// Returns [`RegistryError::WrongMasterKey`] when a key that the database needs is not among `keys`; then nothing
+    /// changes.
     pub async fn begin_rotation(
         &self,
         keys: &Arc<MasterKeys>,
@@ -81,7 +81,7 @@ impl Operator {
         let actor = Tenant::of(Scope::public());
         in_tenant(self.pool.clone(), &actor.clone(), move |connection| {
             Box::pin(async move {
-                make(connection, &Scope::public()).await?;
+                ensure_scope(connection, &Scope::public()).await?;
                 let rows = sqlx::query!("select id, check_value, is_current from master_keys")
                     .fetch_all(&mut *connection)
                     .await?;
@@ -122,8 +122,7 @@ impl Operator {
     /// Wraps up to `limit` data keys after `after` with the current master key.
     ///
     /// # Errors
-    /// Returns [`RegistryError::WrongMasterKey`] when a key that is needed is not
-    /// among `keys`.
+    /// Returns [`RegistryError::WrongMasterKey`] when a key that the database needs is not among `keys`.
     pub async fn rewrap(
         &self,
         keys: &Arc<MasterKeys>,
@@ -164,7 +163,7 @@ impl Operator {
                     let key = match wrapped.open(&keys, &org) {
                         Ok(key) => key,
                         Err(OpenError::Registry(error)) => return Err(error),
-                        // One that was changed must not keep the others from a new key.
+                        // A data key that was tampered with must not block the rotation of the others.
                         Err(OpenError::Unreadable) => {
                             report.unreadable.push((org, version));
                             continue;
@@ -194,7 +193,7 @@ impl Operator {
         .await
     }
 
-    /// Forgets the master keys that nothing is wrapped with any more; returns their names.
+    /// Deletes the records of master keys that wrap no data key any more; returns their ids.
     ///
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
@@ -202,8 +201,7 @@ impl Operator {
         let actor = Tenant::of(Scope::public());
         in_tenant(self.pool.clone(), &actor.clone(), move |connection| {
             Box::pin(async move {
-                // A gateway that wraps with one of them at this instant makes this fail:
-                // the data key refers to it.
+                // If a gateway wraps a data key with one of them concurrently, the foreign key makes this fail.
                 let retired = sqlx::query_scalar!(
                     "delete from master_keys m where not is_current
                         and not exists (select from data_keys d where d.master_key = m.id)

@@ -1,7 +1,7 @@
 //! Sealing: AES-256-GCM with a random nonce, bound to the purpose of the bytes.
 //!
-//! A sealed value consists of one byte for the format, twelve of nonce, the ciphertext and sixteen of tag. Whatever
-//! is wrong with it, opening it fails in the same way, so that the error reveals nothing.
+//! A sealed value consists of a format byte, 12 bytes of nonce, the ciphertext, and 16 bytes of tag. Every failure to
+//! open it returns the same error, so that the error reveals nothing.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::RegistryError;
 
-/// The form of sealed values that this program writes, and the only one it reads.
+/// The format byte of sealed values; the only format so far.
 const FORMAT: u8 = 1;
 /// The bytes of a nonce, and those of a tag.
 const NONCE_LEN: usize = 12;
@@ -23,7 +23,7 @@ pub(super) const KEY_BYTES: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unreadable;
 
-/// A key that seals, wiped from memory at its end.
+/// A key that seals, wiped from memory when dropped.
 pub(super) struct SealingKey(Zeroizing<[u8; KEY_BYTES]>);
 
 impl SealingKey {
@@ -34,7 +34,7 @@ impl SealingKey {
         Ok(Self(bytes))
     }
 
-    /// Creates one from bytes; `None` if their number is wrong.
+    /// Creates a key from bytes; fails if their number is wrong.
     pub(super) fn from_slice(bytes: &[u8]) -> Result<Self, Unreadable> {
         let bytes: [u8; KEY_BYTES] = bytes.try_into().map_err(|_| Unreadable)?;
         Ok(Self(Zeroizing::new(bytes)))
@@ -48,7 +48,7 @@ impl SealingKey {
     pub(super) fn seal(&self, purpose: &Purpose, value: &[u8]) -> Result<Vec<u8>, RegistryError> {
         let mut nonce = [0; NONCE_LEN];
         fill(&mut nonce)?;
-        // One buffer of the final size: none is left behind by a growing one.
+        // Allocated with the final size: a reallocation would leave a copy of the plaintext behind.
         let mut sealed = Vec::with_capacity(1 + NONCE_LEN + value.len() + TAG_LEN);
         sealed.push(FORMAT);
         sealed.extend_from_slice(&nonce);
@@ -79,7 +79,7 @@ impl SealingKey {
         if format != FORMAT {
             return Err(Unreadable);
         }
-        // Wiped at its end, whether it opens or not.
+        // `Zeroizing` wipes the buffer when dropped, also after a failed decryption.
         let mut value = Zeroizing::new(text.to_vec());
         let text = value.as_mut_slice().into();
         let (nonce, tag): (&Nonce<_>, &Tag<_>) = (nonce.into(), tag.into());
@@ -89,7 +89,7 @@ impl SealingKey {
         Ok(value)
     }
 
-    /// Expands the key, for one use; the expanded keys are wiped when it is over.
+    /// Expands the key for one use; the round keys are wiped when the cipher is dropped.
     fn cipher(&self) -> Aes256Gcm {
         Aes256Gcm::new((&*self.0).into())
     }
@@ -101,7 +101,7 @@ impl fmt::Debug for SealingKey {
     }
 }
 
-/// The associated data of sealed bytes; they open with nothing else.
+/// The associated data of sealed bytes, which open only with the same data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Purpose(Vec<u8>);
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_opens_for_the_same_purpose_only() {
+    fn opens_only_for_the_same_purpose() {
         let key = SealingKey::generate().unwrap();
         for value in [&b""[..], b"x", &[7; 8_192]] {
             let sealed = key.seal(&purpose(), value).unwrap();
@@ -143,7 +143,7 @@ mod tests {
             assert_eq!(key.open(&purpose(), &sealed).unwrap().as_slice(), value);
             let other = SealingKey::generate().unwrap();
             other.open(&purpose(), &sealed).unwrap_err();
-            // The same letters, parted elsewhere.
+            // The same concatenated text, split differently.
             let shifted = Purpose::new("secret", &["acme", "weba", "lice", "TAVILY_API_KEY", "1"]);
             key.open(&shifted, &sealed).unwrap_err();
             let other_kind =
@@ -152,9 +152,9 @@ mod tests {
         }
     }
 
-    /// Rows that older versions sealed, with another library, open as they were.
+    /// Values that older versions sealed, with another library, can still be opened.
     #[test]
-    fn what_older_versions_sealed_still_opens() {
+    fn opens_values_of_older_versions() {
         let bytes: [u8; KEY_BYTES] = std::array::from_fn(|index| (index * 7 + 3) as u8);
         let key = SealingKey::from_slice(&bytes).unwrap();
         let golden: [(&str, &[u8]); 3] = [
@@ -176,9 +176,9 @@ mod tests {
         }
     }
 
-    /// SE-06: every bit flipped, every length, every format byte: one error, no panic.
+    /// SE-06: any flipped bit, wrong length or other format byte gives the same error, without a panic.
     #[test]
-    fn whatever_is_wrong_it_is_the_same_error() {
+    fn every_corruption_gives_the_same_error() {
         let key = SealingKey::generate().unwrap();
         let sealed = key.seal(&purpose(), b"canary-secret-value").unwrap();
         for bit in 0..sealed.len() * 8 {
@@ -200,29 +200,29 @@ mod tests {
         key.open(&purpose(), &sealed).unwrap();
     }
 
-    /// SE-05: no nonce comes twice, whichever replica seals.
+    /// SE-05: nonces do not repeat, on one gateway or across two.
     #[test]
-    fn no_nonce_comes_twice() {
+    fn nonces_do_not_repeat() {
         let key = SealingKey::generate().unwrap();
         let replica = SealingKey::from_slice(key.bytes()).unwrap();
         let mut seen = HashSet::new();
         for number in 0..100_000 {
             let sealer = if number % 2 == 0 { &key } else { &replica };
             let sealed = sealer.seal(&purpose(), b"x").unwrap();
-            assert!(seen.insert(sealed[1..=NONCE_LEN].to_vec()), "a nonce came twice");
+            assert!(seen.insert(sealed[1..=NONCE_LEN].to_vec()), "a nonce repeated");
         }
     }
 
-    /// SE-11: the time that a refusal takes does not tell where the tag differs (Welch's t-test).
+    /// SE-11: the time of a failure does not depend on which byte of the tag differs (Welch's t-test).
     #[test]
-    fn opening_takes_as_long_wherever_it_fails() {
+    fn failure_time_does_not_reveal_the_wrong_byte() {
         const EACH: usize = 50_000;
         let key = SealingKey::generate().unwrap();
         let sealed = key.seal(&purpose(), b"canary-secret-value").unwrap();
         let (mut early, mut late) = (sealed.clone(), sealed.clone());
         early[sealed.len() - 16] ^= 1;
         late[sealed.len() - 1] ^= 1;
-        // What is slow for another reason is left out, as `dudect` does.
+        // The slowest tenth is noise and is dropped, as in `dudect`.
         let mean_and_error = |times: &mut Vec<f64>| {
             times.sort_by(f64::total_cmp);
             times.truncate(EACH * 9 / 10);
@@ -249,7 +249,7 @@ mod tests {
             let [(a, a_error), (b, b_error)] = times.each_mut().map(mean_and_error);
             (a - b) / (a_error + b_error).sqrt()
         };
-        // A leak shows in every run; a busy machine does not.
+        // A leak shows in every run; noise from a busy machine does not.
         let all: Vec<f64> = (0..5).map(|_| t()).collect();
         assert!(all.iter().any(|t| t.abs() < 4.5), "{all:?}");
     }

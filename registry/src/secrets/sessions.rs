@@ -1,8 +1,8 @@
-//! Handles of sessions that a tenant has with an MCP server behind the gateway.
+//! Handles of a tenant's sessions with MCP servers behind the gateway.
 //!
-//! A handle is the server's own session id, encrypted for one principal, one scope and one server. No table maps it,
-//! so every gateway with the master key can decrypt it, and for anybody else it is as unknown as one that never
-//! existed. During a rotation, the handles of both master keys can be decrypted.
+//! A handle is the server's own session id, encrypted for one principal, one scope and one server. It needs no table,
+//! because every gateway with the master key can decrypt it. For another caller, it is refused like a handle that
+//! never existed. During a rotation, the handles of both master keys can be decrypted.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -13,12 +13,12 @@ use crate::identity::tenant::Tenant;
 use crate::{Registry, RegistryError};
 
 /// The longest session id of a server for which a handle is created.
-const LONGEST: usize = 1_024;
-/// The longest handle that is looked at: format, nonce, id and tag in base64.
-const LONGEST_HANDLE: usize = (29 + LONGEST) * 4 / 3 + 4;
+const MAX_SESSION_ID: usize = 1_024;
+/// The longest handle: format, nonce, id and tag in base64.
+const MAX_HANDLE: usize = (29 + MAX_SESSION_ID) * 4 / 3 + 4;
 
 impl Registry {
-    /// Creates the handle by which the tenant will name a server's session.
+    /// Creates the handle of a server's session for the tenant.
     ///
     /// # Errors
     /// Returns [`RegistryError::NoMasterKey`] without a master key, and
@@ -30,8 +30,11 @@ impl Registry {
         url: &str,
         session: &str,
     ) -> Result<String, RegistryError> {
-        if session.len() > LONGEST {
-            let message = format!("a session id of {} letters; {LONGEST} are taken", session.len());
+        if session.len() > MAX_SESSION_ID {
+            let message = format!(
+                "the session id has {} bytes; the limit is {MAX_SESSION_ID}",
+                session.len()
+            );
             return Err(RegistryError::Invalid(message));
         }
         let key = self.master_keys.first().ok_or(RegistryError::NoMasterKey)?;
@@ -40,10 +43,10 @@ impl Registry {
         Ok(BASE64_URL_SAFE_NO_PAD.encode(sealed))
     }
 
-    /// Returns the server's session id of a handle.
+    /// Returns the server's session id from a handle.
     ///
     /// # Errors
-    /// Returns the same [`RegistryError::NotFound`] for a handle of somebody else, a handle of another server, and an
+    /// Returns the same [`RegistryError::NotFound`] for a handle of another caller, a handle of another server, and an
     /// invalid one; [`RegistryError::NoMasterKey`] without a master key.
     pub fn open_session(
         &self,
@@ -57,7 +60,7 @@ impl Registry {
         }
         let purpose = purpose(tenant, server, url)?;
         let sealed = Some(handle)
-            .filter(|handle| handle.len() <= LONGEST_HANDLE)
+            .filter(|handle| handle.len() <= MAX_HANDLE)
             .and_then(|handle| BASE64_URL_SAFE_NO_PAD.decode(handle).ok());
         let session = sealed.and_then(|sealed| {
             let mut keys = self.master_keys.iter().filter_map(|key| key.session_key().ok());

@@ -1,4 +1,4 @@
-//! The stored parts: a name, a value that is never displayed, and its owner.
+//! The types of a stored secret: name, value, owner and record.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,12 +10,12 @@ use zeroize::Zeroizing;
 
 use crate::RegistryError;
 
-/// The longest name of a variable.
+/// The longest name of a variable, in bytes.
 const NAME_LIMIT: usize = 128;
 /// The longest value, in bytes.
 const VALUE_LIMIT: usize = 8 * 1024;
 
-/// The variable name of a secret: `[A-Z][A-Z0-9_]*`, at most 128 letters.
+/// The variable name of a secret: `[A-Z][A-Z0-9_]*`, at most 128 characters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct SecretName(String);
 
@@ -52,15 +52,15 @@ impl fmt::Display for SecretName {
     }
 }
 
-/// A secret's value: never shown, and wiped from memory at its end.
+/// A secret's value: never shown, and wiped from memory when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretValue(Zeroizing<String>);
 
 impl SecretValue {
-    /// Takes a value of 1 byte to 8 KiB.
+    /// Wraps a value of 1 byte to 8 KiB.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Invalid`] for an empty or a larger one.
+    /// Returns [`RegistryError::Invalid`] for an empty or a larger value.
     pub fn new(text: Zeroizing<String>) -> Result<Self, RegistryError> {
         if text.is_empty() || text.len() > VALUE_LIMIT {
             return Err(RegistryError::Invalid(
@@ -70,7 +70,7 @@ impl SecretValue {
         Ok(Self(text))
     }
 
-    /// Returns the value, for the one place that needs it.
+    /// Returns the value in plain text, to send or encrypt it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -88,9 +88,9 @@ impl fmt::Debug for SecretValue {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum SecretOwner {
-    /// The principal that stores it; nobody else can use or see it.
+    /// The principal that stores it; other principals can neither use nor see it.
     Me,
-    /// Everybody in the project.
+    /// All callers of the project.
     Project,
 }
 
@@ -104,7 +104,7 @@ impl SecretOwner {
     }
 }
 
-/// Which stored secret it is. Another value, another owner, or the same value stored again has another stamp.
+/// Identifies a stored secret. Another value, another owner, or the same value stored again has a different stamp.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretStamp {
     pub(super) owner: String,
@@ -117,7 +117,7 @@ pub struct SecretStamp {
 pub struct UsedSecret {
     /// The secret.
     pub value: SecretValue,
-    /// Which one it is.
+    /// Its stamp.
     pub stamp: SecretStamp,
 }
 
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_variables() {
+    fn accepts_names_of_variables_only() {
         for name in ["A", "TAVILY_API_KEY", "X9_", &"A".repeat(128)] {
             assert_eq!(name.parse::<SecretName>().unwrap().as_str(), name);
         }

@@ -1,4 +1,4 @@
-//! The audit log is a chain: what is changed, taken out or put in between is found.
+//! The audit log is a hash chain: changed, deleted and inserted events are detected.
 
 use registry::{AuditEvent, AuditOutcome, MIGRATOR, Registry, Tenant};
 use sqlx::{AssertSqlSafe, Executor as _};
@@ -16,7 +16,7 @@ async fn record(registry: &Registry, tenant: &Tenant, events: usize) {
     }
 }
 
-/// Does something to the log that no role of ours may do.
+/// Changes the log in a way that no role of the product may.
 async fn tamper(database: &Database, sql: &str) {
     let mut superuser = database.superuser().await;
     superuser.execute("alter table audit_log disable trigger all").await.unwrap();
@@ -24,20 +24,20 @@ async fn tamper(database: &Database, sql: &str) {
     superuser.execute("alter table audit_log enable trigger all").await.unwrap();
 }
 
-/// Events of two tenants, told to two gateways at once, make two chains without gaps.
+/// Events of two tenants that are sent to two gateways concurrently form two chains without gaps.
 #[tokio::test]
-async fn events_at_once_make_one_chain() {
+async fn concurrent_events_form_one_chain() {
     let database = Database::migrated().await;
     let [web, shop] = database.tenants(["acme.web", "acme.shop"]).await;
     let gateways = [database.registry().await, database.registry().await];
     let before = gateways[0].audit_log(&web, None, 200).await.unwrap().events.len();
-    let mut told = JoinSet::new();
+    let mut writers = JoinSet::new();
     for number in 0..60 {
         let registry = gateways[number % 2].clone();
         let tenant = if number % 3 == 0 { shop.clone() } else { web.clone() };
-        told.spawn(async move { registry.audit(&tenant, event(&format!("t{number}"))).await });
+        writers.spawn(async move { registry.audit(&tenant, event(&format!("t{number}"))).await });
     }
-    told.join_all().await.into_iter().collect::<Result<Vec<()>, _>>().unwrap();
+    writers.join_all().await.into_iter().collect::<Result<Vec<()>, _>>().unwrap();
     for (tenant, count) in [(&web, 40), (&shop, 20)] {
         let page = gateways[1].audit_log(tenant, None, 200).await.unwrap();
         let places: Vec<i64> = page.events.iter().map(|event| event.seq).collect();
@@ -49,7 +49,7 @@ async fn events_at_once_make_one_chain() {
 }
 
 #[tokio::test]
-async fn pages_hold_every_event_once() {
+async fn pages_contain_every_event_once() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -68,7 +68,7 @@ async fn pages_hold_every_event_once() {
 }
 
 #[tokio::test]
-async fn what_was_done_to_the_log_is_found() {
+async fn tampering_with_the_log_is_detected() {
     let change = "update audit_log set outcome = 'allowed' where seq = 4";
     let gap = "delete from audit_log where seq = 4";
     let swap = "with a as (select target from audit_log where seq = 4)
@@ -87,7 +87,7 @@ async fn what_was_done_to_the_log_is_found() {
         let registry = database.registry().await;
         record(&registry, &web, 10).await;
         assert_eq!(registry.first_bad_event(&web).await.unwrap(), None);
-        // From the end, or each row would meet the next one's place on its way.
+        // Without the unique index, because shifting positions would violate it row by row.
         tamper(&database, "drop index audit_log_chain").await;
         tamper(&database, sql).await;
         assert_eq!(registry.first_bad_event(&web).await.unwrap(), Some(place), "{sql}");
@@ -95,9 +95,9 @@ async fn what_was_done_to_the_log_is_found() {
     }
 }
 
-/// Whoever writes an event cannot choose its place, its time or its hash.
+/// The writer of an event cannot choose its position, its time or its hash.
 #[tokio::test]
-async fn a_writer_cannot_forge_a_place() {
+async fn a_writer_cannot_choose_position_time_or_hash() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -117,9 +117,9 @@ async fn a_writer_cannot_forge_a_place() {
     assert_eq!(registry.first_bad_event(&web).await.unwrap(), None);
 }
 
-/// What was recorded before there was a chain is in it.
+/// The chain includes events that were recorded before it existed.
 #[tokio::test]
-async fn older_events_are_chained_by_the_migration() {
+async fn the_migration_chains_older_events() {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
     for migration in MIGRATOR.iter().filter(|migration| migration.version < 5) {

@@ -1,5 +1,4 @@
-//! A request that goes away in the middle leaves nothing behind: no open
-//! transaction, and no tenant's settings on a pooled connection.
+//! A dropped request leaves neither an open transaction nor a tenant's settings on a pooled connection.
 
 use std::time::Duration;
 
@@ -12,12 +11,12 @@ use crate::database::Database;
 use crate::executions::{finished, new_execution};
 use crate::keys::new_key;
 
-/// Small steps of a generator that is the same at every run.
+/// A pseudo-random generator with a fixed seed.
 struct Steps(u64);
 
 impl Steps {
     fn below(&mut self, limit: u64) -> u64 {
-        // Knuth's MMIX constants; the high bits are the good ones.
+        // Knuth's MMIX constants. The high bits are the most random ones.
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
@@ -25,22 +24,22 @@ impl Steps {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dropped_requests_leave_no_settings_and_no_transaction() {
+async fn dropped_requests_leave_no_settings_or_transaction() {
     let database = Database::seeded().await;
     let tenants = database.tenants(["acme.web", "other.web"]).await;
     let setup = database.registry().await;
     let (key, record) = setup.create_key(&tenants[0], new_key()).await.unwrap();
     setup.revoke_key(&tenants[0], record.id).await.unwrap();
     setup.close().await;
-    // `authenticate` is the one call that runs outside of a tenant's transaction,
-    // so it is where settings of somebody else would show.
+    // `authenticate` is the only call that runs outside of a tenant's transaction, so left-over settings would show
+    // there.
     sqlx::raw_sql(
         "create or replace function key_by_hash(presented bytea)
             returns table (id uuid, org text, project text, principal text, rights text[], expires_at timestamptz, org_role text, made_by text)
             volatile language plpgsql as $$
         begin
             if app_org() is not null or app_project() is not null or app_principal() is not null then
-                raise exception 'the settings of `%.%` are still here', app_org(), app_project();
+                raise exception 'the settings of `%.%` were left behind', app_org(), app_project();
             end if;
         end $$",
     )
@@ -69,7 +68,7 @@ async fn dropped_requests_leave_no_settings_and_no_transaction() {
                     _ => drop(registry.keys(tenant, None, 100).await),
                 }
             };
-            // From before its first message to after its last.
+            // Drops the request at any time from before its first message to after its last.
             let patience = Duration::from_micros(steps.below(2_500));
             let _ = tokio::time::timeout(patience, request).await;
             if steps.below(4) == 0 {
@@ -107,9 +106,9 @@ async fn dropped_requests_leave_no_settings_and_no_transaction() {
     watcher.execute("select 1").await.unwrap();
 }
 
-/// A request that waits for a connection and goes away has not taken it.
+/// A request that is dropped while it waits for a connection does not take one.
 #[tokio::test]
-async fn a_request_that_gave_up_waiting_costs_no_connection() {
+async fn a_dropped_waiting_request_leaks_no_connection() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = Registry::connect_with(&database.app_url(), 1).await.unwrap();
@@ -117,7 +116,7 @@ async fn a_request_that_gave_up_waiting_costs_no_connection() {
         let waiting = (0..8).map(|_| registry.keys(&web, None, 100));
         let mut waiting: Vec<_> = waiting.map(Box::pin).collect();
         for request in &mut waiting {
-            // Polled once, so that it stands in the queue.
+            // Polled once, so that it waits in the queue.
             let _ = tokio::time::timeout(Duration::ZERO, request.as_mut()).await;
         }
         drop(waiting);

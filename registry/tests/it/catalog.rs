@@ -1,4 +1,4 @@
-//! The list of entries: stable pages, honest totals, hostile filters.
+//! The list of entries: stable pages, correct totals, hostile filters.
 
 use std::collections::BTreeSet;
 
@@ -20,9 +20,9 @@ fn search(text: &str) -> CatalogFilter {
     CatalogFilter { search: Some(text.to_owned()), ..CatalogFilter::default() }
 }
 
-/// Entries that come and go meanwhile neither repeat nor hide others.
+/// Entries that are added or deleted between pages neither repeat nor hide others.
 #[tokio::test]
-async fn pages_stay_stable_while_entries_come_and_go() {
+async fn pages_are_stable_while_entries_change() {
     let database = Database::seeded().await;
     let [aaa, zzz] = database.tenants(["aaa.aaa", "zzz.zzz"]).await;
     let registry = database.registry().await;
@@ -34,7 +34,7 @@ async fn pages_stay_stable_while_entries_come_and_go() {
     for round in 0.. {
         let listed = page(&registry, &all, cursor.as_deref()).await;
         seen.extend(names(&listed).into_iter().map(str::to_owned));
-        // Before and behind the cursor; and the last entry of the page goes away.
+        // Added before and after the cursor; and the last entry of the page is deleted.
         for tenant in [&aaa, &zzz] {
             Published::new(tenant, &format!("new_{round}"), &[])
                 .seen_by(Visibility::Public, "someone")
@@ -54,23 +54,23 @@ async fn pages_stay_stable_while_entries_come_and_go() {
 }
 
 #[tokio::test]
-async fn totals_and_limits_hold() {
+async fn totals_and_limits_are_exact() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
     let count = registry::shipped_catalog().len();
-    let nobody = Tenant::anonymous();
+    let anonymous = Tenant::anonymous();
     for limit in [0, 1, 100, u32::MAX] {
         let listed =
-            registry.catalog(&nobody, &CatalogFilter::default(), None, limit).await.unwrap();
+            registry.catalog(&anonymous, &CatalogFilter::default(), None, limit).await.unwrap();
         assert_eq!(listed.total, Total::Total(count as u64));
         assert_eq!(listed.items.len(), (limit.max(1) as usize).min(count));
         assert_eq!(listed.next_cursor.is_some(), limit <= 1);
     }
 }
 
-/// Totals are exact to 10,000; more are not counted.
+/// Totals are exact up to 10,000; further entries are not counted.
 #[tokio::test]
-async fn a_long_list_is_not_counted_to_its_end() {
+async fn totals_are_counted_only_up_to_the_limit() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
     let shipped = registry::shipped_catalog().len() as u64;
@@ -110,9 +110,9 @@ async fn filters_narrow_the_list_and_its_total() {
     }
 }
 
-/// In any case, also beyond ASCII where it is written alike.
+/// ASCII letters match in any case, other letters as they are.
 #[tokio::test]
-async fn a_search_finds_words_of_the_name_and_the_description() {
+async fn a_search_matches_name_and_description() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -127,7 +127,7 @@ async fn a_search_finds_words_of_the_name_and_the_description() {
 }
 
 #[tokio::test]
-async fn hostile_search_text_is_only_text() {
+async fn hostile_search_text_is_literal() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
     let long = "filesystem".repeat(100_000);
@@ -145,7 +145,7 @@ async fn hostile_search_text_is_only_text() {
 }
 
 #[tokio::test]
-async fn a_cursor_from_elsewhere_is_refused() {
+async fn a_cursor_of_another_list_is_refused() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
     let all = CatalogFilter::default();

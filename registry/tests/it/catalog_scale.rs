@@ -1,4 +1,4 @@
-//! The catalog at a scale at which only indexes help.
+//! The catalog at a scale that needs indexes.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Executor as _};
 use crate::database::Database;
 use crate::published::tamper;
 
-/// Scales a count by `PML_TEST_SCALE`, of which 1 is all.
+/// Scales a count by `PML_TEST_SCALE`; 1 is the full count.
 fn scaled(count: usize) -> usize {
     let scale = std::env::var("PML_TEST_SCALE").ok().and_then(|text| text.parse().ok());
     ((count as f64 * scale.unwrap_or(0.1)) as usize).max(1)
@@ -30,9 +30,9 @@ fn capability(name: &str) -> NewCapability {
     }
 }
 
-/// Capabilities stand among the servers, for those who may know of them, under the version that they get.
+/// Capabilities are listed among the servers to the callers who may see them.
 #[tokio::test]
-async fn capabilities_are_listed_to_those_they_are_for() {
+async fn capabilities_are_listed_by_visibility() {
     let database = Database::seeded().await;
     let [web, shop, other] = database.tenants(["acme.web", "acme.shop", "other.web"]).await;
     let registry = database.registry().await;
@@ -47,19 +47,19 @@ async fn capabilities_are_listed_to_those_they_are_for() {
         registry.publish(&alice, new).await.unwrap();
     }
     let filter = CatalogFilter { kind: Some(EntryType::Deno), ..CatalogFilter::default() };
-    let nobody = Tenant::anonymous();
+    let anonymous = Tenant::anonymous();
     for (tenant, expected) in [
         (&alice, &["org", "private", "project", "public"][..]),
         (&web, &["org", "project", "public"]),
         (&shop, &["org", "public"]),
         (&other, &["public"]),
-        (&nobody, &["public"]),
+        (&anonymous, &["public"]),
     ] {
         let page = registry.catalog(tenant, &filter, None, 100).await.unwrap();
         let names: Vec<&str> = page.items.iter().filter_map(|item| item.fqdn.action()).collect();
         assert_eq!(names, expected);
         assert_eq!(page.total, Total::Total(expected.len() as u64));
-        // With everything else, in one order, over the edges of pages too.
+        // Together with all other entries, in one order, across page boundaries.
         let mut all = Vec::new();
         let mut cursor = None;
         loop {
@@ -78,16 +78,19 @@ async fn capabilities_are_listed_to_those_they_are_for() {
         CatalogFilter { search: Some("DOES MATHS:PRO".to_owned()), ..CatalogFilter::default() };
     assert_eq!(registry.catalog(&web, &search, None, 9).await.unwrap().items.len(), 1);
     assert_eq!(registry.catalog(&other, &search, None, 9).await.unwrap().items.len(), 0);
-    // What its owner widens or narrows, and what is yanked, shows at once.
+    // A yanked capability disappears at once.
     let id: ToolId = "maths:public".parse().unwrap();
-    let yanked = registry::Remark::Yanked;
-    registry.remark(&alice, &id, Some("0.1.0".parse().unwrap()), yanked).await.unwrap();
-    assert_eq!(registry.catalog(&nobody, &filter, None, 9).await.unwrap().total, Total::Total(0));
+    let yanked = registry::VersionUpdate::Yank;
+    registry.update_version(&alice, &id, Some("0.1.0".parse().unwrap()), yanked).await.unwrap();
+    assert_eq!(
+        registry.catalog(&anonymous, &filter, None, 9).await.unwrap().total,
+        Total::Total(0)
+    );
 }
 
-/// A side of the routing is found by the rules as by the rows.
+/// The filter by routing considers both the rules and the rows.
 #[tokio::test]
-async fn routing_is_filtered_as_it_is_told() {
+async fn the_routing_filter_agrees_with_the_routing() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -122,9 +125,9 @@ async fn routing_is_filtered_as_it_is_told() {
     }
 }
 
-/// RG-10: a list of a million hits is cut to pages in a stable order, and counted no further than is told.
+/// RG-10: a list of a million hits is paged in a stable order, and counted only up to the limit.
 #[tokio::test]
-async fn a_list_of_a_million_is_paged_in_a_stable_order() {
+async fn a_list_of_a_million_is_paged_in_stable_order() {
     let database = Database::seeded().await;
     database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -139,13 +142,13 @@ async fn a_list_of_a_million_is_paged_in_a_stable_order() {
     let mut superuser = database.superuser().await;
     superuser.execute(AssertSqlSafe(fill)).await.unwrap();
     superuser.execute("analyze public_entries; analyze mcp_servers").await.unwrap();
-    let nobody = Tenant::anonymous();
+    let anonymous = Tenant::anonymous();
     let all =
         CatalogFilter { search: Some("serves number".to_owned()), ..CatalogFilter::default() };
     let mut seen = BTreeSet::new();
     let mut cursor: Option<String> = None;
     for _ in 0..5 {
-        let page = registry.catalog(&nobody, &all, cursor.as_deref(), 100).await.unwrap();
+        let page = registry.catalog(&anonymous, &all, cursor.as_deref(), 100).await.unwrap();
         assert_eq!(page.total, Total::TotalAtLeast(10_000));
         assert_eq!(page.items.len(), 100);
         for item in &page.items {
@@ -159,8 +162,8 @@ async fn a_list_of_a_million_is_paged_in_a_stable_order() {
         search: Some("c4ca4238a0b923820dcc509a6f75849b".to_owned()),
         ..CatalogFilter::default()
     };
-    assert_eq!(registry.catalog(&nobody, &one, None, 100).await.unwrap().total, Total::Total(1));
-    // Row-level security keeps none of the filters from its index.
+    assert_eq!(registry.catalog(&anonymous, &one, None, 100).await.unwrap().total, Total::Total(1));
+    // Row-level security does not prevent the use of an index for any filter.
     let mut app = database.app().await;
     for (filter, index) in [
         ("null, like_pattern('c4ca4238a0b9'), null, null", "public_entries_search"),
@@ -179,9 +182,9 @@ async fn a_list_of_a_million_is_paged_in_a_stable_order() {
     }
 }
 
-/// RG-10: a capability of ten thousand versions is found as fast by its name, and published further.
+/// RG-10: a capability with ten thousand versions can still be found and published.
 #[tokio::test]
-async fn a_capability_of_many_versions_goes_on() {
+async fn a_capability_with_many_versions_still_works() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;

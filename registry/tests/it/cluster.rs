@@ -1,4 +1,4 @@
-//! The Postgres of the test run, and folders that do not outlive it.
+//! The Postgres of the test run, and folders that are removed with it.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::embedded_postgres::{Durability, EmbeddedPostgres, EmbeddedPostgresError};
 
-/// Removes a folder when the pipe ends, which the end of the test process does
-/// in whatever way it ends. The kernel tells a Postgres of ours to stop at the
-/// same instant; it is waited for.
+/// Removes a folder when the pipe is closed, which happens when the test process exits in any way. The kernel signals
+/// our Postgres to stop at the same time; the script waits for it.
 const SWEEP: &str = r#"
 read -r _
 i=0
@@ -26,7 +25,7 @@ while [ -e "$1" ] && [ $i -lt 300 ]; do
 done
 "#;
 
-/// The folder of the run and the pipe whose end removes it.
+/// The folder of the run, and the pipe whose closing removes it.
 struct RunFolder {
     path: PathBuf,
     _sweeper: ChildStdin,
@@ -57,7 +56,7 @@ static RUN: LazyLock<RunFolder> = LazyLock::new(|| {
     RunFolder { path, _sweeper: pipe }
 });
 
-/// As root, Postgres runs as another account, which must get there.
+/// As root, Postgres runs under another account, which must be able to enter the folder.
 fn open_to_all(folder: &Path) -> bool {
     let enters =
         |folder: &Path| fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o001 != 0);
@@ -69,18 +68,17 @@ pub(crate) fn fresh_data_dir(name: &str) -> PathBuf {
     RUN.path.join(format!("{name}-{}", uuid::Uuid::new_v4().simple()))
 }
 
-/// Returns the folder of `postgres` that the caller of the tests chose.
+/// Returns the folder of the `postgres` binaries that the environment selects.
 pub(crate) fn chosen_bin() -> Option<PathBuf> {
     std::env::var_os("PML_PG_BIN").filter(|bin| !bin.is_empty()).map(PathBuf::from)
 }
 
-/// Starts a Postgres on a folder of the run; it forgets at a power cut.
+/// Starts a Postgres on a folder of the run, without durability.
 pub(crate) fn start(data_dir: &Path) -> Result<EmbeddedPostgres, EmbeddedPostgresError> {
     EmbeddedPostgres::start_with(data_dir, chosen_bin().as_deref(), Durability::Volatile)
 }
 
-/// The Postgres of the whole run. Nothing drops a static: the kernel stops it
-/// when this process ends.
+/// The Postgres of the whole run. A static is never dropped, so the kernel stops it when this process exits.
 static SHARED: LazyLock<EmbeddedPostgres> =
     LazyLock::new(|| start(&fresh_data_dir("shared")).expect("Postgres starts"));
 
@@ -99,10 +97,10 @@ pub(crate) fn shared_log() -> String {
     String::from_utf8_lossy(&log).into_owned()
 }
 
-/// How long something that should happen at once may take on a busy machine.
+/// The deadline for something that should happen at once, generous for a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Polls until there is an answer, and fails at the deadline.
+/// Polls until `look` returns a value, and fails at the deadline.
 pub(crate) async fn eventually<T, F>(what: &str, mut look: F) -> T
 where
     F: AsyncFnMut() -> Option<T>,

@@ -30,23 +30,23 @@ struct Templates {
     seeded: &'static str,
 }
 
-/// A database that exists as long as this does.
+/// A database that is dropped with this value.
 pub(crate) struct Database {
     name: String,
 }
 
 impl Database {
-    /// Makes one with the schema and no rows.
+    /// Creates a database with the schema and no rows.
     pub(crate) async fn migrated() -> Self {
         Self::clone_of(TEMPLATE.migrated).await
     }
 
-    /// Makes one with the shipped catalog.
+    /// Creates a database with the shipped catalog.
     pub(crate) async fn seeded() -> Self {
         Self::clone_of(TEMPLATE.seeded).await
     }
 
-    /// Makes one with nothing in it.
+    /// Creates an empty database.
     pub(crate) async fn empty() -> Self {
         Self::clone_of("template0").await
     }
@@ -78,7 +78,7 @@ impl Database {
         Operator::connect(&self.owner_url()).await.expect("the operator connects")
     }
 
-    /// Connects as the role that serves, for SQL of the test's own.
+    /// Connects as the serving role, for the test's own SQL.
     pub(crate) async fn app(&self) -> PgConnection {
         connect(&self.app_url()).await
     }
@@ -88,12 +88,12 @@ impl Database {
         connect(&self.owner_url()).await
     }
 
-    /// Connects as a superuser, whom nothing hides anything from.
+    /// Connects as a superuser, who sees all rows.
     pub(crate) async fn superuser(&self) -> PgConnection {
         connect(&url("pml", &self.name)).await
     }
 
-    /// Makes scopes and returns them as tenants without a principal.
+    /// Creates scopes and returns them as tenants without a principal.
     pub(crate) async fn tenants<const N: usize>(&self, scopes: [&str; N]) -> [Tenant; N] {
         let operator = self.operator().await;
         for scope in scopes {
@@ -118,7 +118,7 @@ impl Drop for Database {
     }
 }
 
-/// Returns the names of the databases that tests have at present.
+/// Returns the names of the databases that tests use now.
 pub(crate) async fn existing() -> Vec<String> {
     let rows = superuser()
         .await
@@ -128,7 +128,7 @@ pub(crate) async fn existing() -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Begins a transaction of a tenant, with nothing but the settings.
+/// Begins a transaction with the settings of a tenant.
 pub(crate) async fn act_as(connection: &mut PgConnection, scope: &str, principal: &str) {
     let (org, project) = scope.split_once('.').unwrap_or(("", ""));
     connection.execute("begin").await.expect("a transaction");
@@ -150,18 +150,18 @@ pub(crate) fn sqlstate<T: std::fmt::Debug>(result: Result<T, sqlx::Error>) -> St
     error.as_database_error().expect("an error of the database").code().unwrap().into_owned()
 }
 
-/// Tells whether an error says that the name is not there.
+/// Returns whether a result is [`RegistryError::NotFound`].
 pub(crate) fn is_not_found<T: std::fmt::Debug>(result: Result<T, RegistryError>) -> bool {
     matches!(result, Err(RegistryError::NotFound(_)))
 }
 
 async fn create(name: &str, template: &str) {
     let mut connection = superuser().await;
-    // The cluster's own locale and encoding, also from `template0`.
+    // With the cluster's locale and encoding, also from `template0`.
     let create =
         format!("create database {name} owner pml_owner template {template} strategy file_copy");
     connection.execute(AssertSqlSafe(create)).await.expect("the database is made");
-    // As the launcher does for the gateway's own.
+    // The same grants as the launcher's for the gateway's own database.
     let grants = format!(
         "revoke all on database {name} from public; grant connect on database {name} to pml_app"
     );
@@ -185,7 +185,7 @@ fn url(role: &str, database: &str) -> String {
     )
 }
 
-/// Runs a future on a thread of its own, outside the runtime of the test.
+/// Runs a future on a separate thread, outside the runtime of the test.
 fn blocking<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
     let run = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

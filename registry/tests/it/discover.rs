@@ -1,4 +1,4 @@
-//! Tools by name, by pattern and in words.
+//! Search for tools by name, by pattern and in words.
 
 use protocol::Visibility;
 use registry::{DiscoverQuery, Discovered, Registry, Tenant};
@@ -28,7 +28,7 @@ fn pattern(pattern: &str) -> DiscoverQuery {
 }
 
 #[tokio::test]
-async fn names_and_patterns_find_exactly_what_they_say() {
+async fn names_and_patterns_match_exactly() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
     let one = found(&registry, name("git:git_status")).await;
@@ -44,7 +44,7 @@ async fn names_and_patterns_find_exactly_what_they_say() {
     }
     let reads = found(&registry, pattern("*:read_*")).await;
     assert!(reads.len() > 2 && reads.iter().all(|tool| tool.id.action().starts_with("read_")));
-    // Neither is a wildcard of ours.
+    // The wildcards of SQL are not wildcards here.
     for query in [name("git:git%"), name("git:git_statu_"), name("gi_"), pattern("git:git?status")]
     {
         assert_eq!(found(&registry, query.clone()).await, [], "{query:?}");
@@ -55,13 +55,13 @@ async fn names_and_patterns_find_exactly_what_they_say() {
 }
 
 #[tokio::test]
-async fn words_find_the_best_tool_first() {
+async fn the_best_match_comes_first() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
     for (words, best) in [
         ("read the contents of a file", "filesystem:read_"),
         ("what is the current time in Tokyo", "time:get_current_time"),
-        // By its name alone, misspelt: only likeness of letters helps.
+        // A misspelt name, which only the similarity of letters can match.
         ("git_stauts", "git:git_stat"),
         ("convertTime", "time:convert_time"),
     ] {
@@ -70,14 +70,14 @@ async fn words_find_the_best_tool_first() {
         assert!(tools.is_sorted_by(|a, b| a.score >= b.score), "{words}");
         assert!(tools.iter().all(|tool| (0.25..=1.0).contains(&tool.score)));
     }
-    // English forms of a word are one word.
+    // Inflected forms of a word are equal.
     let plural = found(&registry, text("commits")).await;
     assert_eq!(ids(&plural), ids(&found(&registry, text("commit")).await));
     assert!(ids(&plural).contains(&"git:git_commit"));
 }
 
 #[tokio::test]
-async fn hostile_and_empty_words_are_only_words() {
+async fn hostile_and_empty_queries_are_literal() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
     for words in ["", " ", "\0", "the of and", "|", "!!", "&|!()<->:*", "'", "\\", "((((", "%%%"] {
@@ -104,7 +104,7 @@ async fn hostile_and_empty_words_are_only_words() {
     }
 }
 
-/// What does not fit is not listed, however little there is.
+/// Irrelevant tools are not listed, even if nothing matches.
 #[tokio::test]
 async fn nonsense_finds_nothing() {
     let database = Database::seeded().await;
@@ -116,7 +116,7 @@ async fn nonsense_finds_nothing() {
 }
 
 #[tokio::test]
-async fn a_limit_keeps_the_best() {
+async fn a_limit_keeps_the_best_matches() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
     let nobody = Tenant::anonymous();
@@ -130,9 +130,9 @@ async fn a_limit_keeps_the_best() {
     assert!(capped.len() <= 100);
 }
 
-/// An own tool hides the public one of its name, as a program would find it.
+/// An own tool hides the public one of the same name, as when a program resolves the name.
 #[tokio::test]
-async fn an_own_tool_is_found_once() {
+async fn an_own_tool_hides_the_public_one() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     Published::new(&web, "git", &[("git_status", "Ours, about flamingos")]).write(&database).await;
@@ -147,8 +147,8 @@ async fn an_own_tool_is_found_once() {
     assert_eq!(found(&registry, text("flamingos")).await, []);
 }
 
-/// What was published, hidden or deleted a moment ago is answered so at once, on every gateway: an index is never
-/// searched in before it is known to be as the database is.
+/// A publication, a change of visibility and a deletion take effect at once on every gateway, because an index is
+/// validated before each search.
 #[tokio::test]
 async fn a_change_is_found_at_once() {
     let database = Database::seeded().await;
@@ -164,7 +164,7 @@ async fn a_change_is_found_at_once() {
         all.remove(0)
     };
     let set = async |what: &str| {
-        // By statements whose triggers tell, as the gateway's own.
+        // By statements whose triggers notify, as the gateway's own do.
         let mut owner = database.app().await;
         act_as(&mut owner, "acme.web", "someone").await;
         let done = sqlx::Executor::execute(&mut owner, sqlx::AssertSqlSafe(what.to_owned())).await;
@@ -195,14 +195,14 @@ async fn a_change_is_found_at_once() {
     }
 }
 
-/// A change counts before it is committed. One that is under way while an index is read is not in it, and is heard of
-/// when it is there.
+/// The change counter increases before the commit. A change that is uncommitted while an index is read is not in the
+/// index; its notification invalidates the index after the commit.
 #[tokio::test]
-async fn a_change_that_was_under_way_is_found_when_it_is_there() {
+async fn an_uncommitted_change_is_found_after_its_commit() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
-    eventually("changes are heard of", async || registry.remembers_entries().then_some(())).await;
+    eventually("changes are heard of", async || registry.caches_entries().then_some(())).await;
     let mut writer = database.app().await;
     act_as(&mut writer, "acme.web", "someone").await;
     let tools = [("call_flamingo", "Calls")];
@@ -214,10 +214,10 @@ async fn a_change_that_was_under_way_is_found_when_it_is_there() {
     eventually("it is found", async || (found().await.len() == 1).then_some(())).await;
 }
 
-/// What others keep to themselves changes nothing in an answer: not what is in it, its order, its scores, what a name
-/// hides, nor where it is cut off.
+/// Entries that the caller may not see do not change an answer: neither its tools, their order and scores, nor what a
+/// name hides, nor where the list is cut off.
 #[tokio::test]
-async fn a_foreign_entry_changes_no_answer() {
+async fn an_invisible_entry_changes_no_answer() {
     let database = Database::seeded().await;
     let [web, shop, other] = database.tenants(["acme.web", "acme.shop", "other.web"]).await;
     let member = |tenant: &Tenant, name: &str| {
@@ -250,7 +250,7 @@ async fn a_foreign_entry_changes_no_answer() {
     for asker in askers {
         before.push(answers(asker).await);
     }
-    // The very names that are asked for, and what fits better than all that is there.
+    // Exactly the queried names, and tools that match better than all others.
     let planted = [
         ("git", &[("git_status", "Shows the status")][..]),
         ("notes", &[("read_note", "Reads a note"), ("a_read", "Reads")]),
@@ -270,7 +270,7 @@ async fn a_foreign_entry_changes_no_answer() {
             plant(&web, Visibility::Private, "bob").await;
         }
     }
-    // Bob's own answers are made from what is kept for him, and are nobody else's.
+    // Bob's private index is used for Bob only.
     let own = registry.discover(&bob, &text("read contents file"), 1).await.unwrap();
     assert_eq!(own[0].fqdn.unpinned().to_string(), "acme.web.aaa.read_contents_file");
     for (asker, before) in askers.into_iter().zip(before) {
@@ -278,9 +278,9 @@ async fn a_foreign_entry_changes_no_answer() {
     }
 }
 
-/// The nearer tool hides the shipped one where only the shipped one fits, too.
+/// A nearer tool hides the shipped one even if only the shipped one matches the query.
 #[tokio::test]
-async fn what_is_hidden_is_not_found_by_its_own_words() {
+async fn a_hidden_tool_is_not_found_by_its_description() {
     let database = Database::seeded().await;
     let [web, shop] = database.tenants(["acme.web", "acme.shop"]).await;
     let registry = database.registry().await;
@@ -294,7 +294,7 @@ async fn what_is_hidden_is_not_found_by_its_own_words() {
     assert!(!shipped(&mine));
     let theirs = registry.discover(&shop, &text("working tree status"), 100).await.unwrap();
     assert!(shipped(&theirs));
-    // The name that stands at it is what it hides.
+    // The tool lists the entry that it hides.
     let own = registry.discover(&web, &name("git:git_status"), 10).await.unwrap();
     assert_eq!(
         own[0].hides.iter().map(ToString::to_string).collect::<Vec<_>>(),

@@ -1,4 +1,4 @@
-//! One entry, by any of its names; never one whose content changed.
+//! One entry, by any of its names; never one whose content was tampered with.
 
 use protocol::{EntryType, Routing, Visibility};
 use registry::{EntryName, Registry, RegistryError, Tenant};
@@ -11,35 +11,35 @@ async fn entry(registry: &Registry, tenant: &Tenant, name: &str) -> registry::En
 }
 
 #[tokio::test]
-async fn every_form_of_a_name_finds_the_entry() {
+async fn every_form_of_a_name_resolves() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
-    let nobody = Tenant::anonymous();
+    let anonymous = Tenant::anonymous();
     for name in ["filesystem", "filesystem@latest", "pml.mcp.filesystem"] {
-        let found = entry(&registry, &nobody, name).await;
+        let found = entry(&registry, &anonymous, name).await;
         assert_eq!(found.fqdn.to_string(), "pml.mcp.filesystem");
         assert_eq!(found.visibility, Visibility::Public);
         assert_eq!((found.entry.kind, found.entry.routing), (EntryType::Stdio, Routing::Client));
         assert!(found.entry.install.is_some() && found.entry.tools.len() > 5);
-        // What a client recomputes from the body that it received.
+        // A client computes the same hash from the body that it receives.
         assert_eq!(found.entry.content_integrity(), found.entry.integrity);
     }
-    let short = entry(&registry, &nobody, "filesystem:read_file").await;
-    let full = entry(&registry, &nobody, "pml.mcp.filesystem.read_file").await;
-    let pinned = entry(&registry, &nobody, &short.fqdn.to_string()).await;
+    let short = entry(&registry, &anonymous, "filesystem:read_file").await;
+    let full = entry(&registry, &anonymous, "pml.mcp.filesystem.read_file").await;
+    let pinned = entry(&registry, &anonymous, &short.fqdn.to_string()).await;
     assert_eq!(short.fqdn.hash(), Some(&short.entry.integrity.short()));
     assert_eq!(short, full);
     assert_eq!(short, pinned);
     for unknown in ["nothing", "filesystem:nothing", "pml.mcp.nothing", "a.b.c.d"] {
         assert!(
-            is_not_found(registry.entry(&nobody, &unknown.parse().unwrap()).await),
+            is_not_found(registry.entry(&anonymous, &unknown.parse().unwrap()).await),
             "{unknown}"
         );
     }
 }
 
 #[tokio::test]
-async fn a_short_name_is_the_own_scopes_first() {
+async fn a_short_name_resolves_in_the_own_scope_first() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     Published::new(&web, "filesystem", &[("read_file", "Ours")]).write(&database).await;
@@ -54,12 +54,12 @@ async fn a_short_name_is_the_own_scopes_first() {
 }
 
 #[tokio::test]
-async fn a_pin_that_moved_says_what_is_there_now() {
+async fn an_outdated_pin_reports_the_current_one() {
     let database = Database::seeded().await;
     let operator = database.operator().await;
     let registry = database.registry().await;
-    let nobody = Tenant::anonymous();
-    let before = entry(&registry, &nobody, "git:git_status").await;
+    let anonymous = Tenant::anonymous();
+    let before = entry(&registry, &anonymous, "git:git_status").await;
 
     let mut catalog = registry::shipped_catalog();
     let git = catalog.iter_mut().find(|server| server.namespace == "git").unwrap();
@@ -67,21 +67,21 @@ async fn a_pin_that_moved_says_what_is_there_now() {
     let changed = git.tools[0].descriptor.name.clone();
     operator.seed(&catalog).await.unwrap();
 
-    let after = entry(&registry, &nobody, &format!("git:{changed}")).await;
+    let after = entry(&registry, &anonymous, &format!("git:{changed}")).await;
     let old = if changed == "git_status" {
         before.fqdn.clone()
     } else {
         // The same name with a hash that it does not have.
         after.fqdn.unpinned().pinned(protocol::Integrity::of(b"other").short())
     };
-    match registry.entry(&nobody, &EntryName::Full(old)).await.unwrap_err() {
+    match registry.entry(&anonymous, &EntryName::Full(old)).await.unwrap_err() {
         RegistryError::HashMismatch { current } => assert_eq!(current, after.fqdn),
         other => panic!("{other}"),
     }
-    entry(&registry, &nobody, &after.fqdn.to_string()).await;
+    entry(&registry, &anonymous, &after.fqdn.to_string()).await;
 }
 
-/// RG-01: a byte changed at rest, a hash changed with it or not, a row moved.
+/// RG-01: a changed byte, a changed hash and a moved row are refused.
 #[tokio::test]
 async fn changed_contents_are_never_served() {
     for (what, statement) in [
@@ -108,21 +108,21 @@ async fn changed_contents_are_never_served() {
     ] {
         let database = Database::seeded().await;
         let registry = database.registry().await;
-        let nobody = Tenant::anonymous();
-        entry(&registry, &nobody, "git:git_status").await;
+        let anonymous = Tenant::anonymous();
+        entry(&registry, &anonymous, "git:git_status").await;
         assert_eq!(tamper(&database, statement).await, 1, "{what}");
         for name in ["git:git_status", "pml.mcp.git.git_status"] {
-            let refused = registry.entry(&nobody, &name.parse().unwrap()).await.unwrap_err();
+            let refused = registry.entry(&anonymous, &name.parse().unwrap()).await.unwrap_err();
             assert!(matches!(refused, RegistryError::IntegrityMismatch(_)), "{what}: {refused}");
         }
         let query = registry::DiscoverQuery::Name("git:git_status".to_owned());
-        let refused = registry.discover(&nobody, &query, 10).await.unwrap_err();
+        let refused = registry.discover(&anonymous, &query, 10).await.unwrap_err();
         assert!(matches!(refused, RegistryError::IntegrityMismatch(_)), "{what}: {refused}");
-        entry(&registry, &nobody, "git:git_log").await;
+        entry(&registry, &anonymous, "git:git_log").await;
     }
 }
 
-/// RG-01: the same for a server's own entry.
+/// RG-01: the same for the entry of a server.
 #[tokio::test]
 async fn changed_servers_are_never_served() {
     let database = Database::seeded().await;

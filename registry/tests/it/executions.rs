@@ -1,4 +1,4 @@
-//! Decisions and their ends: recorded once each, for their tenant, for ever.
+//! Records of executions: start and end once each, visible to their tenant only, and permanent.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(crate) fn finished() -> FinishedExecution {
 }
 
 #[tokio::test]
-async fn an_execution_begins_and_ends_once() {
+async fn an_execution_is_started_and_finished_once() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -66,7 +66,7 @@ async fn an_execution_begins_and_ends_once() {
             ("operator", vec!["json:parse".into()])
         );
         assert_eq!(begun.code_hash, new.code_hash.to_string());
-        // The same id again is somebody else's mistake.
+        // The same id cannot be used twice.
         let again = registry.begin_execution(&web, new).await.unwrap_err();
         assert!(matches!(again, RegistryError::Conflict(_)), "{again}");
 
@@ -87,7 +87,7 @@ async fn an_execution_begins_and_ends_once() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_over_when_it_is_recorded() {
+async fn a_refused_execution_cannot_be_finished() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -106,9 +106,9 @@ async fn a_refusal_is_over_when_it_is_recorded() {
     assert!(matches!(late, RegistryError::Conflict(_)), "{late}");
 }
 
-/// Of many that tell its end at once, one is believed.
+/// Of several concurrent reports of the end, one is recorded.
 #[tokio::test]
-async fn a_race_has_one_winner() {
+async fn of_concurrent_finishes_one_is_recorded() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -132,7 +132,7 @@ async fn a_race_has_one_winner() {
 }
 
 #[tokio::test]
-async fn an_end_that_never_came_is_indeterminate() {
+async fn an_overdue_execution_is_indeterminate() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -141,7 +141,7 @@ async fn an_end_that_never_came_is_indeterminate() {
     registry.begin_execution(&web, new).await.unwrap();
     let open = registry.execution(&web, id).await.unwrap();
     assert_eq!((open.status, open.finished_at), (ExecutionStatus::Indeterminate, None));
-    // The end was late, not lost.
+    // A late end is still recorded.
     registry.finish_execution(&web, id, finished()).await.unwrap();
     assert_eq!(registry.execution(&web, id).await.unwrap().status, ExecutionStatus::Success);
 }
@@ -159,7 +159,7 @@ async fn executions_need_a_scope_that_exists() {
     assert!(is_not_found(registry.finish_execution(&web, Uuid::now_v7(), finished()).await));
 }
 
-/// What was recorded stays, for the serving role and for the owner alike.
+/// Neither the serving role nor the owner can change or delete events.
 #[tokio::test]
 async fn the_audit_log_is_append_only() {
     let database = Database::migrated().await;
@@ -189,7 +189,7 @@ async fn the_audit_log_is_append_only() {
     let anonymous = AuditEvent::new("tool.call", "x:y", AuditOutcome::Failed);
     let refused = registry.audit(&Tenant::anonymous(), anonymous).await;
     assert!(matches!(refused, Err(RegistryError::Invalid(_))), "{refused:?}");
-    // A text that Postgres cannot store is said to be one.
+    // Text that Postgres cannot store is refused as invalid.
     let nul = AuditEvent::new("tool.call", "a\0b", AuditOutcome::Failed);
     let refused = registry.audit(&web, nul).await;
     assert!(matches!(refused, Err(RegistryError::Invalid(_))), "{refused:?}");

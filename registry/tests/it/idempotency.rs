@@ -1,4 +1,4 @@
-//! Requests that are sent again: claimed once, answered alike, forgotten after a day.
+//! Repeated requests: executed once, answered with the first answer, and expired after a day.
 
 use registry::{
     Caller, Claim, IdempotencyKey, Registry, RegistryError, Right, Role, StoredAnswer, Tenant,
@@ -19,7 +19,7 @@ fn member(name: &str) -> Tenant {
     Tenant::member("acme.web".parse().unwrap(), name.parse().unwrap())
 }
 
-/// Returns who asks as a member, with these rights and this role in the organisation.
+/// Returns a caller with these rights and this role in the organisation.
 fn caller(tenant: &Tenant, rights: &[Right], org_role: Option<Role>) -> Caller {
     Caller {
         key_id: None,
@@ -41,9 +41,9 @@ async fn claim(
     registry.claim_request(&caller(tenant, &[Right::Admin], None), key).await
 }
 
-/// GW-25: one of fifty that come at once may do it; the others wait.
+/// GW-25: of fifty concurrent requests, one is executed; the others wait.
 #[tokio::test]
-async fn one_of_many_claims_a_request() {
+async fn one_of_concurrent_requests_gets_the_claim() {
     let database = Database::migrated().await;
     database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -67,16 +67,16 @@ async fn one_of_many_claims_a_request() {
     let again = claim(&registry, &alice, request("a")).await.unwrap();
     assert_eq!(again, Claim::Done(answer("{}")));
     assert_eq!(claim(&registry, &alice, request("b")).await.unwrap(), Claim::Other);
-    // What was answered is not answered otherwise later.
+    // A settled answer does not change.
     registry.settle_request(&alice, request("a"), Some(answer("[]"))).await.unwrap();
     registry.settle_request(&alice, request("a"), None).await.unwrap();
     let again = claim(&registry, &alice, request("a")).await.unwrap();
     assert_eq!(again, Claim::Done(answer("{}")));
 }
 
-/// GW-25: the same key of another tenant, or of another principal, is another key.
+/// GW-25: the same key of another tenant or of another principal is independent.
 #[tokio::test]
-async fn others_are_independent() {
+async fn keys_of_other_callers_are_independent() {
     let database = Database::migrated().await;
     database.tenants(["acme.web", "acme.shop"]).await;
     let registry = database.registry().await;
@@ -87,12 +87,12 @@ async fn others_are_independent() {
     for other in [member("bob"), shop] {
         assert_eq!(claim(&registry, &other, request("a")).await.unwrap(), Claim::New);
         registry.settle_request(&other, request("a"), None).await.unwrap();
-        // One that was given up is free again.
+        // A released claim can be made again.
         assert_eq!(claim(&registry, &other, request("b")).await.unwrap(), Claim::New);
     }
     let again = claim(&registry, &alice, request("a")).await.unwrap();
     assert_eq!(again, Claim::Done(answer("\"canary\"")));
-    // By the queries alone, as after a mistake in a migration.
+    // The queries alone also isolate, for example after a mistake in a migration.
     let off = "alter table idempotency_keys disable row level security";
     database.owner().await.execute(off).await.unwrap();
     for other in
@@ -105,9 +105,9 @@ async fn others_are_independent() {
     assert_eq!(again, Claim::Done(answer("\"canary\"")));
 }
 
-/// GW-25: an answer is for whoever may do all that its first sender could.
+/// GW-25: an answer is returned only to callers with all rights of the first sender.
 #[tokio::test]
-async fn fewer_rights_are_told_nothing() {
+async fn callers_with_fewer_rights_are_denied() {
     let database = Database::migrated().await;
     database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -122,35 +122,35 @@ async fn fewer_rights_are_told_nothing() {
         (caller(&alice, &all, Some(Role::Admin)), None),
         (caller(&alice, &all, None), None),
     ];
-    // While it runs, after it was done, and of another request alike.
+    // The same while it runs, after it was settled, and for a different request.
     for is_done in [false, true] {
         if is_done {
             registry.settle_request(&alice, request("a"), Some(answer("1"))).await.unwrap();
         }
         for (now, missing) in &less {
             for body in ["a", "b"] {
-                let told = registry.claim_request(now, request(body)).await.unwrap();
-                assert_eq!(told, lacks(*missing), "{now:?}");
+                let claim = registry.claim_request(now, request(body)).await.unwrap();
+                assert_eq!(claim, lacks(*missing), "{now:?}");
             }
         }
     }
     let more = caller(&alice, &Right::ALL, owner);
     for equal in [first, more] {
-        let told = registry.claim_request(&equal, request("a")).await.unwrap();
-        assert_eq!(told, Claim::Done(answer("1")), "the twin");
+        let claim = registry.claim_request(&equal, request("a")).await.unwrap();
+        assert_eq!(claim, Claim::Done(answer("1")), "with sufficient rights");
     }
-    // What a gateway of the last release wrote says nothing of rights: all of them are asked for.
+    // Rows of the previous release have no rights: then all rights are required.
     let old = "update idempotency_keys set rights = default, org_role = default";
     database.superuser().await.execute(old).await.unwrap();
-    let told = registry.claim_request(&caller(&alice, &all, owner), request("a")).await.unwrap();
-    assert_eq!(told, lacks(Some(Right::Execute)));
-    let told = registry.claim_request(&caller(&alice, &Right::ALL, owner), request("a")).await;
-    assert_eq!(told.unwrap(), Claim::Done(answer("1")));
+    let claim = registry.claim_request(&caller(&alice, &all, owner), request("a")).await.unwrap();
+    assert_eq!(claim, lacks(Some(Right::Execute)));
+    let claim = registry.claim_request(&caller(&alice, &Right::ALL, owner), request("a")).await;
+    assert_eq!(claim.unwrap(), Claim::Done(answer("1")));
 }
 
-/// GW-25: after a day a key is new, and what was kept for it is gone.
+/// GW-25: after a day, a key can be used again, and its old row is deleted.
 #[tokio::test]
-async fn a_day_later_a_key_is_new() {
+async fn a_key_expires_after_a_day() {
     let database = Database::migrated().await;
     database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -169,10 +169,10 @@ async fn a_day_later_a_key_is_new() {
         .fetch_one(&mut superuser)
         .await
         .unwrap();
-    assert_eq!(left, 1, "the others of that age are gone");
+    assert_eq!(left, 1, "other expired rows are deleted");
 }
 
-/// What was asked and the key itself are not stored, and the policies hold for the table.
+/// Neither the request nor the key is stored, and the policies apply to the table.
 #[tokio::test]
 async fn only_hashes_are_stored() {
     let database = Database::migrated().await;

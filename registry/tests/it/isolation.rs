@@ -1,4 +1,4 @@
-//! Nothing crosses a tenant: by the policies alone, by the queries alone, and together.
+//! Isolation of tenants: by the policies alone, by the queries alone, and by both together.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::database::{Database, act_as, is_not_found, sqlstate};
 use crate::executions::new_execution;
 use crate::published::{Published, canaries, tamper};
 
-/// What each caller of [`canaries`] may know of.
+/// Returns the entries of [`canaries`] that a caller may see.
 pub(crate) fn visible(tenant: &str, principal: &str) -> BTreeSet<String> {
     let all = [("web", "acme.web"), ("shop", "acme.shop"), ("foreign", "other.web")];
     let org = |scope: &str| scope.split('.').next().unwrap().to_owned();
@@ -31,7 +31,7 @@ pub(crate) fn visible(tenant: &str, principal: &str) -> BTreeSet<String> {
     names
 }
 
-/// Scopes and principals, each empty for nobody.
+/// The callers: scopes and principals, empty for anonymous ones.
 pub(crate) const CALLERS: [(&str, &str); 7] = [
     ("acme.web", "alice"),
     ("acme.web", "bob"),
@@ -50,12 +50,12 @@ pub(crate) fn tenant(scope: &str, principal: &str) -> Tenant {
     }
 }
 
-/// By the policies alone: no query says which tenant asks.
+/// By the policies alone: the queries have no tenant.
 #[tokio::test]
 async fn raw_sql_sees_no_foreign_row() {
     let database = Database::migrated().await;
     canaries(&database).await;
-    // One connection for all of them, as in a pool.
+    // One connection for all callers, as in a pool.
     let mut app = database.app().await;
     for (scope, principal) in CALLERS {
         act_as(&mut app, scope, principal).await;
@@ -72,7 +72,7 @@ async fn raw_sql_sees_no_foreign_row() {
         }
         app.execute("commit").await.unwrap();
     }
-    // Without a transaction of anybody there is nothing but what is public.
+    // Outside of a tenant's transaction, only public rows are visible.
     let open: i64 = sqlx::query_scalar("select count(*) from tools where visibility <> 'public'")
         .fetch_one(&mut app)
         .await
@@ -80,7 +80,7 @@ async fn raw_sql_sees_no_foreign_row() {
     assert_eq!(open, 0);
 }
 
-/// By the policies alone: other tables, and writing.
+/// By the policies alone: other tables, and writes.
 #[tokio::test]
 async fn raw_sql_changes_no_foreign_row() {
     let database = Database::migrated().await;
@@ -115,7 +115,7 @@ async fn raw_sql_changes_no_foreign_row() {
         assert_eq!(changed, 0, "{statement}");
     }
     app.execute("commit").await.unwrap();
-    // Without a condition there is no read that a policy for reading could stop.
+    // Without a condition, no policy for reading applies, only those for writing.
     act_as(&mut app, "other.web", "bob").await;
     app.execute("update mcp_servers set result = 'json'").await.unwrap();
     app.execute("delete from tools").await.unwrap();
@@ -136,7 +136,7 @@ async fn raw_sql_changes_no_foreign_row() {
 }
 
 #[tokio::test]
-async fn nobody_writes_rows_of_another_scope_or_of_the_catalog() {
+async fn rows_of_other_scopes_and_the_catalog_cannot_be_written() {
     let database = Database::seeded().await;
     let [web, shop] = database.tenants(["acme.web", "acme.shop"]).await;
     let mut app = database.app().await;
@@ -152,7 +152,7 @@ async fn nobody_writes_rows_of_another_scope_or_of_the_catalog() {
             app.execute("rollback").await.unwrap();
         }
     }
-    // The catalog's rows stay as they are for whoever claims to be the catalog.
+    // Claiming the catalog's scope does not allow changes of its rows.
     act_as(&mut app, "pml.mcp", "operator").await;
     for statement in [
         "update tools set read_only = true",
@@ -175,15 +175,15 @@ async fn planted_in(database: &Database, tenant: &Tenant) {
 }
 
 #[tokio::test]
-async fn the_registry_shows_nothing_foreign() {
+async fn the_registry_shows_no_foreign_entries() {
     let database = Database::migrated().await;
     canaries(&database).await;
-    shows_nothing_foreign(&database.registry().await).await;
+    assert_shows_no_foreign_entries(&database.registry().await).await;
 }
 
-/// By the queries alone: the policies are off, as after a mistake in a migration.
+/// By the queries alone: with the policies disabled, as after a mistake in a migration.
 #[tokio::test]
-async fn the_queries_hold_without_the_policies() {
+async fn the_queries_isolate_without_the_policies() {
     let database = Database::migrated().await;
     let [web, _, other] = canaries(&database).await;
     let registry = database.registry().await;
@@ -194,13 +194,13 @@ async fn the_queries_hold_without_the_policies() {
     for table in ["mcp_servers", "tools", "api_keys", "audit_log", "executions"] {
         tamper(&database, &format!("alter table {table} disable row level security")).await;
     }
-    shows_nothing_foreign(&registry).await;
+    assert_shows_no_foreign_entries(&registry).await;
     assert!(is_not_found(registry.execution(&other, id).await));
     assert_eq!(registry.keys(&other, None, 100).await.unwrap().items, []);
     assert!(is_not_found(registry.revoke_key(&other, key.id).await));
 }
 
-async fn shows_nothing_foreign(registry: &Registry) {
+async fn assert_shows_no_foreign_entries(registry: &Registry) {
     for (scope, principal) in CALLERS {
         let caller = tenant(scope, principal);
         let seen = visible(scope, principal);
@@ -233,25 +233,26 @@ async fn shows_nothing_foreign(registry: &Registry) {
                     assert_eq!(found.is_ok(), seen.contains(&namespace), "{full} as {who}");
                     assert!(found.is_ok() || is_not_found(found));
                 }
-                // By its id: a program calls the tools of its organisation; strangers' by their full names.
-                let callable = of_org(scope, &namespace) && seen.contains(&namespace);
+                // By its id: short names resolve within the organisation, other public tools by full names.
+                let callable = is_of_org(scope, &namespace) && seen.contains(&namespace);
                 let id: ToolId = format!("{namespace}:find_canary").parse().unwrap();
                 let resolved = registry.resolve(&caller, std::slice::from_ref(&id)).await.unwrap();
                 assert_eq!(resolved.tools.len(), usize::from(callable), "{namespace} as {who}");
                 for missing in resolved.missing {
-                    let told = !missing.suggestions.is_empty() && missing.why == Absence::Elsewhere;
-                    assert!(!told || seen.contains(&namespace), "{missing:?} as {who}");
+                    let suggested =
+                        !missing.suggestions.is_empty() && missing.why == Absence::Elsewhere;
+                    assert!(!suggested || seen.contains(&namespace), "{missing:?} as {who}");
                 }
                 let full = id.within(&owner.parse().unwrap());
                 let resolved = registry.resolve(&caller, &[full]).await.unwrap();
                 let callable = seen.contains(&namespace);
                 assert_eq!(resolved.tools.len(), usize::from(callable), "{namespace} as {who}");
-                // What is near it, for one that nobody has.
+                // Suggestions for a similar name that does not exist.
                 let near = format!("{namespace}x:find_canary").parse().unwrap();
                 let missing = registry.resolve(&caller, &[near]).await.unwrap().missing;
                 for suggested in &missing[0].suggestions {
                     assert!(
-                        of_org(scope, suggested.namespace())
+                        is_of_org(scope, suggested.namespace())
                             && seen.contains(suggested.namespace()),
                         "{suggested} as {who}"
                     );
@@ -270,10 +271,10 @@ async fn shows_nothing_foreign(registry: &Registry) {
                 .into_iter()
                 .map(|tool| tool.id.namespace().to_owned())
                 .collect();
-            // What strangers made public is found by its words, and not where everything is listed.
+            // Public tools of other organisations are found by words, but not by patterns.
             let by_words = matches!(query, DiscoverQuery::Text(_));
             let expected: BTreeSet<String> =
-                seen.iter().filter(|name| by_words || of_org(scope, name)).cloned().collect();
+                seen.iter().filter(|name| by_words || is_of_org(scope, name)).cloned().collect();
             assert_eq!(found, expected, "{query:?} as {who}");
         }
         for name in ["canary_foreign_private", "canary_foreign_project"] {
@@ -286,8 +287,8 @@ async fn shows_nothing_foreign(registry: &Registry) {
     }
 }
 
-/// Tells whether a canary is of the scope's organisation.
-pub(crate) fn of_org(scope: &str, namespace: &str) -> bool {
+/// Returns whether a canary belongs to the scope's organisation.
+pub(crate) fn is_of_org(scope: &str, namespace: &str) -> bool {
     let names: &[&str] = match scope {
         "acme.web" | "acme.shop" => &["canary_web_", "canary_shop_"],
         "other.web" => &["canary_foreign_"],
@@ -296,9 +297,9 @@ pub(crate) fn of_org(scope: &str, namespace: &str) -> bool {
     names.iter().any(|name| namespace.starts_with(name))
 }
 
-/// GW-09: what is foreign and what does not exist answer alike, and nothing changes.
+/// GW-09: foreign and nonexistent ids get the same answer, and nothing changes.
 #[tokio::test]
-async fn foreign_ids_answer_as_unknown_ones() {
+async fn foreign_ids_are_answered_like_unknown_ones() {
     let database = Database::migrated().await;
     let [web, _, other] = canaries(&database).await;
     let registry = database.registry().await;
@@ -306,15 +307,16 @@ async fn foreign_ids_answer_as_unknown_ones() {
     let id = execution.id;
     registry.begin_execution(&web, execution).await.unwrap();
     let (shown, key) = registry.create_key(&web, crate::keys::new_key()).await.unwrap();
-    for asked in [id, key.id, Uuid::now_v7()] {
-        let said =
-            |error: registry::RegistryError| error.to_string().replace(&asked.to_string(), "ID");
+    for unknown_id in [id, key.id, Uuid::now_v7()] {
+        let message = |error: registry::RegistryError| {
+            error.to_string().replace(&unknown_id.to_string(), "ID")
+        };
         let unknown = "`ID` is not in the registry";
-        assert_eq!(said(registry.execution(&other, asked).await.unwrap_err()), unknown);
+        assert_eq!(message(registry.execution(&other, unknown_id).await.unwrap_err()), unknown);
         let finished = crate::executions::finished();
-        let refused = registry.finish_execution(&other, asked, finished).await.unwrap_err();
-        assert_eq!(said(refused), unknown);
-        assert_eq!(said(registry.revoke_key(&other, asked).await.unwrap_err()), unknown);
+        let refused = registry.finish_execution(&other, unknown_id, finished).await.unwrap_err();
+        assert_eq!(message(refused), unknown);
+        assert_eq!(message(registry.revoke_key(&other, unknown_id).await.unwrap_err()), unknown);
     }
     registry.authenticate(shown.expose()).await.unwrap();
     assert_eq!(registry.execution(&web, id).await.unwrap().finished_at, None);

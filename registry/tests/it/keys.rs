@@ -1,4 +1,4 @@
-//! API keys: shown once, checked, expired, revoked everywhere.
+//! API keys: shown once, verified, expired, and revoked on all gateways.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ fn is_invalid(result: &Result<Arc<Caller>, RegistryError>) -> bool {
 }
 
 #[tokio::test]
-async fn a_key_stands_for_its_principal_scope_and_rights() {
+async fn a_key_authenticates_its_principal_scope_and_rights() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -43,7 +43,7 @@ async fn a_key_stands_for_its_principal_scope_and_rights() {
     assert_eq!(caller.scope, "acme.web".parse::<Scope>().unwrap());
     assert!(caller.rights.contains(Right::Execute) && !caller.rights.contains(Right::Admin));
     assert_eq!(caller.tenant(), Tenant::member("acme.web".parse().unwrap(), alice));
-    // Without a principal the key is one.
+    // Without a principal, the key is its own principal.
     let (key, record) = registry.create_key(&web, new_key()).await.unwrap();
     let caller = registry.authenticate(key.expose()).await.unwrap();
     assert_eq!(caller.principal.as_str(), format!("key:{}", record.id));
@@ -70,9 +70,9 @@ async fn a_key_needs_a_right_and_a_scope() {
     assert_eq!(registry.keys(&web, None, 100).await.unwrap().items, []);
 }
 
-/// SE-10: only the hash is stored, nowhere the key.
+/// SE-10: only the hash of a key is stored.
 #[tokio::test]
-async fn the_database_never_has_the_key() {
+async fn the_database_never_contains_the_key() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -94,7 +94,7 @@ async fn the_database_never_has_the_key() {
     }
 }
 
-/// SE-10: what is no key is told from the text alone, also without a database.
+/// SE-10: an invalid key is refused by its text alone, without a query.
 #[tokio::test]
 async fn a_wrong_checksum_never_reaches_the_database() {
     let database = Database::migrated().await;
@@ -109,13 +109,13 @@ async fn a_wrong_checksum_never_reaches_the_database() {
         let refused = registry.authenticate(presented).await;
         assert!(is_invalid(&refused), "{presented:?}: {refused:?}");
     }
-    // A well-formed one does ask it.
+    // A well-formed key does query the database.
     let refused = registry.authenticate(real).await;
     assert!(matches!(refused, Err(RegistryError::Unavailable(_))), "{refused:?}");
 }
 
 #[tokio::test]
-async fn unknown_expired_and_revoked_keys_answer_alike() {
+async fn unknown_expired_and_revoked_keys_get_the_same_answer() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -133,34 +133,34 @@ async fn unknown_expired_and_revoked_keys_answer_alike() {
         let refused = registry.authenticate(key.expose()).await;
         assert!(is_invalid(&refused), "{refused:?}");
     }
-    // Again is no error and keeps the first time.
+    // Revoking again succeeds and keeps the first time.
     let first = registry.keys(&web, None, 100).await.unwrap().items[1].revoked_at;
     registry.revoke_key(&web, record.id).await.unwrap();
     assert_eq!(registry.keys(&web, None, 100).await.unwrap().items[1].revoked_at, first);
     assert!(first.is_some());
 }
 
-/// A key that is remembered still ends at its time.
+/// A cached key is refused after its expiry.
 #[tokio::test]
-async fn a_remembered_key_expires() {
+async fn a_cached_key_expires() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
-    // A busy machine may need longer than the first of these for its first question.
+    // On a busy machine, the first request may take longer than the first lifetime.
     for lifetime in [300, 3_000, 20_000].map(Duration::from_millis) {
         let soon = Utc::now() + lifetime;
         let new = NewKey { expires_at: Some(soon), ..new_key() };
         let (key, _) = registry.create_key(&web, new).await.unwrap();
         let mut accepted = 0;
         loop {
-            let asked = Utc::now();
+            let requested = Utc::now();
             let answer = registry.authenticate(key.expose()).await;
             if is_invalid(&answer) {
                 break;
             }
             answer.unwrap();
             accepted += 1;
-            assert!(asked < soon, "accepted after its end");
+            assert!(requested < soon, "accepted after its end");
             tokio::task::yield_now().await;
         }
         assert!(Utc::now() >= soon, "refused before its end");
@@ -171,13 +171,13 @@ async fn a_remembered_key_expires() {
     panic!("the key was never accepted");
 }
 
-/// A revocation is told, not waited for: the other gateway would remember the key for an hour.
+/// A revocation is notified: without that, the other gateway would cache the key for an hour.
 #[tokio::test]
-async fn a_revocation_reaches_the_other_gateway() {
+async fn a_revocation_reaches_other_gateways() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let here = database.registry().await;
-    let there = database.registry().await.believing_keys_for(HOUR);
+    let there = database.registry().await.with_key_cache_ttl(HOUR);
     listening(&database, 2).await;
     for _ in 0..8 {
         let (key, record) = here.create_key(&web, new_key()).await.unwrap();
@@ -191,20 +191,20 @@ async fn a_revocation_reaches_the_other_gateway() {
     }
 }
 
-/// A key is remembered: without a change, the database is not asked for it again, and cannot say otherwise.
+/// A cached key is not looked up again unless a change is notified.
 #[tokio::test]
-async fn a_key_is_believed_as_long_as_it_is_told() {
+async fn a_key_is_cached_until_its_ttl_or_a_notification() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let (patient, hasty) = (database.registry().await, database.registry().await);
-    let patient = patient.believing_keys_for(HOUR);
-    let hasty = hasty.believing_keys_for(Duration::ZERO);
+    let patient = patient.with_key_cache_ttl(HOUR);
+    let hasty = hasty.with_key_cache_ttl(Duration::ZERO);
     listening(&database, 2).await;
     let (key, _) = patient.create_key(&web, new_key()).await.unwrap();
     for registry in [&patient, &hasty] {
         registry.authenticate(key.expose()).await.unwrap();
     }
-    // Nobody is told of this one: the trigger that tells is off.
+    // This change is not notified, because triggers are disabled.
     let mut superuser = database.superuser().await;
     superuser.execute("set session_replication_role = replica").await.unwrap();
     superuser.execute("update api_keys set revoked_at = now()").await.unwrap();
@@ -213,7 +213,7 @@ async fn a_key_is_believed_as_long_as_it_is_told() {
     assert!(is_invalid(&refused), "{refused:?}");
 }
 
-/// Waits until so many gateways listen for changes.
+/// Waits until this number of gateways listens for changes.
 pub(crate) async fn listening(database: &Database, gateways: i64) {
     let mut superuser = database.superuser().await;
     crate::cluster::eventually("every gateway listens", async || {
@@ -230,7 +230,7 @@ pub(crate) async fn listening(database: &Database, gateways: i64) {
 }
 
 #[tokio::test]
-async fn keys_leave_a_trail() {
+async fn key_changes_are_audited() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -246,7 +246,7 @@ async fn keys_leave_a_trail() {
     let expected = ["key.create", "key.revoke"]
         .map(|action| ("alice".to_owned(), action.to_owned(), record.id.to_string()));
     assert_eq!(trail, expected);
-    // Refused ones leave none: the record and its effect are one transaction.
+    // Failed changes are not recorded: the event and its effect are one transaction.
     registry.revoke_key(&web, uuid::Uuid::now_v7()).await.unwrap_err();
     let count: i64 = sqlx::query_scalar("select count(*) from audit_log where action like 'key.%'")
         .fetch_one(&mut database.superuser().await)
@@ -255,9 +255,9 @@ async fn keys_leave_a_trail() {
     assert_eq!(count, 2);
 }
 
-/// Many at once: each gets its own answer.
+/// Each of many concurrent callers gets its own answer.
 #[tokio::test]
-async fn callers_are_never_mixed_up() {
+async fn concurrent_callers_are_not_mixed_up() {
     let database = Database::migrated().await;
     let tenants = database.tenants(["a.a", "b.b", "c.c"]).await;
     let registry = Registry::connect_with(&database.app_url(), 2).await.unwrap();

@@ -1,5 +1,4 @@
-//! The launcher of the private Postgres: one owner, whole clusters only, no
-//! process left behind.
+//! The launcher of the private Postgres: one owner, only complete clusters, no process left behind.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader};
@@ -15,7 +14,7 @@ use crate::cluster::{self, DEADLINE, chosen_bin, fresh_data_dir};
 use crate::embedded_postgres::{Durability, EmbeddedPostgres, EmbeddedPostgresError};
 use crate::skipped::skipped;
 
-/// Polls a state that only files and processes show.
+/// Polls a state of files or processes.
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -74,7 +73,7 @@ fn a_second_start_attaches_to_the_first() {
     assert!(first.is_owner() && !second.is_owner() && !third.is_owner());
     assert_eq!((first.app_url(), first.app_url()), (second.app_url(), third.app_url()));
     run(&second, "create table kept as select 1 as x");
-    // Whoever attached does not stop it.
+    // Only the owner stops it.
     second.stop().unwrap();
     drop(third);
     assert!(!first.has_exited());
@@ -90,7 +89,7 @@ fn a_second_start_attaches_to_the_first() {
 }
 
 #[test]
-fn many_that_start_at_once_have_one_owner() {
+fn concurrent_starts_have_one_owner() {
     let data_dir = fresh_data_dir("race");
     let started: Vec<EmbeddedPostgres> = std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -106,13 +105,13 @@ fn many_that_start_at_once_have_one_owner() {
 }
 
 #[test]
-fn a_killed_postmaster_is_noticed_and_recovered_from() {
+fn a_killed_postmaster_is_detected_and_recovered() {
     let data_dir = fresh_data_dir("killed");
     let postgres = cluster::start(&data_dir).unwrap();
     run(&postgres, "create table kept as select 1 as x");
     kill_9(postmaster(&data_dir));
     until("the owner sees the end", || postgres.has_exited().then_some(()));
-    // Its lock file is still there, as after a power cut.
+    // Its lock file remains, as after a power failure.
     assert!(data_dir.join("postgres/data/postmaster.pid").exists());
     drop(postgres);
     let postgres = cluster::start(&data_dir).unwrap();
@@ -122,10 +121,10 @@ fn a_killed_postmaster_is_noticed_and_recovered_from() {
     assert_eq!(processes(&data_dir), NONE);
 }
 
-/// A process of its own that starts the database, prints, and waits to be killed.
+/// A separate process that starts the database, prints a line, and waits to be killed.
 struct OtherOwner(Child);
 
-/// Names the data directory of a test process that is an [`OtherOwner`].
+/// The variable with the data directory of an [`OtherOwner`].
 const OTHER_OWNER: &str = "PML_TEST_OTHER_OWNER";
 
 impl OtherOwner {
@@ -163,7 +162,7 @@ impl Drop for OtherOwner {
     }
 }
 
-/// Does nothing unless [`OtherOwner`] runs it in a process of its own.
+/// The main function of an [`OtherOwner`]; does nothing in an ordinary test run.
 #[test]
 fn other_owner() {
     let Some(data_dir) = std::env::var_os(OTHER_OWNER) else { return };
@@ -178,7 +177,7 @@ fn other_owner() {
 }
 
 #[test]
-fn the_database_ends_with_a_killed_owner() {
+fn the_database_stops_with_a_killed_owner() {
     let data_dir = fresh_data_dir("orphan");
     let mut owner = OtherOwner::start(&data_dir);
     owner.await_ready();
@@ -186,7 +185,7 @@ fn the_database_ends_with_a_killed_owner() {
     assert!(!here.is_owner());
     run(&here, "create table kept as select 1 as x");
     owner.kill_9();
-    // At once: the start waits for what the killed owner left behind.
+    // Without a pause: the start waits for the processes that the killed owner left behind.
     let after = cluster::start(&data_dir).unwrap();
     assert!(after.is_owner());
     run(&after, "select x from kept");
@@ -195,10 +194,10 @@ fn the_database_ends_with_a_killed_owner() {
     drop(here);
 }
 
-/// However far the making of a cluster came: whole or not there.
+/// A cluster whose creation was interrupted at any point is either complete or absent.
 #[test]
 fn a_killed_creation_leaves_no_half_cluster() {
-    // What initdb has made when its owner is killed.
+    // The file that initdb has created when its owner is killed.
     for reached in ["", "PG_VERSION", "pg_wal", "global", "global/pg_control", "base/1/PG_VERSION"]
     {
         let data_dir = fresh_data_dir("half");
@@ -210,7 +209,7 @@ fn a_killed_creation_leaves_no_half_cluster() {
                 .flatten()
                 .filter(|entry| entry.file_name().to_string_lossy().starts_with("init."))
                 .any(|entry| entry.path().join(reached).exists());
-            // On a busy machine it may be over before this looks again.
+            // On a busy machine, initdb may finish between two checks.
             (reached || postgres.join("data").exists()).then_some(())
         });
         owner.kill_9();
@@ -231,9 +230,9 @@ fn a_killed_creation_leaves_no_half_cluster() {
     }
 }
 
-/// Also when the next creation succeeded before the leftovers could go.
+/// Also next to a complete cluster that was created in the meantime.
 #[test]
-fn leftovers_of_a_killed_creation_go_beside_a_whole_cluster() {
+fn leftovers_of_a_killed_creation_are_removed() {
     let data_dir = fresh_data_dir("leftover");
     cluster::start(&data_dir).unwrap().stop().unwrap();
     let leftover = data_dir.join("postgres/init.1");
@@ -267,19 +266,19 @@ fn a_cluster_of_another_version_is_refused() {
 }
 
 #[test]
-fn a_folder_without_postgres_says_how_to_get_one() {
+fn missing_binaries_explain_how_to_get_postgres() {
     let data_dir = fresh_data_dir("nobin");
     let empty = data_dir.with_extension("bin");
     fs::create_dir(&empty).unwrap();
     let refused = EmbeddedPostgres::start(&data_dir, Some(&empty)).unwrap_err();
     assert!(matches!(refused, EmbeddedPostgresError::NoBinaries { .. }), "{refused}");
-    let said = refused.to_string();
-    assert!(said.contains("PML_PG_BIN") && said.contains("PML_DATABASE_URL"), "{said}");
+    let message = refused.to_string();
+    assert!(message.contains("PML_PG_BIN") && message.contains("PML_DATABASE_URL"), "{message}");
 }
 
-/// A path that is too long for a socket is no hindrance while there is a shorter one.
+/// If the path is too long for a socket, the socket is created in a shorter one.
 #[test]
-fn a_long_path_has_its_socket_elsewhere() {
+fn a_long_path_uses_a_socket_elsewhere() {
     let data_dir = fresh_data_dir(&"long".repeat(30));
     let postgres = cluster::start(&data_dir).unwrap();
     run(&postgres, "select 1");
@@ -293,22 +292,22 @@ fn a_long_path_has_its_socket_elsewhere() {
 }
 
 #[test]
-fn without_a_short_path_the_error_says_so() {
+fn the_error_names_a_path_that_is_too_long() {
     let data_dir = fresh_data_dir(&"long".repeat(30));
     let long_temp = data_dir.with_extension("temp");
     fs::create_dir(&long_temp).unwrap();
     fs::set_permissions(&long_temp, Permissions::from_mode(0o777)).unwrap();
     let output = OtherOwner::command(&data_dir).env("TMPDIR", &long_temp).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let message = String::from_utf8_lossy(&output.stdout).into_owned();
     let expected = "cannot contain the database's socket: its path is too long for a socket; \
                     use a data directory with a shorter path";
-    assert!(said.contains("refused: ") && said.contains(expected), "{said}");
+    assert!(message.contains("refused: ") && message.contains(expected), "{message}");
     assert_eq!(processes(&data_dir), NONE);
 }
 
-/// A path is only a path, whatever is in it.
+/// Special characters in a path are not interpreted.
 #[test]
-fn odd_characters_in_the_path_do_no_harm() {
+fn unusual_characters_in_the_path_work() {
     let data_dir = fresh_data_dir("o'dd, \"ü\" %41 $x");
     let postgres = cluster::start(&data_dir).unwrap();
     run(&postgres, "select 1");
@@ -316,9 +315,9 @@ fn odd_characters_in_the_path_do_no_harm() {
     assert_eq!(processes(&data_dir), NONE);
 }
 
-/// As root: the account that runs Postgres cannot enter, and is not let in by us.
+/// As root: if the account of Postgres cannot enter a folder, its permissions are not changed.
 #[test]
-fn a_closed_folder_above_is_said() {
+fn an_inaccessible_parent_folder_is_reported() {
     if !rustix::process::geteuid().is_root() {
         skipped!("only root runs Postgres under another account");
     }
@@ -335,9 +334,9 @@ fn a_closed_folder_above_is_said() {
     assert_eq!(fs::metadata(&closed).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
-/// A committed row survives the kill of everything, as it must outside of tests.
+/// A committed row survives if all processes are killed.
 #[test]
-fn the_durable_default_survives_a_kill_of_all() {
+fn a_durable_cluster_survives_kill_9_of_all_processes() {
     let data_dir = fresh_data_dir("durable");
     let bin = chosen_bin();
     let start =
@@ -345,7 +344,7 @@ fn the_durable_default_survives_a_kill_of_all() {
     let postgres = start();
     run(&postgres, "create table kept as select 1 as x");
     for pid in processes(&data_dir) {
-        // One may have ended because of the one before.
+        // A process may have exited because of a previous kill.
         let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
         let _ = kill_process(pid, Signal::KILL);
     }

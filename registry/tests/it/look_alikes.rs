@@ -1,4 +1,4 @@
-//! Names that look like other names.
+//! Look-alike names.
 
 use protocol::Visibility;
 use sqlx::Executor as _;
@@ -8,9 +8,9 @@ use crate::names::publish;
 use crate::publish::capability;
 use crate::publish_server::server;
 
-/// Names that a reader takes for one another are refused wherever short names meet.
+/// Look-alikes of visible names in the same organisation are refused.
 #[tokio::test]
-async fn a_look_alike_of_the_organisations_is_refused() {
+async fn a_look_alike_of_an_organisations_name_is_refused() {
     let database = Database::seeded().await;
     let [web, core, shop] = database.tenants(["acme.web", "acme.core", "other.shop"]).await;
     let registry = database.registry().await;
@@ -21,14 +21,17 @@ async fn a_look_alike_of_the_organisations_is_refused() {
     assert!(refused.to_string().contains("looks like `billing`"), "{refused}");
     let refused = registry.publish_server(&web, server("bil1ing", "x")).await.unwrap_err();
     assert!(refused.to_string().contains("`billing`"), "{refused}");
-    registry.publish(&shop, like).await.expect("elsewhere it hides nothing");
-    registry.publish(&web, capability("h1dden:send", "return 2")).await.expect("nothing is told");
+    registry.publish(&shop, like).await.expect("accepted in another organisation");
+    registry
+        .publish(&web, capability("h1dden:send", "return 2"))
+        .await
+        .expect("a hidden name is not disclosed");
 }
 
-/// RG-05: what reads like a namespace that ships, whether the catalog has it or not, is nobody's; what was there before
-/// the rule goes on.
+/// RG-05: look-alikes of shipped namespaces are refused, even if the catalog lacks the original; names that are older
+/// than the rule remain valid.
 #[tokio::test]
-async fn a_look_alike_of_what_ships_is_refused() {
+async fn a_look_alike_of_a_shipped_name_is_refused() {
     let database = Database::seeded().await;
     let [web, _] = database.tenants(["acme.web", "acme.core"]).await;
     let registry = database.registry().await;
@@ -64,5 +67,5 @@ async fn a_look_alike_of_what_ships_is_refused() {
         let refused = operator.create_scope(&name.parse().unwrap()).await.unwrap_err();
         assert!(refused.to_string().contains("looks like `pml`"), "{refused}");
     }
-    assert!(operator.create_scope(&"pmls.x".parse().unwrap()).await.unwrap(), "the twin");
+    assert!(operator.create_scope(&"pmls.x".parse().unwrap()).await.unwrap(), "a similar name");
 }

@@ -1,7 +1,7 @@
 //! The registry and the launcher of its private Postgres, on a real Postgres.
 //!
-//! One cluster serves the whole run; each test clones its own database from a
-//! migrated template and drops it, also when it panics.
+//! One cluster serves the whole run; each test clones its own database from a migrated template and drops it, even if
+//! it panics.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,6 +20,7 @@ mod cluster;
 mod database;
 mod discover;
 mod entry;
+mod entry_cache;
 mod executions;
 mod idempotency;
 mod isolation;
@@ -35,7 +36,6 @@ mod publish;
 mod publish_server;
 mod published;
 mod rates;
-mod remembered;
 mod resolve;
 mod rotation;
 mod routes;

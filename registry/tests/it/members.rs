@@ -1,4 +1,4 @@
-//! Members: what a role leaves of keys and tokens, and who may change it.
+//! Members: how roles bound keys and tokens, and who may change roles.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ pub(crate) fn scope(text: &str) -> Scope {
     text.parse().unwrap()
 }
 
-/// A key of a principal that may do all, as the operator makes it.
+/// Returns a key with all rights for a principal, as the operator creates it.
 pub(crate) fn of(name: &str) -> NewKey {
     NewKey {
         principal: Some(principal(name)),
@@ -31,7 +31,7 @@ pub(crate) fn of(name: &str) -> NewKey {
     }
 }
 
-/// Makes a key in a scope and returns who calls with it.
+/// Creates a key in a scope and returns its caller.
 pub(crate) async fn caller(registry: &Registry, of_scope: &str, new: NewKey) -> Arc<Caller> {
     let (key, _) = registry.create_key(&Tenant::of(scope(of_scope)), new).await.unwrap();
     registry.authenticate(key.expose()).await.unwrap()
@@ -59,7 +59,7 @@ fn rights(words: &str) -> Rights {
 }
 
 #[tokio::test]
-async fn roles_are_the_same_in_the_database() {
+async fn roles_equal_those_in_the_database() {
     let database = Database::migrated().await;
     let mut owner = database.owner().await;
     for role in Role::ALL {
@@ -77,7 +77,7 @@ async fn roles_are_the_same_in_the_database() {
     "Owner".parse::<Role>().unwrap_err();
 }
 
-/// RG-14: a membership that was lowered or taken away ends what keys, tokens and sessions may do.
+/// RG-14: a reduced or removed membership reduces the rights of keys, tokens and sessions.
 #[tokio::test]
 async fn a_membership_bounds_every_credential() {
     let database = Database::migrated().await;
@@ -89,7 +89,7 @@ async fn a_membership_bounds_every_credential() {
     let claims = [token("acme.web", "alice", None), token("acme.web", "alice", Some(session))];
     let all: Rights = Right::ALL.into_iter().collect();
     let may = async |expected: Option<&Rights>| {
-        // Other processes are told; what this one remembers is another test's.
+        // A new registry, because this test is not about the cache.
         let fresh = database.registry().await;
         let found = fresh.authenticate(key.expose()).await;
         assert_eq!(found.ok().map(|caller| caller.rights.clone()).as_ref(), expected);
@@ -101,7 +101,7 @@ async fn a_membership_bounds_every_credential() {
     };
     may(Some(&all)).await;
     let alice = principal("alice");
-    // A member of another organisation, or of another project, is no member here.
+    // Memberships in other organisations and projects do not count here.
     operator.set_member("other", None, &alice, Role::Viewer).await.unwrap();
     operator.set_member("acme", Some(&scope("acme.shop")), &alice, Role::Viewer).await.unwrap();
     may(Some(&all)).await;
@@ -110,7 +110,7 @@ async fn a_membership_bounds_every_credential() {
     may(Some(&rights("execute,read,publish"))).await;
     operator.set_member("acme", Some(&here), &alice, Role::Viewer).await.unwrap();
     may(Some(&rights("read"))).await;
-    // The greater of two roles counts.
+    // The higher of two roles counts.
     operator.set_member("acme", None, &alice, Role::Admin).await.unwrap();
     may(Some(&all)).await;
     operator.remove_member("acme", Some(&here), &alice).await.unwrap();
@@ -134,12 +134,12 @@ async fn a_session_ends_with_its_key() {
         let (_, record) = registry.create_key(&web, new).await.unwrap();
         let session = Some(Session { id: record.id, key_id: Some(record.id) });
         let admit = async || registry.admit(token("acme.web", "alice", session)).await;
-        // At most what the key may do.
+        // At most the rights of the key.
         assert_eq!(admit().await.unwrap().rights, rights("execute,read"), "{end}");
         match end {
             "revoke" => registry.revoke_key(&web, record.id).await.unwrap(),
             "rotate" => {
-                // The key goes on for a while; its sessions do not.
+                // The key stays valid for its grace time; its sessions do not.
                 let grace = std::time::Duration::from_secs(600);
                 registry.rotate_key(&web, record.id, grace).await.map(drop).unwrap();
             }
@@ -167,7 +167,7 @@ async fn a_removal_reaches_other_gateways_at_once() {
     let database = Database::migrated().await;
     database.tenants(["acme.web"]).await;
     let here = database.registry().await;
-    let there = database.registry().await.believing_keys_for(HOUR);
+    let there = database.registry().await.with_key_cache_ttl(HOUR);
     listening(&database, 2).await;
     let operator = database.operator().await;
     operator.set_member("acme", None, &principal("boss"), Role::Owner).await.unwrap();
@@ -177,7 +177,7 @@ async fn a_removal_reaches_other_gateways_at_once() {
         here.set_member(&boss, None, &alice, Role::Member).await.unwrap();
         let (key, _) = here.create_key(&Tenant::of(scope("acme.web")), of("alice")).await.unwrap();
         let claimed = token("acme.web", "alice", None);
-        // The last round's removal is remembered as well, until the new membership is heard of.
+        // The previous round's removal is cached until the new membership is notified.
         crate::cluster::eventually("the member to be let in", async || {
             let admitted = there.admit(claimed.clone()).await.is_ok();
             (there.authenticate(key.expose()).await.is_ok() && admitted).then_some(())
@@ -195,9 +195,9 @@ async fn a_removal_reaches_other_gateways_at_once() {
     }
 }
 
-/// GW-31: who manages what, and that nobody makes themselves more than they are.
+/// GW-31: who may manage what; no caller can raise its own rights.
 #[tokio::test]
-async fn nobody_gives_a_role_above_their_own() {
+async fn a_role_above_the_callers_own_cannot_be_assigned() {
     let database = Database::migrated().await;
     database.tenants(["acme.web", "acme.shop"]).await;
     let (registry, operator) = (database.registry().await, database.operator().await);
@@ -214,7 +214,7 @@ async fn nobody_gives_a_role_above_their_own() {
     let set = async |caller: &Caller, project: Option<&Scope>, role| {
         registry.set_member(caller, project, &eve, role).await
     };
-    // A key of no member manages its own project and nothing else; other projects do not exist for it.
+    // A key without a membership manages only its own project; other projects are not found.
     assert!(is_denied(set(&service, None, Role::Viewer).await));
     assert!(is_not_found(set(&service, Some(&shop), Role::Viewer).await));
     assert!(is_not_found(set(&service, Some(&scope("acme.none")), Role::Viewer).await));
@@ -222,7 +222,7 @@ async fn nobody_gives_a_role_above_their_own() {
     assert!(is_denied(registry.members(&service, None, None, 10).await));
     assert!(is_not_found(registry.members(&service, Some(&shop), None, 10).await));
     assert_eq!(registry.members(&service, Some(&web), None, 10).await.unwrap().items.len(), 1);
-    // An admin of the organisation gives roles up to its own, everywhere in it.
+    // An admin of the organisation assigns roles up to its own, in all projects.
     assert!(set(&adam, Some(&shop), Role::Viewer).await.unwrap().1);
     assert!(set(&adam, None, Role::Admin).await.unwrap().1);
     assert!(is_denied(set(&adam, None, Role::Owner).await));
@@ -231,7 +231,7 @@ async fn nobody_gives_a_role_above_their_own() {
     assert!(is_denied(registry.remove_member(&adam, None, &boss_name).await));
     let owner_of_project = set(&boss, Some(&web), Role::Owner).await.unwrap_err();
     assert!(matches!(owner_of_project, RegistryError::Invalid(_)), "{owner_of_project}");
-    // A key gives no role with a right that it lacks.
+    // A key cannot assign a role with a right that the key lacks.
     let weak = NewKey { rights: rights("read,admin"), ..of("boss") };
     let weak = caller(&registry, "acme.web", weak).await;
     assert!(is_denied(set(&weak, None, Role::Member).await));
@@ -239,13 +239,13 @@ async fn nobody_gives_a_role_above_their_own() {
     let reader = NewKey { rights: rights("read"), ..of("boss") };
     let reader = caller(&registry, "acme.web", reader).await;
     assert!(is_denied(set(&reader, None, Role::Viewer).await));
-    // A project cannot make itself a key of the owner: what its maker is counts.
+    // A project cannot create itself a key of the owner: the role of the key's creator counts.
     let made = NewKey { org_role: service.org_role, ..of("boss") };
     let made = caller(&registry, "acme.web", made).await;
     assert_eq!((service.org_role, made.org_role), (None, None));
     assert!(is_denied(set(&made, None, Role::Viewer).await));
-    assert_eq!(boss.org_role, Some(Role::Owner), "the twin");
-    // The refusals are recorded, and so is what was done.
+    assert_eq!(boss.org_role, Some(Role::Owner), "the owner keeps the role");
+    // Both refusals and changes are recorded.
     let log = registry.audit_log(&boss.tenant(), None, 200).await.unwrap().events;
     let count = |outcome: &str| {
         log.iter().filter(|e| e.action == "member.set" && e.outcome == outcome).count()
@@ -255,7 +255,7 @@ async fn nobody_gives_a_role_above_their_own() {
 }
 
 #[tokio::test]
-async fn the_last_owner_stays() {
+async fn the_last_owner_cannot_be_removed() {
     let database = Database::migrated().await;
     database.tenants(["acme.web"]).await;
     let (registry, operator) = (database.registry().await, database.operator().await);
@@ -269,7 +269,7 @@ async fn the_last_owner_stays() {
         caller(&registry, "acme.web", of("ann")).await,
         caller(&registry, "acme.web", of("ben")).await,
     ];
-    // Each takes the other's role away at the same time: one of them stays.
+    // Both remove each other's role concurrently: one of them remains.
     for _ in 0..10 {
         let [first, second] = [
             registry.remove_member(&callers[0], None, &ben),
@@ -283,9 +283,9 @@ async fn the_last_owner_stays() {
     operator.remove_member("acme", None, &ann).await.unwrap();
 }
 
-/// P3: by the policies alone, and page by page.
+/// By the policies alone, and page by page.
 #[tokio::test]
-async fn members_are_the_organisations_own() {
+async fn members_are_isolated_by_organisation() {
     let database = Database::migrated().await;
     database.tenants(["acme.web", "acme.shop", "other.web"]).await;
     let (registry, operator) = (database.registry().await, database.operator().await);
@@ -319,7 +319,7 @@ async fn members_are_the_organisations_own() {
         assert_eq!(users, if place == "acme." { 3 } else { 0 }, "{place}");
         app.execute("rollback").await.unwrap();
     }
-    // A project writes no roles of the organisation or of another project.
+    // A project cannot write roles of the organisation or of another project.
     for (place, allowed) in [("''", false), ("'shop'", false), ("'web'", true)] {
         act_as(&mut app, "acme.web", "ben").await;
         let insert = format!(

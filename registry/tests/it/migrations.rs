@@ -1,4 +1,4 @@
-//! The schema: made once, by anybody, bound by row-level security everywhere.
+//! The schema: migrated once, also by concurrent starts, with row-level security on every table.
 
 use registry::{MIGRATOR, Operator, Registry, RegistryError};
 use sqlx::{Executor as _, Row as _};
@@ -22,7 +22,7 @@ async fn a_second_migration_changes_nothing() {
 }
 
 #[tokio::test]
-async fn several_may_migrate_and_seed_at_once() {
+async fn concurrent_migrations_and_seeds_succeed() {
     let database = Database::empty().await;
     let mut starts = JoinSet::new();
     for _ in 0..6 {
@@ -38,13 +38,13 @@ async fn several_may_migrate_and_seed_at_once() {
     let reports: Vec<_> =
         starts.join_all().await.into_iter().collect::<Result<_, _>>().expect("every start works");
     assert!(reports.iter().all(|report| report.servers == reports[0].servers));
-    // One of them wrote; the others found everything there.
+    // One of them wrote; the others changed nothing.
     assert_eq!(reports.iter().filter(|report| report.changed > 0).count(), 1, "{reports:?}");
     database.registry().await.check_ready().await.unwrap();
 }
 
 #[tokio::test]
-async fn an_empty_database_is_told_from_a_dead_one() {
+async fn an_empty_database_is_reported_as_not_migrated() {
     let database = Database::empty().await;
     let refused = Registry::connect(&database.app_url()).await.unwrap_err();
     assert!(matches!(refused, RegistryError::NotMigrated), "{refused}");
@@ -73,11 +73,11 @@ async fn an_edited_migration_is_refused() {
     assert!(matches!(refused, RegistryError::Migrate(_)), "{refused}");
 }
 
-/// The wait for another gateway's migration is not a request: no time-out ends it.
+/// Waiting for another gateway's migration is not limited by the timeouts of requests.
 #[tokio::test]
 async fn the_operator_has_no_statement_timeout() {
     let database = Database::migrated().await;
-    // The owner's own setting stays, because the connection sets none.
+    // The owner's own setting is kept, because the connection sets none.
     let name = database.name();
     let set = format!("alter role pml_owner in database {name} set statement_timeout = '77s'");
     database.superuser().await.execute(sqlx::AssertSqlSafe(set)).await.unwrap();
@@ -93,7 +93,7 @@ async fn the_operator_has_no_statement_timeout() {
 }
 
 #[tokio::test]
-async fn only_a_bound_role_may_serve() {
+async fn a_role_that_bypasses_row_level_security_is_refused() {
     let database = Database::migrated().await;
     for url in [database.owner_url(), database.app_url().replace("pml_app@", "pml@")] {
         let refused = Registry::connect(&url).await.unwrap_err();
@@ -101,7 +101,7 @@ async fn only_a_bound_role_may_serve() {
     }
 }
 
-/// A table without row-level security is a hole; this finds the one that was forgotten.
+/// Finds tables without row-level security.
 #[tokio::test]
 async fn every_tenant_table_forces_row_level_security() {
     let database = Database::migrated().await;
@@ -130,7 +130,7 @@ async fn every_tenant_table_forces_row_level_security() {
             );
             assert!(
                 table.get::<bool, _>("relforcerowsecurity"),
-                "`{name}` does not bind its owner"
+                "row-level security of `{name}` does not bind its owner"
             );
             assert!(table.get::<bool, _>("has_policy"), "`{name}` has no policy");
             of_tenants.push(name);
@@ -165,7 +165,7 @@ async fn every_tenant_table_forces_row_level_security() {
         "users",
     ];
     assert_eq!(of_tenants, expected);
-    // A view with its owner's rights would look past the policies.
+    // A view with its owner's rights would bypass the policies.
     let views: Vec<String> = sqlx::query_scalar(
         "select relname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace
         where n.nspname = 'public' and c.relkind = 'v'
@@ -175,7 +175,7 @@ async fn every_tenant_table_forces_row_level_security() {
     .await
     .unwrap();
     assert_eq!(views, Vec::<String>::new());
-    // So would a function with its owner's rights.
+    // A function with its owner's rights would do so as well.
     let definers: i64 = sqlx::query_scalar(
         "select count(*) from pg_proc p join pg_namespace n on n.oid = p.pronamespace
         where n.nspname = 'public' and p.prosecdef",
@@ -187,7 +187,7 @@ async fn every_tenant_table_forces_row_level_security() {
 }
 
 #[tokio::test]
-async fn the_serving_role_owns_nothing_and_gets_nothing_more() {
+async fn the_serving_role_has_minimal_privileges() {
     let database = Database::migrated().await;
     let mut app = database.app().await;
     let role = app
@@ -243,7 +243,7 @@ async fn the_serving_role_owns_nothing_and_gets_nothing_more() {
 }
 
 #[tokio::test]
-async fn everything_is_explained_in_the_database() {
+async fn every_table_and_column_has_a_comment() {
     let database = Database::migrated().await;
     let silent: Vec<String> = sqlx::query_scalar(
         "select c.relname || coalesce('.' || a.attname, '')
@@ -268,7 +268,7 @@ async fn everything_is_explained_in_the_database() {
 }
 
 #[tokio::test]
-async fn a_test_that_panics_leaves_no_database() {
+async fn a_panicking_test_leaves_no_database() {
     let panicking = tokio::spawn(async {
         let database = Database::migrated().await;
         let _busy = database.registry().await;

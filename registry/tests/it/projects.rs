@@ -1,4 +1,4 @@
-//! Projects and organisations: made once, and deleted for good.
+//! Projects and organisations: creation, and deletion for good.
 
 use protocol::Visibility;
 use registry::{
@@ -23,7 +23,7 @@ fn is_conflict<T: std::fmt::Debug>(result: Result<T, RegistryError>) -> bool {
 }
 
 #[tokio::test]
-async fn projects_are_made_by_those_who_manage_the_organisation() {
+async fn only_managers_create_and_delete_projects() {
     let database = Database::migrated().await;
     database.tenants(["acme.web", "other.web"]).await;
     let (registry, operator) = (database.registry().await, database.operator().await);
@@ -34,7 +34,7 @@ async fn projects_are_made_by_those_who_manage_the_organisation() {
         registry.create_project(&service, "shop").await.map(drop),
         registry.projects(&service, None, 10).await.map(drop),
         registry.delete_project(&service, "web").await,
-        // To delete takes an owner.
+        // Only an owner may delete.
         registry.delete_project(&ann, "web").await,
     ] {
         assert!(matches!(refused, Err(RegistryError::NotAllowed(_))), "{refused:?}");
@@ -57,13 +57,13 @@ async fn projects_are_made_by_those_who_manage_the_organisation() {
     for cursor in ["", "x", "zz", "2e", "éé"] {
         registry.projects(&ann, Some(cursor), 1).await.unwrap_err();
     }
-    // The new project is one, for whoever has a key for it.
+    // The new project works: keys can be created for it.
     registry.create_key(&Tenant::of(scope("acme.shop")), new_key()).await.unwrap();
 }
 
-/// RG-04: what was deleted is gone for those who could see it, not there for all others, and never given again.
+/// RG-04: a deleted entry is "gone" for callers that could see it, "not found" for others, and never recreated.
 #[tokio::test]
-async fn a_deleted_project_is_closed_for_good() {
+async fn a_deleted_project_stays_closed() {
     let database = Database::seeded().await;
     database.tenants(["acme.web", "acme.shop", "other.web"]).await;
     let registry = database.registry().await;
@@ -102,16 +102,16 @@ async fn a_deleted_project_is_closed_for_good() {
     registry.authenticate(key.expose()).await.unwrap();
 
     let ours = boss.tenant();
-    let [foreign, nobody] = [Tenant::of(scope("other.web")), Tenant::anonymous()];
+    let [foreign, anonymous] = [Tenant::of(scope("other.web")), Tenant::anonymous()];
     let name = |action: &str| format!("acme.web.a.{action}").parse::<EntryName>().unwrap();
     let server: EntryName = "acme.web.srv".parse().unwrap();
-    assert!(registry.entry(&nobody, &name("public")).await.is_ok());
+    assert!(registry.entry(&anonymous, &name("public")).await.is_ok());
 
     let (slug, _) = registry.create_link(&ann, "editors").await.unwrap();
     assert_eq!(registry.scope_of_link(slug.expose()).await.unwrap(), scope("acme.web"));
     let listed = async || {
         let filter = CatalogFilter { namespace: Some("a".to_owned()), ..Default::default() };
-        registry.catalog(&nobody, &filter, None, 10).await.unwrap().items.len()
+        registry.catalog(&anonymous, &filter, None, 10).await.unwrap().items.len()
     };
     assert_eq!(listed().await, 1);
 
@@ -119,15 +119,15 @@ async fn a_deleted_project_is_closed_for_good() {
 
     assert!(is_not_found(registry.scope_of_link(slug.expose()).await), "its link ends with it");
     assert_eq!(listed().await, 0);
-    // Its keys are no keys, and nobody makes another one.
+    // Its keys are invalid, and no new ones can be created.
     registry.authenticate(key.expose()).await.unwrap_err();
     assert!(is_not_found(registry.create_key(&Tenant::of(scope("acme.web")), new_key()).await));
     assert!(is_not_found(registry.publish(&ann, capability("a:new", "return 1")).await));
     assert!(is_not_found(
         registry.put_secret(&ann, SecretOwner::Me, &secret, value(), vec![]).await
     ));
-    // Gone for those who could see it; for all others it never was.
-    for tenant in [&ours, &foreign, &nobody] {
+    // Gone for callers that could see it, not found for all others.
+    for tenant in [&ours, &foreign, &anonymous] {
         for pinned in ["public", "public.0000"] {
             assert!(is_gone(registry.entry(tenant, &name(pinned)).await), "{tenant:?}");
         }
@@ -139,10 +139,10 @@ async fn a_deleted_project_is_closed_for_good() {
         }
     }
     assert!(is_gone(registry.entry(&ours, &name("org")).await));
-    for tenant in [&foreign, &nobody] {
+    for tenant in [&foreign, &anonymous] {
         assert!(is_not_found(registry.entry(tenant, &name("org")).await));
     }
-    // By the policies alone: no query says who asks.
+    // The row-level policies alone ensure this: the queries have no filter.
     let mut app = database.app().await;
     for (place, expected) in [("acme.shop", 3_i64), ("other.web", 2), ("", 2)] {
         act_as(&mut app, place, "ann").await;
@@ -157,11 +157,11 @@ async fn a_deleted_project_is_closed_for_good() {
         assert_eq!((seen, open), (expected, 0), "{place}");
         app.execute("rollback").await.unwrap();
     }
-    // Not even its owner gets at the rows that stay.
+    // Even the owner cannot read the rows that are kept.
     assert!(is_gone(registry.entry(&ann, &name("private")).await));
     let resolved = registry.resolve(&ann, &["a:private".parse().unwrap()]).await.unwrap();
     assert_eq!(resolved.tools.len(), 0);
-    // The name is not given again, to anybody.
+    // The name cannot be reused.
     assert!(is_conflict(registry.create_project(&boss, "web").await));
     assert!(is_conflict(operator.create_scope(&scope("acme.web")).await));
     assert!(is_not_found(registry.delete_project(&boss, "web").await));
@@ -176,15 +176,15 @@ async fn a_deleted_project_is_closed_for_good() {
     .await
     .unwrap();
     assert_eq!(left, 0);
-    // The twin: the other project goes on.
+    // Control: the other project still works.
     registry.publish(&ours, capability("a:b", "return 1")).await.unwrap();
     let log = registry.audit_log(&ours, None, 10).await.unwrap().events;
     assert!(log.iter().any(|e| e.action == "project.delete" && e.target == "acme.web"));
 }
 
-/// What had begun before the deletion ends before it or not at all.
+/// Writes that started before the deletion either finish before it or fail.
 #[tokio::test]
-async fn nothing_slips_into_a_project_that_is_deleted() {
+async fn concurrent_writes_do_not_survive_a_deletion() {
     let database = Database::migrated().await;
     let registry = database.registry().await;
     let operator = database.operator().await;
@@ -215,9 +215,9 @@ async fn nothing_slips_into_a_project_that_is_deleted() {
     assert_eq!(open, 0);
 }
 
-/// RG-04: an organisation goes with all that it has.
+/// RG-04: an organisation is deleted with everything in it.
 #[tokio::test]
-async fn a_deleted_organisation_is_closed_for_good() {
+async fn a_deleted_organisation_stays_closed() {
     let database = Database::seeded().await;
     database.tenants(["acme.web", "acme.shop", "other.web"]).await;
     let (registry, operator) = (database.registry().await, database.operator().await);
@@ -243,6 +243,6 @@ async fn a_deleted_organisation_is_closed_for_good() {
     let orgs = operator.orgs().await.unwrap();
     let gone = |name: &str| orgs.iter().find(|org| org.name == name).unwrap().deleted_at.is_some();
     assert_eq!((gone("acme"), gone("other"), gone("pml")), (true, false, false));
-    // The twin: the other organisation goes on.
+    // Control: the other organisation still works.
     registry.publish(&other, capability("a:b", "return 1")).await.unwrap();
 }

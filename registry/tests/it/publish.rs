@@ -1,4 +1,4 @@
-//! Capabilities in the database: never changed, never served changed, and nobody else's.
+//! Capabilities in the database: immutable, verified before they are served, and isolated.
 
 use protocol::{Routing, Visibility};
 use registry::{EntryName, NewCapability, RegistryError, Tenant};
@@ -22,7 +22,7 @@ pub(crate) fn capability(name: &str, code: &str) -> NewCapability {
     }
 }
 
-/// RG-01: a program that was changed in the database is neither read nor run.
+/// RG-01: a program that was changed in the database is neither returned nor run.
 #[tokio::test]
 async fn a_changed_program_is_never_served() {
     let database = Database::seeded().await;
@@ -33,7 +33,7 @@ async fn a_changed_program_is_never_served() {
     assert_eq!(registry.entry(&web, &name).await.unwrap().code.as_deref(), Some("return 1"));
     let ids = ["a:b".parse().unwrap()];
     assert_eq!(registry.resolve(&web, &ids).await.unwrap().tools.len(), 1);
-    // Not even a superuser changes it without taking the lock off.
+    // Even a superuser must disable the trigger first.
     let mut superuser = database.superuser().await;
     for change in [
         "update capability_versions set code = 'return 2'",
@@ -55,7 +55,7 @@ async fn a_changed_program_is_never_served() {
 }
 
 #[tokio::test]
-async fn a_private_capability_is_its_owners() {
+async fn a_private_capability_is_visible_only_to_its_owner() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -70,18 +70,18 @@ async fn a_private_capability_is_its_owners() {
     for other in [&ben, &web] {
         assert!(is_not_found(registry.entry(other, &name).await));
     }
-    // The name is taken, and that is all that can be seen.
+    // The conflict shows only that the name is taken.
     let taken = registry.publish(&ben, capability("a:b", "return 2")).await.unwrap_err();
     assert!(matches!(taken, RegistryError::Conflict(_)), "{taken}");
     assert_eq!(registry.entry(&ann, &name).await.unwrap().code.as_deref(), Some("return 1"));
-    // The public catalog is the operator's.
+    // Only the operator publishes in the public catalog.
     let public = Tenant::of(protocol::Scope::public());
     let refused = registry.publish(&public, capability("a:b", "return 1")).await.unwrap_err();
     assert!(matches!(refused, RegistryError::Denied(_)), "{refused}");
 }
 
 #[tokio::test]
-async fn who_may_know_of_it_is_its_owners_to_say_and_on_record() {
+async fn only_the_owner_changes_visibility_and_it_is_audited() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -97,15 +97,15 @@ async fn who_may_know_of_it_is_its_owners_to_say_and_on_record() {
         let refused = registry.publish(&ben, shown(visibility)).await.unwrap_err();
         assert!(matches!(refused, RegistryError::Conflict(_)), "{refused}");
     }
-    // Who sees it may still publish what comes next.
+    // Other members that see it may still publish the next version.
     assert!(registry.publish(&ben, capability("a:b", "return 2")).await.unwrap().new);
-    let nobody = Tenant::anonymous();
+    let anonymous = Tenant::anonymous();
     let name: EntryName = "acme.web.a.b".parse().unwrap();
-    assert!(is_not_found(registry.entry(&nobody, &name).await));
+    assert!(is_not_found(registry.entry(&anonymous, &name).await));
     let again =
         NewCapability { version: Some("0.1.0".parse().unwrap()), ..shown(Visibility::Public) };
     assert!(!registry.publish(&ann, again).await.unwrap().new);
-    assert_eq!(registry.entry(&nobody, &name).await.unwrap().code.as_deref(), Some("return 2"));
+    assert_eq!(registry.entry(&anonymous, &name).await.unwrap().code.as_deref(), Some("return 2"));
     let events = registry.audit_log(&web, None, 10).await.unwrap().events;
     let change = events.iter().find(|event| event.action == "capability.show").unwrap();
     assert_eq!(

@@ -1,10 +1,11 @@
-//! MCP servers of tenants: one winner, no change, nobody else's.
+//! MCP servers of tenants: one publisher wins a race, versions are immutable, entries are isolated.
 
 use std::sync::Arc;
 
 use protocol::{EntryType, Install, ResultMode, Routing, ToolDescriptor, Visibility};
 use registry::{
-    CatalogServer, CatalogTool, NewServer, Registry, RegistryError, Remark, ResolvedTool, Tenant,
+    CatalogServer, CatalogTool, NewServer, Registry, RegistryError, ResolvedTool, Tenant,
+    VersionUpdate,
 };
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Executor as _};
@@ -16,7 +17,7 @@ fn member(principal: &str) -> Tenant {
     Tenant::member("acme.web".parse().unwrap(), principal.parse().unwrap())
 }
 
-/// A server that says more of itself than counts.
+/// A server with claims about routing and effects that a tenant's server is not trusted with.
 pub(crate) fn server(namespace: &str, command: &str) -> NewServer {
     let descriptor = ToolDescriptor {
         name: "add".to_owned(),
@@ -51,9 +52,9 @@ async fn resolved(registry: &Registry, tenant: &Tenant, id: &str) -> Option<Arc<
     found.tools.pop()
 }
 
-/// RG-03: of fifty who publish a version at once, one does; its author says nothing that only the operator says.
+/// RG-03: of fifty concurrent publishers of a version one succeeds. Claims reserved to the operator have no effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_publishers_have_one_winner() {
+async fn of_concurrent_publishers_one_succeeds() {
     let database = Database::migrated().await;
     database.tenants(["acme.web"]).await;
     let registry = Arc::new(database.registry().await);
@@ -83,9 +84,9 @@ async fn fifty_publishers_have_one_winner() {
     assert!(!tool.read_only && !tool.deterministic && !tool.eager);
 }
 
-/// RG-03, RG-06: no role changes a version, and no policy lets another tenant or principal near one.
+/// RG-03, RG-06: no role can change a version, and the policies isolate tenants and principals.
 #[tokio::test]
-async fn versions_are_nobodys_to_change() {
+async fn versions_are_immutable_and_isolated() {
     let database = Database::migrated().await;
     database.tenants(["acme.web", "other.web"]).await;
     let registry = database.registry().await;
@@ -104,7 +105,7 @@ async fn versions_are_nobodys_to_change() {
         let mut owner = database.owner().await;
         act_as(&mut owner, "acme.web", "ann").await;
         let changed = owner.execute(statement).await;
-        // What no policy lets it near stays as well.
+        // Rows that no policy shows to the owner do not change either.
         if changed.as_ref().is_ok_and(|done| done.rows_affected() == 0) {
             continue;
         }
@@ -137,16 +138,16 @@ async fn versions_are_nobodys_to_change() {
     }
 }
 
-/// RG-14: nobody stands before somebody's own entry by giving another one its id.
+/// RG-14: an entry of another principal with the same id cannot shadow one's own entry.
 #[tokio::test]
-async fn ones_own_stands_first() {
+async fn an_own_entry_cannot_be_shadowed() {
     let database = Database::migrated().await;
     database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
     let mut own = server("diary", "npx");
     own.visibility = Some(Visibility::Private);
     registry.publish_server(&member("ann"), own).await.unwrap();
-    // Bob cannot know of it; its name is taken for servers, and a capability of that id is not Ann's tool.
+    // Bob cannot see the server, but its name is taken. A capability with its tool's id is not resolved for Ann.
     let taken = registry.publish_server(&member("bob"), server("diary", "evil")).await;
     assert!(matches!(taken, Err(RegistryError::Conflict(_))), "{taken:?}");
     let capability = registry::NewCapability {
@@ -165,6 +166,7 @@ async fn ones_own_stands_first() {
     assert_eq!((hers.kind, hers.routing), (EntryType::Stdio, Routing::Client));
     let his = resolved(&registry, &member("bob"), "diary:add").await.unwrap();
     assert_eq!(his.kind, EntryType::Deno);
-    let unknown = registry.remark_server(&member("bob"), "diary", None, Remark::Yanked).await;
+    let unknown =
+        registry.update_server_version(&member("bob"), "diary", None, VersionUpdate::Yank).await;
     assert!(is_not_found(unknown));
 }

@@ -1,4 +1,4 @@
-//! Entries of tenants, written as the serving role writes them.
+//! Writes entries of tenants as the serving role does.
 
 use protocol::{EntryType, Fqdn, Integrity, RegistryEntry, Routing, Scope, ToolId, Visibility};
 use registry::Tenant;
@@ -19,7 +19,7 @@ pub(crate) struct Published<'a> {
 }
 
 impl<'a> Published<'a> {
-    /// Describes a server that the whole project sees.
+    /// Describes a server that is visible to the whole project.
     pub(crate) fn new(
         tenant: &'a Tenant,
         namespace: &'a str,
@@ -28,13 +28,13 @@ impl<'a> Published<'a> {
         Self { tenant, namespace, visibility: Visibility::Project, owner: "someone", tools }
     }
 
-    /// Narrows or widens who sees it.
+    /// Sets the visibility and the owner.
     pub(crate) fn seen_by(mut self, visibility: Visibility, owner: &'a str) -> Self {
         (self.visibility, self.owner) = (visibility, owner);
         self
     }
 
-    /// Writes it.
+    /// Writes the server to the database.
     pub(crate) async fn write(self, database: &Database) {
         let mut connection = database.app().await;
         let scope = self.tenant.scope().expect("somebody publishes").clone();
@@ -43,7 +43,7 @@ impl<'a> Published<'a> {
         connection.execute("commit").await.expect("it is committed");
     }
 
-    /// Writes it in the transaction of somebody, whoever that is.
+    /// Writes the server in a given transaction, which may act as another tenant.
     pub(crate) async fn insert(
         &self,
         connection: &mut PgConnection,
@@ -95,7 +95,7 @@ fn tool(name: &str, description: &str) -> Value {
     json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
 }
 
-/// Returns what is stored for an entry, computed from its wire form.
+/// Returns the stored content and hash of an entry, computed from its wire form.
 fn stored(fqdn: &Fqdn, description: &str, tools: Vec<Value>) -> (String, String) {
     let entry = RegistryEntry {
         fqdn: fqdn.to_string(),
@@ -116,7 +116,7 @@ fn stored(fqdn: &Fqdn, description: &str, tools: Vec<Value>) -> (String, String)
     (Value::Object(entry.content()).to_string(), entry.content_integrity().to_string())
 }
 
-/// Gives a published tool another content, with the hash that belongs to it.
+/// Replaces the content of a published tool, with a matching hash.
 pub(crate) async fn change(database: &Database, tenant: &Tenant, id: &ToolId, description: &str) {
     let name = Fqdn::of_tool(tenant.scope().expect("somebody publishes").clone(), id);
     let (content, integrity) = stored(&name, description, vec![tool(id.action(), description)]);
@@ -136,8 +136,7 @@ pub(crate) async fn change(database: &Database, tenant: &Tenant, id: &ToolId, de
     .expect("the superuser may");
 }
 
-/// Fills a database with one server of each visibility for `acme.web`, the same
-/// for `acme.shop` and `other.web`, all with the canary in every name.
+/// Publishes one server of each visibility in `acme.web`, `acme.shop` and `other.web`, with the canary in every name.
 pub(crate) async fn canaries(database: &Database) -> [Tenant; 3] {
     let tenants = database.tenants(["acme.web", "acme.shop", "other.web"]).await;
     for (tenant, name) in tenants.iter().zip(["web", "shop", "foreign"]) {
@@ -155,7 +154,7 @@ pub(crate) async fn canaries(database: &Database) -> [Tenant; 3] {
     tenants
 }
 
-/// Runs statements as a superuser, past row-level security and triggers.
+/// Runs a statement as a superuser, which bypasses row-level security.
 pub(crate) async fn tamper(database: &Database, statement: &str) -> u64 {
     let mut connection = database.superuser().await;
     let done = connection.execute(AssertSqlSafe(statement.to_owned())).await;

@@ -7,10 +7,10 @@ use sqlx::Executor as _;
 
 use crate::database::{Database, act_as};
 
-/// Slow enough that nothing comes in while a test runs.
+/// Slow enough that no token is added while a test runs.
 const SLOW: Rate = Rate { per_second: 0.001, capacity: 100.0 };
 
-/// GW-30: two gateways draw from one bucket, at once, and no more than it holds.
+/// GW-30: two gateways that take from one bucket concurrently get no more than it holds.
 #[tokio::test]
 async fn gateways_share_a_bucket() {
     let database = Database::migrated().await;
@@ -34,7 +34,7 @@ async fn gateways_share_a_bucket() {
 }
 
 #[tokio::test]
-async fn a_bucket_fills_with_time() {
+async fn a_bucket_refills_over_time() {
     let database = Database::migrated().await;
     let registry = database.registry().await;
     registry.take_tokens("a", 100, SLOW).await.unwrap();
@@ -44,7 +44,7 @@ async fn a_bucket_fills_with_time() {
     let fast = Rate { per_second: 2.0, capacity: 100.0 };
     let drawn = registry.take_tokens("a", 100, fast).await.unwrap().granted;
     assert!((20..=100).contains(&drawn), "{drawn}");
-    // And never holds more than its capacity; nor does a clock that goes back empty it.
+    // The bucket never exceeds its capacity, and a clock that is set back does not empty it.
     superuser
         .execute("update rate_buckets set filled_at = filled_at - interval '1 day'")
         .await
@@ -57,9 +57,9 @@ async fn a_bucket_fills_with_time() {
     assert_eq!(registry.take_tokens("a", 5, SLOW).await.unwrap().granted, 5);
 }
 
-/// Nobody sees, empties or fills a bucket without its name.
+/// A bucket can be read, emptied or filled only through its name.
 #[tokio::test]
-async fn buckets_are_seen_by_their_name_only() {
+async fn buckets_are_accessible_only_by_name() {
     let database = Database::migrated().await;
     let registry = database.registry().await;
     database.tenants(["acme.web"]).await;
@@ -72,7 +72,7 @@ async fn buckets_are_seen_by_their_name_only() {
     for statement in ["delete from rate_buckets", "update rate_buckets set tokens = 100"] {
         assert_eq!(app.execute(statement).await.unwrap().rows_affected(), 0, "{statement}");
     }
-    // One that was left alone is as good as none, and may go.
+    // An idle bucket is full, the same as none, so it may be deleted.
     app.execute("rollback").await.unwrap();
     let idle = "update rate_buckets set filled_at = now() - interval '2 hours'";
     database.superuser().await.execute(idle).await.unwrap();

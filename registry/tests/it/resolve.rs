@@ -1,4 +1,4 @@
-//! A program's tool ids: own scope first, one query, every unknown one named.
+//! Resolution of a program's tool ids: own scope first, one query, all unknown ids reported.
 
 use protocol::{EntryType, ResultMode, Routing, ToolId, Visibility};
 use registry::{RegistryError, Tenant};
@@ -13,7 +13,7 @@ fn ids<const N: usize>(texts: [&str; N]) -> Vec<ToolId> {
 }
 
 #[tokio::test]
-async fn the_own_scope_wins_over_the_public_catalog() {
+async fn the_own_scope_takes_precedence_over_the_catalog() {
     let database = Database::seeded().await;
     let [web, shop] = database.tenants(["acme.web", "acme.shop"]).await;
     Published::new(&web, "filesystem", &[("read_file", "Ours")]).write(&database).await;
@@ -39,9 +39,9 @@ async fn the_own_scope_wins_over_the_public_catalog() {
     }
 }
 
-/// Somebody's private tool neither hides the public one from others nor shows itself.
+/// A private tool neither hides the public one from other principals nor is visible to them.
 #[tokio::test]
-async fn a_private_tool_is_its_owners_alone() {
+async fn a_private_tool_is_visible_only_to_its_owner() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     Published::new(&web, "filesystem", &[("read_file", "Alice's")])
@@ -57,7 +57,7 @@ async fn a_private_tool_is_its_owners_alone() {
 }
 
 #[tokio::test]
-async fn one_unknown_tool_hides_none_of_the_rest() {
+async fn all_unknown_tools_are_reported() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     Published::new(&web, "deploys", &[("start_deploy", "")]).write(&database).await;
@@ -83,9 +83,9 @@ async fn one_unknown_tool_hides_none_of_the_rest() {
     assert!(resolved.missing.iter().all(|tool| tool.suggestions.len() <= 3));
 }
 
-/// A program can name thousands of tools that there are not: each is reported, the first few with near names.
+/// A program may name thousands of unknown tools: all are reported, the first few with similar names.
 #[tokio::test]
-async fn thousands_of_unknown_tools_cost_little() {
+async fn thousands_of_unknown_tools_are_cheap() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
     let wanted: Vec<ToolId> =
@@ -98,16 +98,16 @@ async fn thousands_of_unknown_tools_cost_little() {
 }
 
 #[tokio::test]
-async fn nothing_asked_is_nothing_found() {
+async fn an_empty_list_resolves_to_nothing() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
     let resolved = registry.resolve(&Tenant::anonymous(), &[]).await.unwrap();
     assert_eq!(resolved, registry::Resolved::default());
 }
 
-/// However many tools a program has, the database is asked once.
+/// All tools of a program are resolved with one query.
 #[tokio::test]
-async fn a_program_costs_one_query() {
+async fn a_program_is_resolved_in_one_query() {
     let database = Database::seeded().await;
     let name = database.name();
     let set = format!("alter database {name} set log_statement = 'all'");
@@ -124,7 +124,7 @@ async fn a_program_costs_one_query() {
     assert!(all.len() > 40, "{}", all.len());
     let mut wanted = all.clone();
     wanted.extend(ids(["unknown:one", "unknown:two"]));
-    // A mark in the log, unique to this test, before and after.
+    // Writes unique marks to the log before and after.
     let marks = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
     let mut marker = database.superuser().await;
     let mark = |id: uuid::Uuid| AssertSqlSafe(format!("select '{id}'"));
@@ -144,7 +144,7 @@ async fn a_tampered_tool_is_not_resolved() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
     let wanted = ids(["git:git_status"]);
-    // Remembered or not, what is checked is what is stored now.
+    // The stored content is verified at each call.
     registry.resolve(&Tenant::anonymous(), &wanted).await.unwrap();
     let changed = tamper(
         &database,
@@ -155,6 +155,6 @@ async fn a_tampered_tool_is_not_resolved() {
     assert_eq!(changed, 1);
     let refused = registry.resolve(&Tenant::anonymous(), &wanted).await.unwrap_err();
     assert!(matches!(refused, RegistryError::IntegrityMismatch(_)), "{refused}");
-    // Others are not held up.
+    // Other tools are not affected.
     registry.resolve(&Tenant::anonymous(), &ids(["git:git_log"])).await.unwrap();
 }

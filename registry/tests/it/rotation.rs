@@ -1,4 +1,4 @@
-//! Keys that take the place of others, and the list of them page by page.
+//! Rotation of API keys, and the paged list of keys.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const NOW: Duration = Duration::ZERO;
 const AN_HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::test]
-async fn the_new_key_is_what_the_old_one_was() {
+async fn a_rotated_key_keeps_principal_rights_and_expiry() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
@@ -27,7 +27,7 @@ async fn the_new_key_is_what_the_old_one_was() {
     assert_eq!((caller.key_id, caller.principal.as_str()), (Some(rotated.id), "alice"));
     assert_eq!((&caller.rights, caller.expires_at), (&old.rights, rotated.expires_at));
     assert_eq!(rotated.expires_at.map(|at| at.timestamp_millis()), Some(end.timestamp_millis()));
-    // The old one goes on for the grace time, and no longer than it would have.
+    // The old key works for the grace time, but not beyond its own expiry.
     registry.authenticate(old_key.expose()).await.unwrap();
     let listed = registry.key(&web, old.id).await.unwrap();
     assert_eq!(listed.replaced_by, Some(rotated.id));
@@ -58,7 +58,7 @@ async fn without_grace_the_old_key_ends_at_once() {
     registry.authenticate(key.expose()).await.unwrap();
 }
 
-/// However many rotate a key at once, there is one successor.
+/// Concurrent rotations of a key make one successor.
 #[tokio::test]
 async fn a_key_is_rotated_once() {
     let database = Database::migrated().await;
@@ -78,7 +78,7 @@ async fn a_key_is_rotated_once() {
     }
     assert_eq!(made, 1);
     assert_eq!(registry.keys(&web, None, 100).await.unwrap().items.len(), 2, "no other is left");
-    // Neither are keys that no longer count.
+    // Revoked and expired keys cannot be rotated.
     let (_, revoked) = registry.create_key(&web, new_key()).await.unwrap();
     registry.revoke_key(&web, revoked.id).await.unwrap();
     let past = NewKey { expires_at: Some(Utc::now() - TimeDelta::seconds(1)), ..new_key() };
@@ -89,9 +89,9 @@ async fn a_key_is_rotated_once() {
     }
 }
 
-/// GW-09: by the queries alone, as after a mistake in a migration.
+/// GW-09: the queries alone ensure this, as if a migration had dropped the policies.
 #[tokio::test]
-async fn foreign_keys_are_not_there() {
+async fn foreign_keys_are_not_found() {
     let database = Database::migrated().await;
     let [web, shop] = database.tenants(["acme.web", "acme.shop"]).await;
     let registry = database.registry().await;

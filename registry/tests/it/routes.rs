@@ -39,7 +39,7 @@ async fn a_changed_rule_reaches_every_gateway() {
     let after = there.routes();
     assert!(after.version > before.version);
     assert_ne!(after.etag, before.etag);
-    // Who holds the old snapshot keeps it.
+    // Old snapshots stay valid for those that hold them.
     assert_eq!(before.rules.route(&id(tool)), Routing::Client);
 
     operator.change_rule(&pattern, RuleChange::Unset).await.unwrap();
@@ -48,9 +48,9 @@ async fn a_changed_rule_reaches_every_gateway() {
     assert!(is_not_found(operator.change_rule(&pattern, RuleChange::Unset).await));
 }
 
-/// A shipped rule is nobody's to take back, and comes back when the operator's is gone. Each change is on record.
+/// A shipped rule cannot be unset, and applies again when the operator's rule is unset. Each change is audited.
 #[tokio::test]
-async fn what_ships_comes_back() {
+async fn an_unset_rule_falls_back_to_the_shipped_one() {
     let database = Database::seeded().await;
     let operator = database.operator().await;
     let pattern = "math:*".parse().unwrap();
@@ -71,21 +71,21 @@ async fn what_ships_comes_back() {
     .fetch_all(&mut database.superuser().await)
     .await
     .unwrap();
-    let told: Vec<(&str, &str)> =
+    let events: Vec<(&str, &str)> =
         recorded.iter().map(|(action, origin)| (action.as_str(), origin.as_str())).collect();
-    assert_eq!(told, [("routing.set", "operator"), ("routing.unset", "shipped")]);
+    assert_eq!(events, [("routing.set", "operator"), ("routing.unset", "shipped")]);
 }
 
-/// The snapshot and the view of the database decide alike.
+/// The snapshot and the database view agree on the routing.
 #[tokio::test]
 async fn the_database_applies_the_same_rules() {
     let database = Database::seeded().await;
     let operator = database.operator().await;
     let registry = database.registry().await;
-    let nobody = Tenant::anonymous();
+    let anonymous = Tenant::anonymous();
     let mut catalog = registry::shipped_catalog();
     for server in &mut catalog {
-        // The rows of the others fix where they run, which wins over every rule.
+        // The routing of the other servers is set in their rows, which have precedence over all rules.
         if ["git", "time"].contains(&server.namespace.as_str()) {
             server.routing = None;
         }
@@ -107,7 +107,7 @@ async fn the_database_applies_the_same_rules() {
         .flat_map(|server| server.tools.iter().map(|t| (server.namespace.clone(), t.clone())))
         .map(|(namespace, tool)| ToolId::new(&namespace, &tool.descriptor.name).unwrap())
         .collect();
-    let resolved = registry.resolve(&nobody, &all).await.unwrap();
+    let resolved = registry.resolve(&anonymous, &all).await.unwrap();
     assert_eq!(resolved.tools.len(), all.len());
     for tool in &resolved.tools {
         assert_eq!(tool.routing, routes.rules.route(&tool.id), "{}", tool.id);
@@ -118,9 +118,9 @@ async fn the_database_applies_the_same_rules() {
     assert_eq!(Some(resolved.get(&id("memory:read_graph")).unwrap().routing), fixed);
 }
 
-/// What was said while the listener was away is read when it is back.
+/// Changes that are made while the listener is disconnected are read when it reconnects.
 #[tokio::test]
-async fn a_lost_listener_comes_back_and_has_missed_nothing() {
+async fn a_lost_listener_reconnects_without_missing_changes() {
     let database = Database::seeded().await;
     let operator = database.operator().await;
     let registry = database.registry().await;
@@ -139,9 +139,9 @@ async fn a_lost_listener_comes_back_and_has_missed_nothing() {
     }
 }
 
-/// A rule that no version of ours could have written does not replace the good ones.
+/// A malformed rule does not replace the valid ones.
 #[tokio::test]
-async fn unreadable_rules_leave_the_last_good_ones() {
+async fn unreadable_rules_keep_the_previous_ones() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
     let before = registry.routes();
@@ -154,23 +154,23 @@ async fn unreadable_rules_leave_the_last_good_ones() {
     assert_eq!(registry.routes(), before);
 }
 
-/// One notification per statement: a bulk write must not become a storm.
+/// One notification per statement, so that a bulk write does not flood the listeners.
 #[tokio::test]
-async fn a_bulk_write_is_told_once() {
+async fn a_bulk_write_sends_one_notification() {
     let database = Database::seeded().await;
     let mut listener = sqlx::postgres::PgListener::connect(&database.app_url()).await.unwrap();
     listener.listen_all(["pml_routes", "pml_keys"]).await.unwrap();
     database.operator().await.seed(&[]).await.unwrap();
     database.owner().await.execute("notify pml_keys, 'end'").await.unwrap();
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     loop {
         let notification = listener.recv().await.unwrap();
         if notification.payload() == "end" {
             break;
         }
-        told.push(notification.payload().to_owned());
+        received.push(notification.payload().to_owned());
     }
-    told.sort();
-    // Equal ones of one transaction are told once.
-    assert_eq!(told, ["mcp_servers", "routing_rules", "tools"]);
+    received.sort();
+    // Postgres sends equal notifications of one transaction once.
+    assert_eq!(received, ["mcp_servers", "routing_rules", "tools"]);
 }

@@ -1,4 +1,4 @@
-//! Stored secrets: sealed for one place, used only with a record, under changing master keys.
+//! Stored secrets: sealed for one row, used only with an audit event.
 
 mod hosts;
 mod keys;
@@ -30,12 +30,12 @@ fn purpose() -> SecretUse {
     to("upstream.example", true)
 }
 
-/// A use for a host; of an entry of the public catalog, or of one that a tenant wrote.
+/// A use for a host, by an entry of the catalog (`by_operator`) or of a tenant.
 fn to(host: &str, by_operator: bool) -> SecretUse {
     SecretUse { tool: "tavily:search".to_owned(), host: host.parse().unwrap(), by_operator }
 }
 
-/// Makes a master key that can be given to several gateways.
+/// Generates a master key that several gateways can share.
 fn master_key() -> impl Fn() -> MasterKey {
     let text = MasterKey::generate().unwrap().expose();
     move || text.parse().unwrap()
@@ -62,7 +62,7 @@ fn is_unreadable<T: std::fmt::Debug>(result: &Result<T, RegistryError>) -> bool 
 }
 
 #[tokio::test]
-async fn ones_own_secret_goes_before_the_projects() {
+async fn an_own_secret_takes_precedence_over_the_projects() {
     let database = Database::migrated().await;
     database.tenants(["acme.web", "acme.shop", "other.web"]).await;
     let registry = with(&database, vec![master_key()()]).await;
@@ -82,16 +82,16 @@ async fn ones_own_secret_goes_before_the_projects() {
     assert_eq!(used(&registry, &bob, "API_KEY").await.as_deref(), Some("ours"));
     assert_eq!(registry.secrets(&alice).await.unwrap().len(), 2);
     assert_eq!(registry.secrets(&bob).await.unwrap(), [first]);
-    for stranger in [member("acme.shop", "alice"), member("other.web", "alice")] {
-        assert_eq!(used(&registry, &stranger, "API_KEY").await, None);
-        assert_eq!(registry.secrets(&stranger).await.unwrap(), []);
-        let gone = registry.delete_secret(&stranger, SecretOwner::Project, &key).await;
+    for outsider in [member("acme.shop", "alice"), member("other.web", "alice")] {
+        assert_eq!(used(&registry, &outsider, "API_KEY").await, None);
+        assert_eq!(registry.secrets(&outsider).await.unwrap(), []);
+        let gone = registry.delete_secret(&outsider, SecretOwner::Project, &key).await;
         assert!(is_not_found(gone));
     }
     assert!(is_not_found(registry.delete_secret(&bob, SecretOwner::Me, &key).await));
     registry.delete_secret(&alice, SecretOwner::Me, &key).await.unwrap();
     assert_eq!(used(&registry, &alice, "API_KEY").await.as_deref(), Some("ours"));
-    // Every step is on record, and none of them with a value.
+    // Every step is audited, without the value.
     let uses = events(&registry, &alice, "secret.use").await;
     assert_eq!(uses.len(), 4);
     assert_eq!(uses[0].detail["host"], "upstream.example");
@@ -100,9 +100,9 @@ async fn ones_own_secret_goes_before_the_projects() {
     assert_eq!(registry.first_bad_event(&alice).await.unwrap(), None);
 }
 
-/// A stamp tells a stored secret from any other, also from the same value stored again.
+/// A stamp identifies a stored secret; storing the same value again gives a different stamp.
 #[tokio::test]
-async fn a_stamp_stands_for_one_stored_secret() {
+async fn a_stamp_identifies_one_stored_secret() {
     let database = Database::migrated().await;
     database.tenants(["acme.web", "acme.shop"]).await;
     let registry = with(&database, vec![master_key()()]).await;
@@ -118,12 +118,12 @@ async fn a_stamp_stands_for_one_stored_secret() {
     let used = registry.use_secret(&alice, &key, purpose()).await.unwrap().unwrap();
     assert_eq!(now(&alice).await.as_ref(), Some(&used.stamp));
     assert_eq!(now(&bob).await.as_ref(), Some(&used.stamp));
-    // What concerns others changes nothing.
+    // Other secrets do not change the stamp.
     put(&alice, project, &other).await;
     put(&member("acme.shop", "alice"), project, &key).await;
     put(&bob, me, &key).await;
     assert_eq!(now(&alice).await.as_ref(), Some(&used.stamp));
-    // One's own takes the place of the project's.
+    // One's own secret has precedence over the project's.
     let mut seen = vec![used.stamp.clone(), now(&bob).await.unwrap()];
     assert_ne!(seen[0], seen[1]);
     put(&alice, project, &key).await;
@@ -133,15 +133,15 @@ async fn a_stamp_stands_for_one_stored_secret() {
     put(&alice, project, &key).await;
     let last = now(&alice).await.unwrap();
     assert!(!seen.contains(&last), "{seen:?}");
-    // A host that it may not go to gets none, and looking is no use.
+    // A host that is not permitted gets no stamp, and reading a stamp is not recorded as a use.
     let elsewhere = registry.secret_stamp(&alice, &key, to("evil.example", false)).await.unwrap();
     assert_eq!(elsewhere, None);
     assert_eq!(events(&registry, &alice, "secret.use").await.len(), 1);
 }
 
-/// P4, SE-01: no table has a value.
+/// SE-01: no table contains a value in plain text.
 #[tokio::test]
-async fn the_database_never_has_a_value() {
+async fn the_database_never_contains_a_value() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = with(&database, vec![master_key()()]).await;
@@ -162,9 +162,9 @@ async fn the_database_never_has_a_value() {
     }
 }
 
-/// SE-04: a sealed value opens only where it was sealed for; what was moved is on record.
+/// SE-04: a sealed value opens only in the row that it was sealed for; a moved one is audited.
 #[tokio::test]
-async fn a_moved_row_does_not_open() {
+async fn a_moved_row_cannot_be_opened() {
     let database = Database::migrated().await;
     database.tenants(["acme.web", "acme.shop", "other.web"]).await;
     let registry = with(&database, vec![master_key()()]).await;
@@ -192,16 +192,20 @@ async fn a_moved_row_does_not_open() {
             "org = '{org}' and project = '{project}' and owner = '{column}' and name = 'TO'"
         );
         tamper(&database, &format!("update secrets set sealed = {from} where {here}")).await;
-        let asker = if column.is_empty() { &member("acme.web", "carol") } else { tenant };
-        let before = events(&registry, asker, "secret.unreadable").await.len();
-        let refused = registry.use_secret(asker, &name("TO"), purpose()).await;
+        let caller = if column.is_empty() { &member("acme.web", "carol") } else { tenant };
+        let before = events(&registry, caller, "secret.unreadable").await.len();
+        let refused = registry.use_secret(caller, &name("TO"), purpose()).await;
         assert!(is_unreadable(&refused), "{here}: {refused:?}");
-        assert_eq!(events(&registry, asker, "secret.unreadable").await.len(), before + 1, "{here}");
-        // A new value mends it.
+        assert_eq!(
+            events(&registry, caller, "secret.unreadable").await.len(),
+            before + 1,
+            "{here}"
+        );
+        // Storing a new value repairs the row.
         put(tenant, owner, "TO", "y").await;
-        assert_eq!(used(&registry, asker, "TO").await.as_deref(), Some("y"));
+        assert_eq!(used(&registry, caller, "TO").await.as_deref(), Some("y"));
     }
-    // An older value of the same secret under the present version is a moved one too.
+    // An older value of the same secret under the current version counts as moved, too.
     put(&alice, me, "FROM", "newer").await;
     tamper(&database, "create table kept as select sealed from secrets where name = 'FROM'").await;
     put(&alice, me, "FROM", "newest").await;
@@ -209,7 +213,7 @@ async fn a_moved_row_does_not_open() {
         .await;
     let refused = registry.use_secret(&alice, &name("FROM"), purpose()).await;
     assert!(is_unreadable(&refused), "{refused:?}");
-    // The data key of another organisation is not one's own either.
+    // A data key that was copied from another organisation does not open either.
     put(&other, project, "K", "z").await;
     let swap = "update data_keys set wrapped = (select wrapped from data_keys where org = 'acme')
         where org = 'other'";
@@ -220,14 +224,14 @@ async fn a_moved_row_does_not_open() {
     assert!(is_unreadable(&refused), "{refused:?}");
 }
 
-/// SE-06: whatever stands in the row, the error is the same, and nothing panics.
+/// SE-06: every corruption of the row gives the same error, and nothing panics.
 #[tokio::test]
-async fn a_broken_row_is_one_error() {
+async fn every_broken_row_gives_the_same_error() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = with(&database, vec![master_key()()]).await;
     let key = name("K");
-    let mut told = std::collections::BTreeSet::new();
+    let mut errors = std::collections::BTreeSet::new();
     for change in [
         "sealed = ''",
         "sealed = '\\x01'",
@@ -241,16 +245,16 @@ async fn a_broken_row_is_one_error() {
         registry.put_secret(&web, SecretOwner::Project, &key, value(CANARY), vec![]).await.unwrap();
         tamper(&database, &format!("update secrets set {change}")).await;
         let refused = registry.use_secret(&web, &key, purpose()).await.unwrap_err();
-        told.insert(format!("{refused} {refused:?}"));
+        errors.insert(format!("{refused} {refused:?}"));
     }
-    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(errors.len(), 1, "{errors:?}");
     registry.put_secret(&web, SecretOwner::Project, &key, value(CANARY), vec![]).await.unwrap();
     assert_eq!(used(&registry, &web, "K").await.as_deref(), Some(CANARY));
 }
 
-/// SE-15: what cannot be recorded is not used; the twin is that the same works again afterwards.
+/// SE-15: a use that cannot be audited is refused, and works again once it can.
 #[tokio::test]
-async fn no_use_without_a_record() {
+async fn a_use_that_cannot_be_recorded_is_refused() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = with(&database, vec![master_key()()]).await;
@@ -267,7 +271,7 @@ async fn no_use_without_a_record() {
     assert_eq!(used(&registry, &web, "K").await.as_deref(), Some(CANARY));
 }
 
-/// By the policies alone: what is sealed is nobody else's to see or to change.
+/// The row-level policies alone hide sealed values from other tenants and principals.
 #[tokio::test]
 async fn raw_sql_sees_no_foreign_secret() {
     let database = Database::migrated().await;
@@ -295,7 +299,7 @@ async fn raw_sql_sees_no_foreign_secret() {
         }
         app.execute("commit").await.unwrap();
     }
-    // The serving role names no second master key.
+    // The serving role cannot register a second master key.
     let second = "insert into master_keys values ('0123456789abcdef', '\\x00', true)";
     assert_eq!(sqlstate(app.execute(second).await), "23505");
     let second = "insert into master_keys values ('0123456789abcdef', '\\x00', false)";

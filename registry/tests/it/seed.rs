@@ -1,4 +1,4 @@
-//! The shipped catalog: real, seeded twice alike, and gone when it is left out.
+//! The shipped catalog: valid, seeded idempotently, and removed when it is left out.
 
 use protocol::{EntryType, Routing, ToolId};
 use registry::{CatalogServer, RegistryError, RuleChange, Tenant, shipped_catalog};
@@ -8,7 +8,7 @@ use crate::database::{Database, is_not_found};
 use crate::published::Published;
 
 #[test]
-fn the_shipped_catalog_is_real() {
+fn the_shipped_catalog_is_valid() {
     let catalog = shipped_catalog();
     let names: Vec<&str> = catalog.iter().map(|server| server.namespace.as_str()).collect();
     for expected in
@@ -25,7 +25,7 @@ fn the_shipped_catalog_is_real() {
             assert!(!tool.descriptor.description.is_empty(), "{id}");
             assert_eq!(tool.descriptor.input_schema["type"], "object", "{id}");
         }
-        // A package without its version is another one tomorrow.
+        // A package without a version may change at any time.
         if let Some(install) = server.install.as_ref()
             && ["npx", "uvx"].contains(&install.command.as_str())
         {
@@ -59,9 +59,9 @@ async fn a_second_seed_changes_nothing() {
     assert_eq!((second.changed, second.tools), (0, first.tools));
 }
 
-/// Gateways of two releases that start together: no deadlock, and one of the two wins.
+/// Gateways of two releases that start concurrently do not deadlock, and one catalog wins.
 #[tokio::test]
-async fn different_catalogs_may_be_seeded_at_once() {
+async fn different_catalogs_can_be_seeded_concurrently() {
     let database = Database::migrated().await;
     let mut seeds = JoinSet::new();
     for round in 0..8 {
@@ -87,13 +87,13 @@ async fn different_catalogs_may_be_seeded_at_once() {
 }
 
 #[tokio::test]
-async fn what_left_the_catalog_goes_away() {
+async fn servers_that_left_the_catalog_are_removed() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     Published::new(&web, "git", &[("git_status", "Ours")]).write(&database).await;
     let operator = database.operator().await;
     let registry = database.registry().await;
-    let nobody = Tenant::anonymous();
+    let anonymous = Tenant::anonymous();
     let rule = "memory:*".parse().unwrap();
     operator.change_rule(&rule, RuleChange::Set(Routing::Client)).await.unwrap();
 
@@ -105,10 +105,10 @@ async fn what_left_the_catalog_goes_away() {
     operator.seed(&catalog).await.unwrap();
 
     for name in ["git", "git:git_status", &format!("time:{gone}")] {
-        assert!(is_not_found(registry.entry(&nobody, &name.parse().unwrap()).await), "{name}");
+        assert!(is_not_found(registry.entry(&anonymous, &name.parse().unwrap()).await), "{name}");
     }
-    registry.entry(&nobody, &format!("time:{left}").parse().unwrap()).await.unwrap();
-    // What tenants published under that name is theirs, and the operator's rules are his.
+    registry.entry(&anonymous, &format!("time:{left}").parse().unwrap()).await.unwrap();
+    // Entries of tenants with that name stay, and so do the operator's rules.
     let ours = registry.entry(&web, &"git:git_status".parse().unwrap()).await.unwrap();
     assert_eq!(ours.fqdn.scope().as_str(), "acme.web");
     let routes = registry.reload_routes().await.unwrap();
@@ -122,12 +122,12 @@ async fn what_left_the_catalog_goes_away() {
 }
 
 #[tokio::test]
-async fn an_impossible_catalog_changes_nothing() {
+async fn an_invalid_catalog_changes_nothing() {
     let database = Database::seeded().await;
     let operator = database.operator().await;
     let registry = database.registry().await;
-    let nobody = Tenant::anonymous();
-    let before = registry.entry(&nobody, &"git".parse().unwrap()).await.unwrap();
+    let anonymous = Tenant::anonymous();
+    let before = registry.entry(&anonymous, &"git".parse().unwrap()).await.unwrap();
     let broken: [fn(&mut CatalogServer); 5] = [
         |server| server.namespace = "git".to_owned(),
         |server| server.namespace = "a.b".to_owned(),
@@ -150,12 +150,12 @@ async fn an_impossible_catalog_changes_nothing() {
         let expected = ["conflict", "name", "invalid", "invalid", "name"][index];
         assert_eq!(kind, expected, "{index}: {refused}");
     }
-    assert_eq!(registry.entry(&nobody, &"git".parse().unwrap()).await.unwrap(), before);
-    assert!(registry.entry(&nobody, &"memory".parse().unwrap()).await.is_ok());
+    assert_eq!(registry.entry(&anonymous, &"git".parse().unwrap()).await.unwrap(), before);
+    assert!(registry.entry(&anonymous, &"memory".parse().unwrap()).await.is_ok());
 }
 
 #[tokio::test]
-async fn the_public_scope_is_nobodys() {
+async fn the_public_scope_cannot_be_created_or_used() {
     let database = Database::seeded().await;
     let operator = database.operator().await;
     for scope in ["pml.mcp", "pml.mine"] {

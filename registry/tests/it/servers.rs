@@ -1,4 +1,4 @@
-//! MCP servers as a proxy asks for them, and the handles of their sessions.
+//! Look-up of MCP servers for the proxy, and the handles of their sessions.
 
 use protocol::{EntryType, Fqdn, Routing, Visibility};
 use registry::{EntryName, MasterKey, MasterKeys, Registry, RegistryError, Tenant};
@@ -22,10 +22,10 @@ async fn with(database: &Database, keys: &[&str]) -> Registry {
     database.registry().await.with_master_keys(MasterKeys::new(keys)).await.unwrap()
 }
 
-/// A server is looked up in the caller's scope, then in public, and what is another's is not there; all of that also
-/// when it is remembered, and until it changes.
+/// A server is looked up in the caller's scope, then in the catalog. Servers of other tenants are not found. The same
+/// holds for cached servers.
 #[tokio::test]
-async fn a_server_is_known_to_its_own() {
+async fn a_server_is_visible_to_its_own_scope() {
     let database = Database::seeded().await;
     let [web, shop] = database.tenants(["acme.web", "other.shop"]).await;
     let scope = |tenant: &Tenant| tenant.scope().unwrap().to_string();
@@ -73,10 +73,10 @@ async fn a_server_is_known_to_its_own() {
     .await;
 }
 
-/// GW-24: a handle opens for the principal, scope, server and address that it was made for, on every gateway with
-/// the master key, and during a change of that key.
+/// GW-24: a handle opens only for the principal, scope, server and URL that it was made for, on every gateway with
+/// the master key, and during a rotation of that key.
 #[tokio::test]
-async fn a_handle_opens_for_its_own() {
+async fn a_session_handle_opens_only_for_its_caller_and_server() {
     let database = Database::seeded().await;
     let [old, new, other] = [(); 3].map(|()| MasterKey::generate().unwrap().expose().to_string());
     let (here, there) = (with(&database, &[&old]).await, with(&database, &[&old, &new]).await);
@@ -100,19 +100,19 @@ async fn a_handle_opens_for_its_own() {
         let mut changed = handle.clone().into_bytes();
         changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
         let changed = String::from_utf8(changed).unwrap();
-        // The last letter has bits that mean nothing; a changed one is none either.
+        // The last letter has unused bits; changing only those is refused, too.
         assert!(refused(&alice, &ours, URL, &changed), "{place}: {changed}");
     }
     for odd in ["", "session-1", "%", &handle[1..], &"A".repeat(100_000)] {
         assert!(refused(&alice, &ours, URL, odd));
     }
     assert!(here.seal_session(&alice, &ours, URL, &"x".repeat(1_025)).is_err());
-    // During a change of the master key, handles of both open where both are known.
+    // During a rotation, gateways with both master keys open the handles of both.
     let newer = with(&database, &[&new, &old]).await;
     let later = newer.seal_session(&alice, &ours, URL, "session-2").unwrap();
     assert_eq!(there.open_session(&alice, &ours, URL, &later).unwrap(), "session-2");
     assert_eq!(newer.open_session(&alice, &ours, URL, &handle).unwrap(), "session-1");
-    // Without the key there are none.
+    // Without the key no handle is made or opened.
     let elsewhere = Database::seeded().await;
     assert!(is_not_found(
         with(&elsewhere, &[&other]).await.open_session(&alice, &ours, URL, &handle)

@@ -1,4 +1,4 @@
-//! Who may see an entry: one rule in the database, which its policies and the search follow.
+//! Visibility of entries: the policies and the search agree with one rule in the database.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use sqlx::Row as _;
 use sqlx::postgres::PgConnection;
 
 use crate::database::{Database, act_as};
-use crate::isolation::{CALLERS, of_org, tenant, visible};
+use crate::isolation::{CALLERS, is_of_org, tenant, visible};
 use crate::published::canaries;
 
-/// An entry as the rule sees it: organisation, project, visibility, owner.
+/// The input of the rule for an entry: organisation, project, visibility, owner.
 type Placement = [String; 4];
 
-async fn shows(
+async fn is_shown(
     connection: &mut PgConnection,
     [asker_org, asker_project, asker]: [&str; 3],
     [org, project, visibility, owner]: &Placement,
@@ -31,9 +31,9 @@ async fn shows(
         .unwrap()
 }
 
-/// The rule, the policies and the audiences of the search's indexes, for each caller and each entry.
+/// Compares the rule, the policies and the audiences of the search indexes for each caller and entry.
 #[tokio::test]
-async fn the_rule_the_policies_and_the_audiences_agree() {
+async fn rule_policies_and_audiences_agree() {
     let database = Database::seeded().await;
     canaries(&database).await;
     let registry = database.registry().await;
@@ -56,7 +56,7 @@ async fn the_rule_the_policies_and_the_audiences_agree() {
         let (org, project) = scope.split_once('.').unwrap_or_default();
         let mut ruled = BTreeSet::new();
         for (namespace, placement) in &entries {
-            if shows(&mut all, [org, project, principal], placement).await {
+            if is_shown(&mut all, [org, project, principal], placement).await {
                 ruled.insert(namespace.clone());
             }
         }
@@ -71,32 +71,32 @@ async fn the_rule_the_policies_and_the_audiences_agree() {
         sqlx::query("commit").execute(&mut app).await.unwrap();
         assert_eq!(BTreeSet::from_iter(policed), expected, "the policies for {who}");
 
-        // A pattern of all namespaces finds what the indexes have, and nothing of other organisations.
+        // A pattern over all namespaces finds every indexed entry, and none of other organisations.
         let caller = tenant(scope, principal);
         let indexed = DiscoverQuery::Pattern("*canary*".to_owned());
         let indexed = registry.discover(&caller, &indexed, 100).await.unwrap();
         let indexed: BTreeSet<String> =
             indexed.iter().map(|tool| tool.id.namespace().to_owned()).collect();
         let near: BTreeSet<String> =
-            expected.iter().filter(|name| of_org(scope, name)).cloned().collect();
+            expected.iter().filter(|name| is_of_org(scope, name)).cloned().collect();
         assert_eq!(indexed, near, "the audiences for {who}");
         let shipped = DiscoverQuery::Pattern("git:*".to_owned());
         assert!(!registry.discover(&caller, &shipped, 100).await.unwrap().is_empty(), "{who}");
     }
 }
 
-/// What is deleted, and a word that the rule does not know, are nobody's to see.
+/// Deleted entries and entries with an unknown visibility are not visible.
 #[tokio::test]
-async fn no_other_word_shows_anything() {
+async fn unknown_visibilities_show_nothing() {
     let database = Database::migrated().await;
     let mut all = database.superuser().await;
     for word in ["deleted", "", "PUBLIC", "everybody"] {
         let placement = ["acme", "web", word, "alice"].map(str::to_owned);
-        assert!(!shows(&mut all, ["acme", "web", "alice"], &placement).await, "{word}");
+        assert!(!is_shown(&mut all, ["acme", "web", "alice"], &placement).await, "{word}");
     }
 }
 
-/// Postgres inlines the rule into queries and policies: a call would hide it from the indexes.
+/// Postgres inlines the rule into queries and policies. As a function call it would prevent index scans.
 #[tokio::test]
 async fn the_rule_is_inlined() {
     let database = Database::migrated().await;

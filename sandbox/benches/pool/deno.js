@@ -1,4 +1,4 @@
-// One warm Deno that runs programs in Workers without permissions, as a gateway built on Deno would.
+// A running Deno that executes programs in Workers without permissions, as a gateway built on Deno would.
 
 import { INSIDE, outside, serve } from "./orders.mjs";
 

@@ -1,4 +1,4 @@
-//! How many programs a second there can be, and what each of them costs the machine.
+//! Throughput: programs per second, and the CPU time of each.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use crate::spent;
 
 const ROUNDS: usize = 3;
 const LENGTH: Duration = Duration::from_secs(2);
-/// Programs of ours at the same time.
+/// Concurrent programs in our sandbox.
 const SIDE_BY_SIDE: usize = 8;
-/// Those of the others, which more would not make faster on two cores.
+/// Concurrent programs in the peers; on two cores, more do not raise the throughput.
 const PEERS_SIDE_BY_SIDE: usize = 2;
 
-/// One who runs as many programs as it can for a while: programs a second, CPU seconds for each.
+/// The samples of one runtime at full load: programs per second, and CPU seconds per program.
 struct Flood {
     name: String,
     rate: Vec<f64>,
@@ -39,7 +39,7 @@ impl Flood {
         let (before, started) = (spent::cpu_of_tree(pid), Instant::now());
         let count = run()? as f64;
         let took = started.elapsed();
-        // The last ones are still being reaped and replaced; that is part of the price.
+        // The last children are still being reaped and replaced, which is part of the cost.
         std::thread::sleep(Duration::from_millis(300));
         let cpu = spent::cpu_of_tree(pid).saturating_sub(before);
         self.rate.push(count / took.as_secs_f64());
@@ -62,7 +62,7 @@ impl Flood {
     }
 }
 
-/// Returns a Markdown table of all of them.
+/// Returns a Markdown table of all runtimes.
 pub(crate) fn table(ours: &Ours, peers: &mut Peers) -> Result<String, Box<dyn Error>> {
     let mut own = Flood::new(format!("sealed children, {SIDE_BY_SIDE} side by side"));
     let mut bare = Flood::new("`/bin/true`, 2 side by side");

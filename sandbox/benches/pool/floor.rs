@@ -1,4 +1,4 @@
-//! The floors: what a process, a fork and a call cost that do nothing else.
+//! Lower bounds: the cost of a process, a fork and a call that do nothing else.
 
 use std::error::Error;
 use std::io::{BufRead as _, Write as _};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::lines::Lines;
 use crate::ours::{Ours, echo};
 
-/// The argument with which this binary is nothing but [`serve_forks`].
+/// The argument with which this binary only runs [`serve_forks`].
 pub(crate) const FORKS: &str = "__floor";
 
 /// Starts `/bin/true` and waits for its end.
@@ -27,23 +27,23 @@ pub(crate) fn bare_process() -> Result<Duration, Box<dyn Error>> {
     if status.success() { Ok(took) } else { Err("/bin/true failed".into()) }
 }
 
-/// A process of its own that forks. A fork makes all pages of its parent copy-on-write: in the bench's own
-/// process, whatever is measured next would pay for that.
+/// A separate process that forks. A fork makes all pages of its parent copy-on-write, which would slow down the next
+/// measurement if the benchmark's own process forked.
 pub(crate) struct Forks(Lines);
 
 impl Forks {
-    /// Starts this binary again.
+    /// Starts this binary again as the forking process.
     pub(crate) fn start() -> Result<Forks, Box<dyn Error>> {
         Lines::start(Command::new(std::env::current_exe()?).arg(FORKS)).map(Forks)
     }
 
-    /// Forks once and waits for the end of it.
+    /// Forks once, waits for the child's exit, and returns the time.
     pub(crate) fn fork(&mut self) -> Result<Duration, Box<dyn Error>> {
         Ok(Duration::from_nanos(self.0.ask("")?.trim().parse()?))
     }
 }
 
-/// Forks once for each line of stdin, and prints the nanoseconds that it took.
+/// Forks once for each line of stdin, and prints the time in nanoseconds.
 pub(crate) fn serve_forks() -> Result<(), Box<dyn Error>> {
     let mut stdout = std::io::stdout();
     for line in std::io::stdin().lock().lines() {
@@ -57,7 +57,7 @@ pub(crate) fn serve_forks() -> Result<(), Box<dyn Error>> {
 fn bare_fork() -> Result<Duration, Box<dyn Error>> {
     let started = Instant::now();
     #[expect(unsafe_code, reason = "nothing safe forks")]
-    // SAFETY: the child calls nothing but `_exit`, which may be called after a fork of many threads.
+    // SAFETY: the child only calls `_exit`, which is allowed after a fork of a process with several threads.
     let pid = unsafe {
         let pid = libc::fork();
         if pid == 0 {
@@ -73,8 +73,8 @@ fn bare_fork() -> Result<Duration, Box<dyn Error>> {
     if pid > 0 && waited == pid { Ok(took) } else { Err("cannot fork".into()) }
 }
 
-/// Calls the tool without a process in between: `count` times, in turn or all at once. As a program's call, each
-/// is written as JSON and read again, and so is its answer. Returns the sum of the answers.
+/// Calls the tool `count` times without a process in between, one after the other or concurrently. As in a program's
+/// call, arguments and answers are serialized and parsed. Returns the sum of the answers.
 pub(crate) fn calls(
     ours: &Ours,
     count: u64,

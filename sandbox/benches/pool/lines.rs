@@ -1,10 +1,10 @@
-//! A child that reads one line and answers with one.
+//! A child process that answers each line with one line.
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A child that waits for lines; it ends with this value.
+/// A child process that waits for lines. It exits when this value is dropped.
 pub(crate) struct Lines {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -12,7 +12,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Starts it.
+    /// Starts the process.
     pub(crate) fn start(command: &mut Command) -> Result<Lines, Box<dyn Error>> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let stdin = child.stdin.take();
@@ -20,13 +20,13 @@ impl Lines {
         Ok(Lines { child, stdin, stdout })
     }
 
-    /// Writes a line and returns the next one that it writes.
+    /// Writes a line and returns the child's answer.
     pub(crate) fn ask(&mut self, line: &str) -> Result<String, Box<dyn Error>> {
         writeln!(self.stdin.as_mut().ok_or("a child's stdin is closed")?, "{line}")?;
         self.next()
     }
 
-    /// Returns the next line that it writes.
+    /// Returns the next line from the child.
     pub(crate) fn next(&mut self) -> Result<String, Box<dyn Error>> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
@@ -41,7 +41,7 @@ impl Lines {
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        // It ends with its stdin.
+        // It exits when its stdin is closed.
         drop(self.stdin.take());
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! How long a program in a sealed child takes, beside what others run programs in, and beside the floors: a bare
-//! process, a bare fork and a bare call. Then what a child keeps in memory and how far the limits are overrun.
+//! The time of a program in a sealed child, compared with other runtimes and with lower bounds: a bare process, a bare
+//! fork and a bare call. Also the memory of a child, and by how much limits are exceeded.
 
 #[path = "../../../tests/benches/support/attacks.rs"]
 mod attacks;
@@ -33,19 +33,19 @@ const IN_TURN: &str =
 const TOGETHER: &str =
     "const all = await Promise.all(Array.from({ length: 1000 }, (_, i) => mcp.demo.echo({ i })));
     return all.reduce((sum, { i }) => sum + i, 0)";
-/// Calls that the two programs above make, and what they return.
+/// The number of calls of the two programs above, and their result.
 const CALLS: u64 = 1000;
 const SUM: u64 = 499_500;
 
 const START_ROUNDS: usize = 40;
 const CALL_ROUNDS: usize = 12;
-/// Samples of one case before it is another's turn: a gateway runs programs one after the other, not one between
-/// two runs of everything else.
+/// The number of consecutive samples of one case: a gateway runs programs one after the other, not alternately with
+/// other runtimes.
 const IN_A_ROW: usize = 5;
-/// The pause between two samples, so that nobody pays for another's leftovers. Not more than a moment: after 20 ms
-/// of idleness the virtual processor sleeps so deeply that everything, the peers too, takes half as long again.
+/// The pause between two samples, so that a sample does not include the previous one's clean-up. It is short, because
+/// after 20 ms of idleness the virtual processor sleeps so deeply that everything takes half as long again.
 const PAUSE: Duration = Duration::from_millis(2);
-/// A pause in which the processor falls asleep.
+/// A pause long enough for the processor to sleep.
 const IDLENESS: Duration = Duration::from_millis(20);
 
 const POOLED: &str = "pooled sealed child: program in → result out";
@@ -69,15 +69,15 @@ const CALLS_ISOLATE: &str = "a fresh isolate of `isolated-vm` with its start";
 const CALLS_FLOOR: &str = "the tool called in this process";
 
 fn same(found: &Value, wanted: u64) -> Result<(), String> {
-    // The numbers of the peers come as they are printed, ours may be floating.
+    // Peers may return an integer where our result is a float.
     if found.as_f64() == Some(wanted as f64) {
         return Ok(());
     }
     Err(format!("a program returned {found}, not {wanted}"))
 }
 
-/// Takes samples of one case in a row, with a pause after each. Returns what the one before them took, which found
-/// the caches full of another's data.
+/// Takes consecutive samples of one case, with a pause after each. Returns the time of an additional first run, which
+/// starts with the caches full of other data.
 fn row(
     rounds: &mut Rounds,
     name: &'static str,
@@ -103,7 +103,7 @@ fn starts(ours: &Ours, peers: &mut Peers) -> Result<Rounds, Box<dyn Error>> {
     let all = &mut rounds;
     let args = json!({ "n": 41 });
     let mut forks = Forks::start()?;
-    // What runs no program returns nothing.
+    // Cases without a program have no result to compare.
     let done = |took| Ok((json!(42), took));
     for _ in 0..START_ROUNDS {
         let first_deno = row(all, DENO, 42, PAUSE, || peers.deno.fresh(TRIVIAL, &args))?;
@@ -150,7 +150,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let ours = Ours::start()?;
     let mut peers = Peers::start()?;
-    // What happens once is not what is measured.
+    // Warm-up: costs that occur once are not measured.
     for _ in 0..5 {
         for peer in peers.all() {
             peer.fresh(TRIVIAL, &json!({ "n": 1 }))?;
@@ -159,7 +159,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::thread::sleep(PAUSE);
     }
     let names: Vec<String> = peers.all().iter().map(|peer| peer.name.clone()).collect();
-    println!("### Programs in the sandbox, beside {}\n", names.join(", "));
+    println!("### Programs in the sandbox, compared with {}\n", names.join(", "));
     let layers = ours.runtime.block_on(ours.pool.layers())?;
     let layers: Vec<String> =
         layers.iter().map(|layer| format!("{} {:?}", layer.name, layer.state)).collect();

@@ -1,4 +1,4 @@
-//! The memory that a child has for itself, while it waits for a program and while its program waits.
+//! The private memory of a child, while it waits for a program and while its program waits for a tool.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::spent;
 const CHILDREN: usize = 8;
 const CALL: &str = "return await mcp.demo.wait({ n: args.n })";
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a child may take to come to rest, and a call to arrive.
+/// The time after which a child is idle, or a call has arrived.
 const REST: Duration = Duration::from_millis(500);
 
-/// Never answers; counts those who wait.
+/// A tool that never answers; counts its calls.
 #[derive(Default)]
 struct Silence(AtomicUsize);
 
@@ -35,7 +35,7 @@ impl ToolCaller for Silence {
     }
 }
 
-/// Returns a Markdown table, or a sentence that tells why there is none.
+/// Returns a Markdown table, or a sentence with the reason why there is none.
 pub(crate) fn table(ours: &Ours) -> Result<String, Box<dyn Error>> {
     let others = spent::children(std::process::id());
     let inside = ours.runtime.enter();
@@ -45,7 +45,7 @@ pub(crate) fn table(ours: &Ours) -> Result<String, Box<dyn Error>> {
         let mut zygotes = spent::children(std::process::id());
         zygotes.retain(|pid| !others.contains(pid));
         let mut forks = spent::children(*zygotes.first()?);
-        // The oldest keeps the process namespace, and never sees a program.
+        // The oldest is the namespace's init process, which never runs a program.
         forks.drain(..1.min(forks.len()));
         (forks.len() == CHILDREN).then_some(forks)
     })?;
@@ -60,7 +60,7 @@ pub(crate) fn table(ours: &Ours) -> Result<String, Box<dyn Error>> {
             pool.run(program(CALL), &Limits::server(), tools, cancel).await;
         });
     }
-    // Those that have waited the longest are taken first: all of the eight, and none that replaces them.
+    // The pool takes the oldest children first, so the programs run in these eight, not in their replacements.
     found("eight calls", || (silence.0.load(Ordering::Relaxed) == CHILDREN).then_some(()))?;
     std::thread::sleep(REST);
     let calling = private(&forks).ok_or("a child has ended in its call")?;
@@ -78,7 +78,7 @@ pub(crate) fn table(ours: &Ours) -> Result<String, Box<dyn Error>> {
     Ok(table)
 }
 
-/// Looks until there is something.
+/// Polls until `look` returns a value.
 fn found<T>(what: &str, look: impl Fn() -> Option<T>) -> Result<T, Box<dyn Error>> {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {

@@ -1,10 +1,10 @@
-// One warm Node that runs programs as a gateway built on Node would: each in a Worker of its own (`workers`), or
-// each in an isolate of `isolated-vm`, found in the folder in which this was started (`isolates`).
+// A running Node that executes programs as a gateway built on Node would: each in a separate Worker (`workers`), or
+// each in an isolate of `isolated-vm`, which is loaded from the working directory (`isolates`).
 
 const { createRequire } = require("node:module");
 const { Worker } = require("node:worker_threads");
 
-// Megabytes of heap, as many as a sealed child gets on a gateway.
+// Megabytes of heap, equal to a sealed child's limit on a gateway.
 const HEAP = 64;
 
 const INTO = `

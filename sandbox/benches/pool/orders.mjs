@@ -1,6 +1,6 @@
-// What all peers have in common: how they are asked, and how a Worker and its host talk.
+// Shared by all peers: the commands on stdin, and the protocol between a Worker and its host.
 
-// The side in a Worker. `send` and `listen` stand before it.
+// The code in a Worker. The definitions of `send` and `listen` are prepended.
 export const INSIDE = `
 const waiting = new Map();
 let lastId = 0;
@@ -24,7 +24,7 @@ listen(async (data) => {
 });
 `;
 
-// The host's side of a Worker: `send` posts to it, and what it posts goes to `heard`.
+// The host's side of a Worker: `send` posts a message to it, and its messages are passed to `heard`.
 export function outside(send) {
   let done;
   const heard = (data) => {
@@ -42,10 +42,10 @@ export function outside(send) {
   return { heard, execute };
 }
 
-// Tells a name, then answers each line of `texts`, an order, with one line of JSON. `start` makes what runs
-// one program: `execute` runs it, `end` ends it and may return a promise of its being gone.
+// Prints a name, and then answers each line of `texts`, a command, with one line of JSON. `start` creates a runner for
+// one program: `execute` runs it, `end` terminates the runner and may return a promise of its termination.
 export async function serve(name, start, texts) {
-  // A new one, the program in, its result out, and gone.
+  // Creates a runner, runs one program, and terminates the runner.
   const once = async (program, args) => {
     const begun = performance.now();
     const runner = start();
@@ -71,7 +71,7 @@ export async function serve(name, start, texts) {
       await Promise.all(Array.from({ length: side_by_side }, lane));
       return { value: count, millis: took() };
     }
-    // One that is already there: only the program itself is timed.
+    // Runs the program in an existing runner, so that only the program itself is timed.
     const runner = start();
     await runner.execute("return 0", {});
     const started = took();

@@ -1,4 +1,4 @@
-//! Our side: a pool and a runtime like the gateway's, and one tool.
+//! Our sandbox: a pool and a runtime like the gateway's, and one tool.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-/// The tool: it answers what it is asked.
+/// The tool, which returns its arguments.
 pub(crate) async fn echo(args: Value) -> Result<Value, CallError> {
     Ok(args)
 }
 
-/// Has a program call [`echo`], whatever the name.
+/// Routes every call of a program to [`echo`].
 pub(crate) struct Echo;
 
 impl ToolCaller for Echo {
@@ -29,7 +29,7 @@ impl ToolCaller for Echo {
     }
 }
 
-/// A pool that has children waiting, one that has none, and where both run.
+/// A pool with waiting children, a pool without, and their runtime.
 pub(crate) struct Ours {
     pub(crate) runtime: Runtime,
     pub(crate) pool: Arc<Pool>,
@@ -37,7 +37,7 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    /// Starts them.
+    /// Starts the runtime and both pools.
     pub(crate) fn start() -> Result<Ours, Box<dyn Error>> {
         let runtime = Runtime::new()?;
         let inside = runtime.enter();
@@ -63,7 +63,7 @@ impl Ours {
         Ok((result.map_err(|failure| failure.message)?, took))
     }
 
-    /// Runs a program over and over, so many side by side; returns how often.
+    /// Runs a program repeatedly in concurrent lanes; returns the number of runs.
     pub(crate) fn flood(
         &self,
         source: &'static str,
@@ -98,7 +98,7 @@ pub(crate) async fn run(pool: &Pool, source: &str, limits: &Limits) -> Outcome {
     pool.run(program(source), limits, Arc::new(Echo), CancellationToken::new()).await
 }
 
-/// Returns a program with its arguments.
+/// Returns a program with fixed arguments.
 pub(crate) fn program(source: &str) -> Program {
     Program { source: source.to_owned(), args: json!({ "n": 41 }), ..Program::default() }
 }

@@ -1,4 +1,4 @@
-//! How far a program gets past its limits before it is ended.
+//! By how much a program exceeds its limits before it is killed.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use crate::attacks::{Attack, attacks};
 use crate::figures::time;
 use crate::ours::{self, Ours};
 
-/// Programs at the same time.
+/// The number of concurrent programs.
 const LANES: usize = 2;
 const CPU: Duration = Duration::from_millis(300);
 const WALL: Duration = Duration::from_secs(2);
 
-/// What an attack tried, and how it ended.
+/// An attack and its outcome.
 type Ended = (String, Outcome);
 
-/// Runs all attacks and returns a Markdown table of how they ended.
+/// Runs all attacks and returns a Markdown table of their outcomes.
 pub(crate) fn table(ours: &Ours) -> Result<String, Box<dyn Error>> {
     let attacks = Arc::new(attacks()?);
     let ended = ended(ours, &attacks)?;
@@ -46,7 +46,7 @@ pub(crate) fn table(ours: &Ours) -> Result<String, Box<dyn Error>> {
     Ok(table)
 }
 
-/// Tells how many ended in this way, and of them who got how far beyond the limit.
+/// Renders the number of programs that this limit ended, and the largest excess.
 fn row(
     ended: &[Ended],
     limit: &str,
@@ -63,7 +63,7 @@ fn row(
     format!("| ended by {limit} | {} | {} |\n", of_kind.len(), farthest.unwrap_or_default())
 }
 
-/// Runs each attack in the pool, without the analysis that a gateway has before it.
+/// Runs each attack in the pool, without the gateway's analysis.
 fn ended(ours: &Ours, attacks: &Arc<Vec<Attack>>) -> Result<Vec<Ended>, Box<dyn Error>> {
     let next = Arc::new(AtomicUsize::new(0));
     let lanes: Vec<_> = (0..LANES)

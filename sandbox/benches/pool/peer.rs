@@ -1,4 +1,4 @@
-//! The peers: one warm Deno and two warm Nodes, which run programs in their own kinds of container.
+//! The peers: one running Deno and two running Nodes, which execute programs in their own kinds of container.
 
 use std::error::Error;
 use std::path::Path;
@@ -12,25 +12,25 @@ use crate::pins::{built, installed};
 
 const DRIVERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/pool");
 
-/// A runtime that waits for orders.
+/// A runtime that waits for commands.
 pub(crate) struct Peer {
     lines: Lines,
-    /// As it names itself.
+    /// The name and version that it reports.
     pub(crate) name: String,
 }
 
-/// All of them.
+/// All peers.
 pub(crate) struct Peers {
     /// Programs in Deno Workers without permissions.
     pub(crate) deno: Peer,
     /// Programs in Node Workers.
     pub(crate) node: Peer,
-    /// Programs in isolates of `isolated-vm`, or why there are none.
+    /// Programs in isolates of `isolated-vm`, or why it could not be built.
     pub(crate) isolates: Result<Peer, Box<dyn Error>>,
 }
 
 impl Peers {
-    /// Installs what is pinned, once for each state of the pins, and starts them.
+    /// Installs the pinned versions, unless they are installed already, and starts the peers.
     pub(crate) fn start() -> Result<Peers, Box<dyn Error>> {
         let folder = installed(&deno())?;
         let isolates = built(&folder, "isolated-vm", "out/isolated_vm.node")
@@ -38,7 +38,7 @@ impl Peers {
         Ok(Peers { deno: Peer::deno(&folder)?, node: Peer::node(&folder, "workers")?, isolates })
     }
 
-    /// Returns all that there are.
+    /// Returns all peers that started.
     pub(crate) fn all(&mut self) -> Vec<&mut Peer> {
         let mut all = vec![&mut self.deno, &mut self.node];
         all.extend(self.isolates.as_mut().ok());
@@ -60,7 +60,7 @@ impl Peer {
     fn node(folder: &Path, containers: &str) -> Result<Peer, Box<dyn Error>> {
         let mut command = Command::new("node");
         if containers == "isolates" {
-            // `isolated-vm` asks for it from Node 20 on.
+            // `isolated-vm` requires this option from Node 20 on.
             command.arg("--no-node-snapshot");
         }
         command.arg(format!("{DRIVERS}/node.js")).arg(containers).current_dir(folder);
@@ -75,7 +75,7 @@ impl Peer {
         Ok(Peer { lines, name })
     }
 
-    /// Runs a program in a new container; returns its result and how long it took, by the peer's own clock.
+    /// Runs a program in a new container; returns its result and the time, by the peer's own clock.
     pub(crate) fn fresh(
         &mut self,
         program: &str,
@@ -84,7 +84,7 @@ impl Peer {
         self.order(&json!({ "order": "fresh", "program": program, "args": args }))
     }
 
-    /// Runs a program in a container that is already there; only the run is timed.
+    /// Runs a program in an existing container; only the run is timed.
     pub(crate) fn started(
         &mut self,
         program: &str,
@@ -93,7 +93,7 @@ impl Peer {
         self.order(&json!({ "order": "started", "program": program, "args": args }))
     }
 
-    /// Runs a program over and over, each in a new container; returns how often.
+    /// Runs a program repeatedly, each time in a new container; returns the number of runs.
     pub(crate) fn flood(
         &mut self,
         program: &str,
@@ -122,7 +122,7 @@ impl Peer {
     }
 }
 
-/// Where Deno lies in the folder.
+/// Returns the path of Deno in the folder.
 fn deno() -> String {
     let machine = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
     format!("node_modules/@deno/linux-{machine}-glibc/deno")

@@ -1,4 +1,4 @@
-//! The descriptors of a child: three that lead nowhere, and one socket.
+//! The descriptors of a child: the standard streams on `/dev/null`, and one socket.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 

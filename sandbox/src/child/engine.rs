@@ -62,11 +62,11 @@ pub(crate) struct Engine {
     rejections: Rc<Rejections>,
 }
 
-/// A program, and how it ends.
+/// A program to run.
 struct ProgramInput {
     source: String,
     args: String,
-    /// A program without a `return` ends when everything that it started has ended.
+    /// Whether the program has no `return`, so that it ends when everything that it started has ended.
     ends_by_itself: bool,
 }
 
@@ -74,7 +74,7 @@ impl Engine {
     /// Creates an engine that is connected to nothing.
     pub(crate) fn new() -> rquickjs::Result<Engine> {
         let shared = Shared::new(HostSocket::unconnected());
-        // The first random number finds out how the kernel provides them; done here, it is done once for all forks.
+        // The first random number probes how the kernel provides them. Done here, all forks inherit the result.
         shared.random.borrow_mut().reset(None);
         let heap = Meter::new();
         let runtime = Runtime::new_with_alloc(Heap(Rc::clone(&heap)))?;
@@ -116,7 +116,8 @@ impl Engine {
         self.shared.socket.borrow_mut().wait_for_host_exit()
     }
 
-    /// Does what most programs do. The pages that they write to are then copied from the zygote's while nobody waits.
+    /// Touches the pages that most programs write to, so that they are copied from the zygote before a program
+    /// arrives.
     fn warm_up(&self) {
         self.shared.random.borrow_mut().reset(None);
         self.shared.socket.borrow_mut().reserve_buffers();
@@ -189,7 +190,7 @@ impl Engine {
             .run_until_settled(&finished)
             .and_then(|text| self.context.with(|ctx| self.checked_result(&ctx, text)));
         match written {
-            // The author did not write `return`, and everything that the program does is done, so it has not failed.
+            // The author wrote no `return`, and everything that the program started has ended, so it has not failed.
             Err(fault) if program.ends_by_itself && is_about_result(&fault) => {
                 let text = format!(
                     "the value of the last statement is not a valid result: {}",

@@ -1,7 +1,7 @@
-//! The JavaScript heap: the C library's, with a limit that remembers whether it was reached.
+//! The JavaScript heap: the C library's allocator with a limit and a record of whether it was reached.
 //!
-//! The engine has a limit of its own. But where it cannot even allocate the error, it throws `null`, which a program
-//! can catch; only a limit that remembers tells that from a program that throws `null` itself.
+//! The engine's own limit is not enough: when the engine cannot allocate the error object, it throws `null`, which a
+//! program can catch. The record distinguishes that from a program that throws `null` itself.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ impl Meter {
         self.ran_out.get()
     }
 
-    /// Returns whether so much more memory is within the limit; remembers a refusal.
+    /// Returns whether this much more memory is within the limit; records a refusal.
     fn admits(&self, more: usize) -> bool {
         let fits = self.used.get().checked_add(more).is_some_and(|all| all <= self.limit.get());
         if !fits {
@@ -68,13 +68,13 @@ fn size_of(memory: *mut u8) -> usize {
 }
 
 #[expect(unsafe_code, reason = "the allocator of a C engine")]
-// SAFETY: every pointer comes from the C library's allocator, whose alignment and sizes are as demanded.
+// SAFETY: every pointer comes from the C library's allocator, whose alignment and sizes meet the trait's requirements.
 unsafe impl Allocator for Heap {
     fn alloc(&mut self, size: usize) -> *mut u8 {
         if !self.0.admits(size) {
             return std::ptr::null_mut();
         }
-        // SAFETY: any size may be asked for.
+        // SAFETY: `malloc` accepts any size.
         self.count(unsafe { libc::malloc(size) }.cast())
     }
 
@@ -82,14 +82,14 @@ unsafe impl Allocator for Heap {
         if !count.checked_mul(size).is_some_and(|all| self.0.admits(all)) {
             return std::ptr::null_mut();
         }
-        // SAFETY: any size may be asked for, and the product does not overflow.
+        // SAFETY: `calloc` accepts any size, and the product does not overflow.
         self.count(unsafe { libc::calloc(count, size) }.cast())
     }
 
     unsafe fn dealloc(&mut self, memory: *mut u8) {
         if !memory.is_null() {
             self.0.used.set(self.0.used.get().saturating_sub(size_of(memory)));
-            // SAFETY: the caller hands back what this allocator gave out.
+            // SAFETY: by the trait's contract, this allocator returned the pointer.
             unsafe { libc::free(memory.cast()) }
         }
     }
@@ -102,7 +102,7 @@ unsafe impl Allocator for Heap {
         if !self.0.admits(new_size.saturating_sub(old_size)) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller hands in what this allocator gave out.
+        // SAFETY: by the trait's contract, this allocator returned the pointer.
         let moved: *mut u8 = unsafe { libc::realloc(memory.cast(), new_size) }.cast();
         if !moved.is_null() {
             self.0.used.set(self.0.used.get().saturating_sub(old_size));

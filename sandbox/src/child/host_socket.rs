@@ -33,7 +33,7 @@ impl HostSocket {
         self.socket.as_ref().unwrap_or_else(|| exit(0))
     }
 
-    /// Returns the buffer of what is to be sent with the next flush.
+    /// Returns the buffer that the next flush sends.
     pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
@@ -42,7 +42,7 @@ impl HostSocket {
         &mut self.inbox
     }
 
-    /// Sends everything. Reads while the host takes nothing, so that two full sockets cannot block each other.
+    /// Sends the buffer. Reads while the host does not, so that two full sockets cannot block each other.
     pub(crate) fn flush(&mut self) {
         let mut sent = 0;
         while sent < self.out.len() {
@@ -61,7 +61,7 @@ impl HostSocket {
         self.out.shrink_to(16 * CHUNK);
     }
 
-    /// Makes the buffers as large as they usually get.
+    /// Reserves the usual size of the buffers.
     pub(crate) fn reserve_buffers(&mut self) {
         self.inbox.tail().reserve(CHUNK);
         self.out.reserve(CHUNK / 4);

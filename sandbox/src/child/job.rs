@@ -1,4 +1,4 @@
-//! The life of a job's child: it runs one function on one input after the other.
+//! The main loop of a job's child: it runs one function on one input after the other.
 
 use std::panic::catch_unwind;
 

@@ -1,4 +1,4 @@
-//! A child's start, from its first instruction until it waits, sealed, for its first message.
+//! The start of a child, from its first instruction until it is sealed and waits for its first message.
 
 use rustix::process::Pid;
 
@@ -31,7 +31,7 @@ pub fn marks_child(first_argument: &[u8]) -> bool {
     first_argument == CHILD_MARK.as_bytes()
 }
 
-/// The kind of child that the host asked for.
+/// The kind of child that the host requested.
 enum Role {
     Zygote,
     Job { job: Job, address_space: u64, stack: usize, input_bytes: usize },
@@ -52,11 +52,11 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
     let prepared = prepare_process();
     match role {
         Role::Zygote => {
-            // A session of its own: the scheduler divides processor time between sessions first, so programs neither
+            // A separate session: the scheduler divides processor time between sessions first, so programs neither
             // slow down their host nor wait for its other work. A kernel without such groups ignores it.
             let _ = rustix::process::setsid();
             let sealed = prepared.and_then(|()| {
-                // A zygote has nothing to do but to wait for the next request.
+                // Blocking reads, because a zygote only waits for the next request.
                 rustix::io::ioctl_fionbio(&socket, false).map_err(|e| format!("ioctl: {e}"))?;
                 seal::apply_to_zygote(host)
             });
@@ -77,8 +77,8 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
             // A job runs no program, so its heap is sound when it panics. The panic is caught, and its message has no
             // reader.
             std::panic::set_hook(Box::new(|_| {}));
-            // A thread of its own, because only that has a stack of a chosen size. It starts before the last layers,
-            // which forbid threads.
+            // A separate thread, because its stack size can be chosen. It starts before the last layers, which forbid
+            // threads.
             let started = std::thread::Builder::new().stack_size(stack).spawn(move || {
                 let socket = finish_seal(socket, layers);
                 job::serve(socket, job, input_bytes)

@@ -1,4 +1,4 @@
-//! What a child does as a process: it prepares itself, reads its clocks, and exits.
+//! A child as a process: preparation, clocks, and exit.
 
 use std::ffi::CString;
 use std::time::Duration;

@@ -10,7 +10,7 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    /// Starts over. With a seed, every number follows from it.
+    /// Restarts the sequence. With a seed, all numbers are determined by it.
     pub(crate) fn reset(&mut self, seed: Option<u64>) {
         self.seeded = seed.is_some();
         self.state = seed.unwrap_or_else(|| getrandom::u64().unwrap_or_else(|_| exit(EXIT_PANIC)));

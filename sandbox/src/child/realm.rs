@@ -25,11 +25,11 @@ pub(crate) struct Shared {
     pub(crate) limits: Cell<ChildLimits>,
     pub(crate) timers: RefCell<Timers>,
     pub(crate) random: RefCell<Random>,
-    /// The text that runs, for the places of errors.
+    /// The running program's text, for the positions of errors.
     pub(crate) source: RefCell<Rc<str>>,
     /// Where `return` was inserted into that text.
     pub(crate) implicit_returns: RefCell<Rc<[u32]>>,
-    /// The tools that the program has named, by number.
+    /// The tools that the program has accessed, by number.
     tools: RefCell<Vec<Option<(String, String)>>>,
     /// Calls that have no answer yet.
     pub(crate) in_flight: Cell<u64>,
@@ -239,7 +239,7 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 clippy::cast_precision_loss,
-                reason = "ids are small whole numbers that were given out here"
+                reason = "ids are small whole numbers that this process assigned"
             )]
             let armed = arm.timers.borrow_mut().arm(wait, id as u64, repeats).map(|id| id as f64);
             arm.timer_refused.set(arm.timer_refused.get() || armed.is_none());
@@ -311,7 +311,7 @@ fn decode(bytes: TypedArray<'_, u8>, fatal: bool) -> Result<Option<String>> {
     }
 }
 
-/// Returns whether an error is a JavaScript exception that waits in the context.
+/// Returns whether an error is a JavaScript exception that is pending in the context.
 pub(crate) fn is_exception(error: &Error) -> bool {
     matches!(error, Error::Exception)
 }

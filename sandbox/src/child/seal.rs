@@ -1,7 +1,7 @@
 //! The layers that the operating system puts around a child, one function each.
 //!
-//! The engine is C and will have memory errors, so these are the boundary. A child applies them to itself
-//! before it reads anything. A mandatory layer that fails ends the child; the others are reported.
+//! The engine is written in C and will have memory errors, so these layers are the boundary. A child applies them to
+//! itself before it reads anything. A mandatory layer that fails ends the child; the others are reported.
 //!
 //! The order of the steps matters:
 //! 1. The parent-death signal comes first, so that a child whose host dies while it seals itself does not survive.
@@ -40,7 +40,7 @@ pub(crate) use filter::Filter;
 
 /// Three standard streams and one socket.
 const DESCRIPTORS: u64 = 4;
-/// A zygote also needs, for a moment each, the socket of a child that it forks and a pair for its first fork.
+/// A zygote also needs the socket of a child while it forks it, and a socket pair for its first fork.
 const ZYGOTE_DESCRIPTORS: u64 = 16;
 
 /// Why a mandatory layer does not hold.
@@ -158,10 +158,10 @@ const NAMESPACES: [(UnshareFlags, &str); 4] = [
     (UnshareFlags::NEWIPC, "ipc"),
     (UnshareFlags::NEWUTS, "uts"),
 ];
-/// Applies to the children of the process that leaves it, not to that process itself.
+/// Takes effect for the children of the process that unshares it, not for that process itself.
 const PID_NAMESPACE: (UnshareFlags, &str) = (UnshareFlags::NEWPID, "pid");
 
-/// Enters new namespaces for these parts of the host and for its users.
+/// Enters new namespaces for these parts of the host, and a new user namespace.
 fn namespaces(parts: &[(UnshareFlags, &str)]) -> LayerReport {
     let all = parts.iter().fold(UnshareFlags::NEWUSER, |all, part| all | part.0);
     if unshare(all).is_ok() {
@@ -217,7 +217,7 @@ fn start_namespace_init() -> Result<(), Broken> {
 /// What the init process sends when its seal holds.
 const SEALED: &str = "sealed";
 
-/// The life of the init process: it seals itself, reports that, and sleeps.
+/// The main function of the init process: it seals itself, reports that, and sleeps.
 fn run_namespace_init(zygote: Pid, filter: &Filter, host: UnixStream) -> ! {
     let Ok(host) = take_forked_socket(host.into()) else { exit(EXIT_PANIC) };
     let sealed = after_fork(zygote, filter);

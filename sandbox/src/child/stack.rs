@@ -1,11 +1,11 @@
-//! The program's own frames, cut out of an engine's stack trace.
+//! Extracts the program's own frames from an engine's stack trace.
 
 use std::fmt::Write;
 
 /// The name of the program in traces.
 pub(crate) const PROGRAM_FILE: &str = "program.ts";
 /// The text before the program. A module has the strict-mode rules under which the program was analysed; a script
-/// would read `<!--` as a comment. It is on a line of its own because the engine counts some columns of the first
+/// would read `<!--` as a comment. It is on a separate line because the engine counts some columns of the first
 /// line from 0.
 pub(crate) const PREFIX: &str = "export default async function(){\n";
 /// What the analysis inserts before an expression whose value is the program's result.
@@ -20,7 +20,7 @@ pub(crate) const SUFFIX: &str = "\n}";
 /// A trace in the program's own coordinates.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trace {
-    /// The place of the innermost frame: line and column, from 1.
+    /// The position of the innermost frame: line and column, from 1.
     pub(crate) place: Option<(u32, u32)>,
     /// The expression that the innermost frame calls, if the program's own code failed there: `orders.map`.
     pub(crate) callee: Option<String>,
@@ -31,8 +31,8 @@ pub(crate) struct Trace {
 /// Selects the program's frames, maps lines and columns back to the author's source, and counts characters where the
 /// engine counts bytes. `returns` are the offsets of [`RETURN`] in `source`.
 ///
-/// Innermost frames in which a constructor calls `super(…)` are left out: an error of the program's own class
-/// comes from where it is made.
+/// Innermost frames in which a constructor calls `super(…)` are skipped: the position of an error of the program's own
+/// class is that of its `new`.
 pub(crate) fn trim(stack: &str, source: &str, returns: &[u32]) -> Trace {
     let mut trace = Trace::default();
     let mut skipped = None;
@@ -76,8 +76,8 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$' | '#')
 }
 
-/// Returns whether a position is in a call of `super` or in a class, where the engine reports a constructor that
-/// nobody wrote.
+/// Returns whether a position is in a call of `super`, or at a class, where the engine reports an implicit
+/// constructor.
 fn is_super(source: &str, row: u32, column: u32) -> bool {
     let Some((line, at)) = line_of(source, row, column) else { return false };
     let before = line[..at].trim_end_matches(['(', ' ']);
@@ -87,7 +87,7 @@ fn is_super(source: &str, row: u32, column: u32) -> bool {
         || before.strip_suffix("super").is_some_and(|before| !before.ends_with(is_name))
 }
 
-/// Returns the names that are called in a place, as they are written.
+/// Returns the source text of the callee at a position.
 fn callee(source: &str, row: u32, column: u32) -> Option<String> {
     let (line, at) = line_of(source, row, column)?;
     let end = at + line[at..].find(|c| !is_name(c))?;
@@ -111,7 +111,7 @@ fn in_characters(source: &str, row: u32, column: u32, returns: &[u32]) -> u32 {
     };
     let before = line.floor_char_boundary((column as usize).saturating_sub(1));
     let beyond = (column as usize - 1).saturating_sub(line.len());
-    // Both are parts of one text.
+    // The offset of the line: `line` is a slice of `source`.
     let start = line.as_ptr() as usize - source.as_ptr() as usize;
     let is_before = |at: &&u32| (start..=start + before).contains(&(**at as usize));
     let inserted: usize = returns
@@ -122,7 +122,7 @@ fn in_characters(source: &str, row: u32, column: u32, returns: &[u32]) -> u32 {
     (line[..before].chars().count() - inserted + beyond) as u32 + 1
 }
 
-/// Returns the lines as the engine counts them.
+/// Splits a source into lines as the engine does.
 fn lines(source: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(source);
     std::iter::from_fn(move || {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_programs_frames_stay() {
+    fn keeps_only_the_programs_frames() {
         let trace = trim(
             "    at callTool (bootstrap.js:63:22)\n    at inner (program.ts:4:7)\n    at native\n    at default (program.ts:2:5)\n",
             "",
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syntax_error_has_a_bare_frame() {
+    fn accepts_the_bare_frame_of_a_syntax_error() {
         assert_eq!(trim("    at program.ts:3:9\n", "", &[]).place, Some((2, 9)));
         assert_eq!(trim("no trace at all", "", &[]), Trace::default());
     }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_those_before_a_return_was_put_in() {
+    fn columns_ignore_inserted_returns() {
         let source = "a;\né; return await (f())\nif (b) { return await (g()); return await (h()) }";
         let returns: Vec<u32> = source.match_indices(RETURN).map(|(at, _)| at as u32).collect();
         for (row, column, expected) in
@@ -186,18 +186,18 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_an_own_class_comes_from_where_it_is_made() {
+    fn an_error_of_a_program_class_points_at_its_new() {
         let source = "class A extends Error {\n  constructor() { super('a'); }\n}\nthrow new A();";
         let stack = "    at A (program.ts:3:24)\n    at default (program.ts:5:11)\n";
         assert_eq!(trim(stack, source, &[]).place, Some((4, 11)));
-        // A parent that throws by itself is where it is.
+        // A parent constructor that throws is reported at its own position.
         let stack = "    at B (program.ts:2:7)\n    at A (program.ts:3:24)\n";
         assert_eq!(trim(stack, source, &[]).place, Some((1, 7)));
         assert_eq!(trim("    at A (program.ts:3:24)\n", source, &[]).place, Some((2, 24)));
     }
 
     #[test]
-    fn the_callee_is_told_where_the_programs_own_code_calls_it() {
+    fn names_the_callee_only_for_the_programs_own_calls() {
         for (source, column, callee) in [
             ("x = a.b?.c (1)", 10, Some("a.b?.c")),
             ("f(1)", 1, Some("f")),

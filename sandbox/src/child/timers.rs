@@ -1,4 +1,4 @@
-//! A program's timers, and its clock: the machine's, or one that only timers move.
+//! A program's timers and its clock, which is the machine's or is frozen and advanced only by timers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::child::process::monotonic;
 use crate::limits::MAX_TIMERS;
 
-/// A timer that is set.
+/// An active timer.
 struct Timer {
     id: u64,
     /// When it fires, on the monotonic clock of the machine.
@@ -32,10 +32,7 @@ impl Timers {
 
     /// Returns the program's time in whole milliseconds, so that it cannot serve as a precise stopwatch.
     pub(crate) fn now_ms(&self) -> f64 {
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "instants far beyond the year 200 000 lose nothing"
-        )]
+        #[expect(clippy::cast_precision_loss, reason = "exact until far beyond the year 200 000")]
         match self.frozen {
             Some((epoch_ms, moved)) => epoch_ms as f64 + moved.as_millis() as f64,
             None => {
@@ -71,7 +68,8 @@ impl Timers {
         }
     }
 
-    /// Returns how long the next timer still waits, with `in_flight` tool calls unanswered.
+    /// Returns the time until the next timer is due while `in_flight` tool calls are unanswered; `None` if no timer
+    /// can fire before an answer arrives.
     pub(crate) fn next(&self, in_flight: u64) -> Option<Duration> {
         let (_, timer) = self.queue.first_key_value()?;
         match self.frozen {
@@ -86,7 +84,7 @@ impl Timers {
         self.queue.values().any(|timer| !timer.repeats)
     }
 
-    /// Takes the next timer that is due, with `in_flight` tool calls unanswered.
+    /// Removes the next timer if it is due while `in_flight` tool calls are unanswered, and returns its id.
     ///
     /// On a frozen clock, calls take no time: timers wait for all calls, and then fire at once. Otherwise the order of
     /// timers and answers would depend on how busy the machine is.

@@ -1,4 +1,4 @@
-//! The work behind the globals `URL` and `URLSearchParams`, as the URL standard defines it.
+//! The native part of the globals `URL` and `URLSearchParams`, as the URL standard defines them.
 
 use url::{Url, form_urlencoded, quirks};
 
@@ -29,7 +29,7 @@ pub(crate) fn parse(text: String, base: Option<String>) -> Option<Vec<String>> {
     url.ok().as_ref().map(parts)
 }
 
-/// Returns the parts of `text` after one of them was set. An invalid value changes nothing.
+/// Returns the parts of `text` after setting one of them. An invalid value changes nothing.
 pub(crate) fn change(text: String, part: String, value: String) -> Option<Vec<String>> {
     let mut url = Url::parse(&text).ok()?;
     // The standard ignores an invalid value of a part; only a whole URL must be valid.
@@ -61,14 +61,14 @@ pub(crate) fn change(text: String, part: String, value: String) -> Option<Vec<St
     Some(parts(&url))
 }
 
-/// Returns the pairs of a query.
+/// Parses a query into name-value pairs.
 pub(crate) fn parse_query(query: String) -> Vec<Vec<String>> {
     form_urlencoded::parse(query.as_bytes())
         .map(|(name, value)| vec![name.into_owned(), value.into_owned()])
         .collect()
 }
 
-/// Returns the query that has these pairs.
+/// Serializes name-value pairs as a query.
 pub(crate) fn format_query(pairs: Vec<Vec<String>>) -> String {
     let mut out = form_urlencoded::Serializer::new(String::new());
     for pair in &pairs {

@@ -1,4 +1,4 @@
-//! A zygote: a sealed child with the engine in it, which never sees a program and forks children that do.
+//! A zygote: a sealed child with a ready engine, which never sees a program and forks the children that run one.
 //!
 //! A fork costs a fraction of starting the binary, sealing it and building the globals. All of that is done once, here;
 //! a forked child only closes the descriptors of its zygote and applies the last layers. A zygote never starts a
@@ -17,7 +17,7 @@ use crate::layer::LayerReport;
 use crate::wire::control::{Reply, Request};
 use crate::wire::frame::{self, ToHost, VERSION};
 
-/// What every forked child starts with, built before the first fork.
+/// The state that every forked child inherits, built before the first fork.
 struct ForkTemplate {
     engine: Engine,
     filter: Filter,
@@ -46,7 +46,7 @@ pub(crate) fn serve(control: OwnedFd, layers: Vec<LayerReport>) -> ! {
     exit(0)
 }
 
-/// Answers every request of the host with the reason why there will be no child.
+/// Answers every request of the host with the reason why no child can be forked.
 pub(crate) fn refuse(control: &OwnedFd, message: &str) -> ! {
     while Request::receive(control).is_some() {
         if refused(control, message).is_err() {
@@ -94,7 +94,7 @@ impl ForkTemplate {
         }
     }
 
-    /// The life of a forked child.
+    /// The main function of a forked child.
     fn run_child(&self, parent: Pid, socket: OwnedFd) -> ! {
         let socket = match descriptors::take_forked_socket(socket) {
             Ok(socket) => HostSocket::new(socket),

@@ -58,7 +58,7 @@ impl ChildSocket {
         self.socket.get_ref().write(bytes)
     }
 
-    /// Waits until the socket takes more.
+    /// Waits until the socket accepts more bytes.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         let socket = self.socket.get_ref().try_clone()?;
         let socket = watch(socket, Interest::WRITABLE)?;

@@ -17,7 +17,7 @@ use crate::wire::start::JOB;
 /// CPU time after which a child is replaced, far below [`JOB_LIFETIME_CPU`](crate::limits::JOB_LIFETIME_CPU).
 const REUSE_CPU: Duration = Duration::from_secs(300);
 
-/// Children that run one job, each again and again until it is killed.
+/// A pool of children that run one job; each is reused until it is killed.
 #[derive(Debug)]
 pub struct JobPool {
     limits: JobLimits,

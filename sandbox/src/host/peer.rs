@@ -1,4 +1,4 @@
-//! What the host waits for with every child, whatever it runs: the report of its seal, and its CPU time.
+//! Waits that programs and jobs share: for the report of a child's seal, and for its CPU time.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ pub(crate) async fn await_ready(
 }
 
 /// Returns once `amount` of CPU time has been used since `before`. A child has one busy thread, which needs at least as
-/// much time as is left of the amount, so this sleeps that long between two looks.
+/// much time as is left of the amount, so this sleeps that long between two checks.
 pub(crate) async fn cpu_reaches(
     cpu: &impl Fn() -> Option<Duration>,
     before: Duration,

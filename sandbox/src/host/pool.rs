@@ -1,4 +1,4 @@
-//! A stock of sealed children, each of which runs one program.
+//! A pool of sealed children, each of which runs one program.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a child that closed its socket may take to exit by itself, so that its own exit status is seen.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Runs programs, each in a sealed child of its own.
+/// Runs programs, each in a separate sealed child.
 ///
 /// Dropping a future of [`Pool::run`] kills its child at once; dropping the pool kills the waiting ones.
 #[derive(Debug)]
@@ -53,8 +53,7 @@ impl Pool {
 
     /// Runs one program to its end.
     ///
-    /// Calls that are still in flight when the program ends are cancelled, and those that still wait never
-    /// start.
+    /// Calls that are in flight when the program ends are cancelled, and waiting calls never start.
     pub async fn run(
         &self,
         program: Program,
@@ -86,7 +85,7 @@ impl Pool {
         }
     }
 
-    /// Returns the layers that hold on this machine, as a child found them.
+    /// Returns the layers that hold on this machine, as reported by a child.
     ///
     /// Starts a child for this if none has reported its layers yet.
     pub async fn layers(&self) -> Result<Vec<LayerReport>, SandboxError> {
@@ -104,7 +103,7 @@ impl Pool {
         let mut question = Vec::new();
         frame::write(&mut question, &ToChild::Probe { id: number as u64 });
         if socket.try_send(&question).ok() != Some(question.len()) {
-            return Err(SandboxError::Unavailable("a sealed child cannot be asked".to_owned()));
+            return Err(SandboxError::Unavailable("a sealed child accepts no message".to_owned()));
         }
         let child = lent.remove();
         child.wait_to_exit(PROBE_TIMEOUT).await;
@@ -180,7 +179,7 @@ impl Ready {
             }
             Ending::Closed => (Err(post_mortem(lent.remove()).await), None),
         };
-        // In a task of its own, so that the outcome is returned first: a child that exits may occupy the processor on
+        // In a separate task, so that the outcome is returned first: a child that exits may occupy the processor on
         // which the caller would continue.
         tokio::spawn(async move { drop((lent, socket, turn)) });
         let duration = started.elapsed();
@@ -197,7 +196,7 @@ impl Ready {
     }
 }
 
-/// Returns why a child closed its end without a result.
+/// Determines why a child closed its socket without a result.
 async fn post_mortem(child: ChildProcess) -> Failure {
     child.wait_to_exit(EXIT_TIMEOUT).await;
     let (kind, message) = match child.kill_and_reap().await {

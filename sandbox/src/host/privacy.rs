@@ -1,4 +1,4 @@
-//! Protects a process that starts others from processes of the same user.
+//! Protects the host process from other processes of the same user.
 //!
 //! A process that holds keys starts untrusted processes as the same user. The kernel lets processes of one user read
 //! each other, unless the target opts out.
@@ -51,10 +51,10 @@ pub fn give_up_tracing() {
     }
 }
 
-/// Takes a variable out of the environment, and out of the memory that `/proc/<pid>/environ` shows: a variable that
-/// is only removed stays there.
+/// Removes a variable from the environment, and overwrites it in the memory that `/proc/<pid>/environ` shows, where
+/// a variable that is only unset remains readable.
 ///
-/// Call it before any thread is started; where there are others, it only reads the variable.
+/// Call it before any thread is started; if there are other threads, it only reads the variable.
 pub fn take_variable(name: &CStr) -> Option<OsString> {
     if !has_one_thread() {
         return std::env::var_os(OsStr::from_bytes(name.to_bytes()));
@@ -62,7 +62,7 @@ pub fn take_variable(name: &CStr) -> Option<OsString> {
     let mut taken = None;
     loop {
         #[expect(unsafe_code, reason = "the standard library cannot overwrite a variable")]
-        // SAFETY: this is the only thread, so nobody else reads or changes the environment. What `getenv` returns
+        // SAFETY: this is the only thread, so nothing else reads or changes the environment. What `getenv` returns
         // is the end of the entry `NAME=value`, which is this process's own memory and may be written.
         unsafe {
             let value = libc::getenv(name.as_ptr());

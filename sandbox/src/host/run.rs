@@ -48,13 +48,13 @@ pub(crate) enum Ending {
 /// A call's number, the size of its arguments and its answer.
 type Answer = (u64, usize, Result<Value, CallError>);
 
-/// One run, seen from the host.
+/// The host's state of one run.
 pub(crate) struct Run<'a> {
     socket: &'a ChildSocket,
     limits: &'a Limits,
     tools: Arc<dyn ToolCaller>,
     clock: WallClock,
-    /// Cancels the calls when the run ends, however it does.
+    /// Cancels the calls when the run ends in any way.
     calls_cancel: CancellationToken,
     _cancel_on_drop: DropGuard,
     out: Vec<u8>,
@@ -66,7 +66,7 @@ pub(crate) struct Run<'a> {
     result_refused: bool,
     console_spent: usize,
     pub(crate) calls: u64,
-    /// The names of the calls that were not answered yet.
+    /// The tools of the calls that are not answered yet, by id.
     pub(crate) unanswered: BTreeMap<u64, String>,
     pub(crate) console: Vec<ConsoleLine>,
     pub(crate) console_truncated: bool,
@@ -113,7 +113,7 @@ impl<'a> Run<'a> {
     }
 
     /// Sends the program and answers the child until the run ends. `cpu` returns the CPU time of the child;
-    /// `on_long_run` is called when it is no longer a short program.
+    /// `on_long_run` is called when the program has used more CPU time than a short one does.
     pub(crate) async fn drive(
         &mut self,
         program: &Program,
@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Does everything that needs no waiting.
+    /// Does all work that does not wait: reads frames, starts calls, and sends.
     fn step(&mut self, inbox: &mut Inbox) -> Result<Option<Ending>, String> {
         while let Some(body) = inbox.next(self.limits.frame_from_child())? {
             if let Some(ending) = self.read(body)? {
@@ -259,10 +259,10 @@ impl<'a> Run<'a> {
             return Err("console lines after the limit".to_owned());
         }
         let room = self.limits.console_bytes - self.console_spent;
-        // A line that is exactly as long as the room fits; whatever comes after it does not.
+        // A line that fills the room exactly fits; the line after it does not.
         self.console_truncated = text.len() > room || room == 0;
         let kept = &text[..text.floor_char_boundary(room.min(text.len()))];
-        // An empty line costs something too, or there could be any number of them.
+        // Each line costs one byte in addition, so that the number of empty lines is limited as well.
         self.console_spent = (self.console_spent + kept.len() + 1).min(self.limits.console_bytes);
         if !self.console_truncated || !kept.is_empty() {
             self.console.push(ConsoleLine { level: level.to_owned(), text: kept.to_owned() });
@@ -323,7 +323,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Queues an answer and all others that are ready, so that they are sent together.
+    /// Queues an answer and all others that are ready, so that one write sends them all.
     fn answer_all(&mut self, first: Answer) -> Result<(), String> {
         let mut next = Some(first);
         while let Some(answer) = next {

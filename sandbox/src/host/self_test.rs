@@ -1,4 +1,4 @@
-//! Starts sealed children that try forbidden system calls, and reports how each of them ended.
+//! Starts sealed children that try forbidden system calls, and reports the exit status of each.
 
 use crate::error::SandboxError;
 use crate::host::pool::Pool;
@@ -7,7 +7,7 @@ use crate::limits::PoolConfig;
 use crate::self_test::{CallReport, SelfTest};
 use crate::wire::probe::{EXIT_NOT_BLOCKED, PROBES};
 
-/// Tests the seal: makes one sealed child for each forbidden system call try it.
+/// Tests the seal: one sealed child tries each forbidden system call.
 ///
 /// # Errors
 /// Returns [`SandboxError::Unavailable`] when no child can be sealed, or when a child without a probe does not
@@ -36,7 +36,7 @@ fn describe(status: ExitStatus) -> String {
     match status {
         ExitStatus::Signal(libc::SIGSYS) => "the kernel killed the child (SIGSYS)".to_owned(),
         ExitStatus::Signal(signal) => format!("the child died of signal {signal}"),
-        ExitStatus::Code(EXIT_NOT_BLOCKED) => "the kernel gave an answer".to_owned(),
+        ExitStatus::Code(EXIT_NOT_BLOCKED) => "the system call was not blocked".to_owned(),
         ExitStatus::Code(code) => format!("the child exited with code {code}"),
         ExitStatus::Unknown => "the child's exit status is unknown".to_owned(),
     }

@@ -1,10 +1,10 @@
-//! Starts and reaps every child process, on one thread that never ends.
+//! Starts and reaps every child process, on one thread that never exits.
 //!
 //! The thread must not end: the kernel sends the parent-death signal when the *thread* that started a child exits. A
 //! child that a thread of a pool started would be killed with that thread.
 //!
-//! A process and the zygote that forked it know each other, and both give orders to this thread, so the three modules
-//! are one room: the process is dropped into the thread's care, and only its zygote can reap it.
+//! A process and the zygote that forked it refer to each other, and both send requests to this thread, so the three
+//! modules belong together: a dropped process is handed to the thread, and only its zygote can reap it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ pub(crate) use zygotes::Zygotes;
 use process::DeadChild;
 use zygotes::{Zygote, report};
 
-/// What is called with a child that has started, or with the reason why none has.
+/// A callback for a child that has started, or for the reason why none has.
 pub(crate) type OnSpawn = Box<dyn FnOnce(io::Result<ChildProcess>) + Send>;
 
 /// The kind of the requested child.
@@ -40,22 +40,22 @@ pub(crate) enum Kind {
     Fork(Arc<Zygotes>),
 }
 
-/// What the thread is asked to do.
-enum Order {
+/// A request to the thread.
+enum SpawnerRequest {
     Spawn { kind: Kind, done: OnSpawn },
     Reap { dead: DeadChild, on_exit: Option<oneshot::Sender<ExitStatus>> },
 }
 
-/// The way to the thread. An order goes into the channel; the descriptor wakes the thread from its poll.
+/// A handle to the thread. A request goes into the channel; the descriptor wakes the thread from its poll.
 struct Spawner {
-    orders: mpsc::Sender<Order>,
+    requests: mpsc::Sender<SpawnerRequest>,
     wake: OwnedFd,
 }
 
 /// Starts a child; `done` is called on the spawner's thread.
 pub(crate) fn spawn(kind: Kind, done: OnSpawn) {
     match spawner() {
-        Ok(spawner) => spawner.order(Order::Spawn { kind, done }),
+        Ok(spawner) => spawner.request(SpawnerRequest::Spawn { kind, done }),
         Err(message) => done(Err(io::Error::other(message.clone()))),
     }
 }
@@ -66,22 +66,22 @@ fn spawner() -> Result<&'static Spawner, &'static String> {
         .get_or_init(|| {
             let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
                 .map_err(|e| format!("cannot start child processes: eventfd: {e}"))?;
-            let (orders, inbox) = mpsc::channel();
+            let (requests, inbox) = mpsc::channel();
             let woken =
                 wake.try_clone().map_err(|e| format!("cannot start child processes: {e}"))?;
             std::thread::Builder::new()
                 .name("sandbox-spawner".to_owned())
                 .spawn(move || run(&inbox, &woken))
                 .map_err(|e| format!("cannot start child processes: {e}"))?;
-            Ok(Spawner { orders, wake })
+            Ok(Spawner { requests, wake })
         })
         .as_ref()
 }
 
 impl Spawner {
-    fn order(&self, order: Order) {
-        // The thread never ends, so its receiver is always there.
-        let _ = self.orders.send(order);
+    fn request(&self, request: SpawnerRequest) {
+        // The thread never exits, so its receiver always exists.
+        let _ = self.requests.send(request);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
@@ -89,10 +89,10 @@ impl Spawner {
 /// The interval of checks for late zygotes.
 const LATE_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// The thread: waits for orders, for replies of zygotes, and for the exit of children that were killed.
-fn run(inbox: &mpsc::Receiver<Order>, woken: &OwnedFd) {
+/// The thread's main function: waits for requests, for replies of zygotes, and for the exit of killed children.
+fn run(inbox: &mpsc::Receiver<SpawnerRequest>, woken: &OwnedFd) {
     let mut dying: Vec<(DeadChild, Option<oneshot::Sender<ExitStatus>>)> = Vec::new();
-    // Those that have not replied to every request.
+    // Zygotes with pending requests.
     let mut zygotes: Vec<Arc<Zygote>> = Vec::new();
     loop {
         let exited: Vec<bool> = {
@@ -128,34 +128,36 @@ fn run(inbox: &mpsc::Receiver<Order>, woken: &OwnedFd) {
                 report(on_exit, dead.reap());
             }
         }
-        // Emptied before the orders are taken: an order that arrives after that wakes the next poll.
+        // Drained before the requests are received, so that a request that arrives later wakes the next poll.
         let _ = rustix::io::read(woken, &mut [0u8; 8]);
-        while let Ok(order) = inbox.try_recv() {
-            match order {
-                Order::Spawn { kind: Kind::Exec(arguments), done } => done(exec(&arguments)),
-                Order::Spawn { kind: Kind::Fork(pool), done } => {
+        while let Ok(request) = inbox.try_recv() {
+            match request {
+                SpawnerRequest::Spawn { kind: Kind::Exec(arguments), done } => {
+                    done(exec(&arguments))
+                }
+                SpawnerRequest::Spawn { kind: Kind::Fork(pool), done } => {
                     if let Some(zygote) = pool.fork(done) {
                         watch(&mut zygotes, zygote);
                     }
                 }
-                Order::Reap { dead, on_exit } => dying.push((dead, on_exit)),
+                SpawnerRequest::Reap { dead, on_exit } => dying.push((dead, on_exit)),
             }
         }
     }
 }
 
-/// Adds a zygote to those whose replies are awaited.
+/// Adds a zygote to those with pending requests.
 fn watch(zygotes: &mut Vec<Arc<Zygote>>, zygote: Arc<Zygote>) {
     if !zygotes.iter().any(|known| Arc::ptr_eq(known, &zygote)) {
         zygotes.push(zygote);
     }
 }
 
-/// How the C library's allocator works in a child: it keeps up to 127 freed blocks of each size at hand instead of 7.
-/// An analysis then takes 12 % less time. The library reads this once, at the start; the child then forgets it.
+/// Makes the C library's allocator cache up to 127 freed blocks per size instead of 7, with which an analysis takes
+/// 12 % less time. The library reads the variable once, at the start; the child then clears its environment.
 const ALLOCATOR_SETTINGS: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=127");
 
-/// Starts this binary again with a stream socket of its own.
+/// Starts this binary again with a new stream socket.
 fn exec(arguments: &[String]) -> io::Result<ChildProcess> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -164,8 +166,8 @@ fn exec(arguments: &[String]) -> io::Result<ChildProcess> {
 
 /// Starts this binary again. The child gets `socket` as descriptor 0; `ours` is the host's end, if it is a stream.
 ///
-/// The child closes all other descriptors as its first act, so no code of ours has to run between fork and exec, where
-/// a process of many threads may do almost nothing.
+/// The child closes all other descriptors first, so no code has to run between fork and exec, where a process with
+/// several threads may do almost nothing.
 fn start(
     arguments: &[String],
     socket: OwnedFd,

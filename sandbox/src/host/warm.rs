@@ -1,4 +1,4 @@
-//! Children kept ready, so that no caller waits for a process to start.
+//! A stock of ready children, so that no caller waits for a process to start.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,7 +14,7 @@ pub(crate) struct WarmStock {
     kind: Kind,
     /// The number of children to keep ready.
     target: usize,
-    /// Children that will be returned count towards `target` while they are on loan.
+    /// Whether children are given back, so that those on loan count towards `target`.
     reused: bool,
     state: Mutex<State>,
     /// One permit for each entry of `State::idle`.
@@ -24,7 +24,7 @@ pub(crate) struct WarmStock {
 #[derive(Debug, Default)]
 struct State {
     idle: VecDeque<io::Result<ChildProcess>>,
-    /// Children that were ordered and have not started yet.
+    /// Children that were requested and have not started yet.
     starting: usize,
     /// Callers that wait for a child.
     waiting: usize,
@@ -60,7 +60,7 @@ impl WarmStock {
             permit.forget();
             let entry = {
                 let mut state = self.lock();
-                // The newest child has most of its memory in the processor's caches still. But while others start, the
+                // The newest child still has most of its memory in the processor's caches. But while others start, the
                 // newest may not have finished its warm-up, and the oldest has.
                 let all_started = state.starting == 0;
                 let entry =
@@ -74,7 +74,7 @@ impl WarmStock {
                 self.refill();
             }
             match lent {
-                // A child that died while it waited never saw a program; the next one is as good.
+                // A child that died while it waited has seen no program, so the next one replaces it.
                 Ok(lent) if !lent.child().is_alive() => {}
                 other => return other,
             }
@@ -153,7 +153,7 @@ impl Lent {
         self.child.as_mut().expect("the child leaves only with the loan")
     }
 
-    /// Puts the child back for the next one.
+    /// Returns the child to the stock.
     pub(crate) fn give_back(mut self) {
         if let Some(child) = self.child.take() {
             let mut state = self.home.lock();

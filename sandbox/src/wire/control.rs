@@ -1,7 +1,7 @@
-//! The messages between the host and a zygote: packets, of which a request can carry one descriptor.
+//! The messages between the host and a zygote: packets. A request can carry one descriptor.
 //!
-//! Replies carry none: the kernel limits the descriptors that a user's processes have in flight, and refuses more to a
-//! process with a low limit of descriptors, which a zygote has.
+//! Replies carry no descriptor: the kernel limits the descriptors in flight per user, by the sending process's limit of
+//! descriptors, and a zygote's is low.
 //!
 //! A zygote never sees a program, so it is trusted, unlike the children that it forks.
 
@@ -43,28 +43,28 @@ type Packet = (Vec<u8>, Option<OwnedFd>);
 
 fn send(socket: impl AsFd, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let descriptors = descriptor.as_slice();
     if !descriptors.is_empty() {
-        beside.push(SendAncillaryMessage::ScmRights(descriptors));
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
-    sendmsg(socket, &[IoSlice::new(bytes)], &mut beside, SendFlags::NOSIGNAL).map(|_| ())
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL).map(|_| ())
 }
 
 /// Returns the next message; an empty one means that the peer has exited.
 fn receive(socket: impl AsFd) -> Result<Packet, Errno> {
     let mut bytes = vec![0; MAX_MESSAGE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let got = loop {
         let into = &mut [IoSliceMut::new(&mut bytes)];
-        match recvmsg(&socket, into, &mut beside, RecvFlags::CMSG_CLOEXEC) {
+        match recvmsg(&socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
             Err(Errno::INTR) => {}
             other => break other?,
         }
     };
     let mut descriptor = None;
-    for message in beside.drain() {
+    for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
             descriptor = descriptors.last().or(descriptor);
         }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_and_answers_arrive_whole() {
+    fn requests_and_replies_round_trip() {
         let (host, zygote) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .unwrap();

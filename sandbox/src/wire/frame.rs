@@ -1,5 +1,5 @@
 //! The frames between the host and a child: a `u32` in little-endian order as the length, then UTF-8 JSON with a `type`
-//! tag. The host reads them as sent by an attacker.
+//! tag. The host treats the frames of a child as sent by an attacker.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::layer::LayerReport;
 use crate::limits::Limits;
 use crate::wire::inbox::HEADER;
 
-/// The version of the messages that `execute` names.
+/// The version of the protocol, sent with `execute` and `ready`.
 pub(crate) const VERSION: u32 = 1;
 /// A message from the host.
 #[derive(Debug, Serialize)]
@@ -77,12 +77,12 @@ pub(crate) struct ThrownError {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToHost<'a> {
-    /// The seal holds; a program may come.
+    /// The seal holds; the child is ready for a program.
     Ready {
         version: u32,
         layers: &'a [LayerReport],
     },
-    /// A mandatory layer does not hold; no program may come.
+    /// A mandatory layer does not hold; the child accepts no program.
     Unavailable {
         message: &'a str,
     },
@@ -162,7 +162,7 @@ pub(crate) enum FromChild<'a> {
         level: Cow<'a, str>,
         text: Cow<'a, str>,
     },
-    /// A value that is not there is `undefined`.
+    /// The result. A missing value is `undefined`.
     Complete(Result<Option<&'a RawValue>, ChildFailure>),
 }
 

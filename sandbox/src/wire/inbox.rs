@@ -1,6 +1,6 @@
-//! The bytes that have arrived on a socket, taken apart into frames.
+//! Splits the bytes that arrive on a socket into frames.
 
-/// Bytes of the length before each frame.
+/// The size of the length prefix of each frame, in bytes.
 pub(crate) const HEADER: usize = 4;
 
 /// Collects bytes until they contain whole frames. It never allocates for a length that a peer merely claims.
@@ -11,7 +11,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Returns the end of the buffer, to be read into.
+    /// Returns the buffer, to append received bytes.
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         if self.read == self.bytes.len() {
             self.bytes.clear();
@@ -23,7 +23,7 @@ impl Inbox {
         &mut self.bytes
     }
 
-    /// Returns the next whole frame's body, `None` if more bytes must come first.
+    /// Returns the body of the next complete frame; `None` if it is incomplete.
     pub(crate) fn next(&mut self, cap: usize) -> Result<Option<&[u8]>, String> {
         let rest = &self.bytes[self.read..];
         let Some(header) = rest.first_chunk::<HEADER>() else { return Ok(None) };

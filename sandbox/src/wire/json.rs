@@ -1,10 +1,10 @@
-//! The form that JSON text must have before a child sends it: the host's parser is stricter than JavaScript's.
+//! Prepares JSON text before a child sends it, because the host's parser is stricter than JavaScript's.
 
 use crate::limits::MAX_JSON_DEPTH;
 
-/// Replaces lone surrogates, which are no Unicode text, and refuses text that is nested too deeply.
+/// Replaces lone surrogates, which Rust's strings cannot represent, and refuses text that is nested too deeply.
 ///
-/// The text is what `JSON.stringify` made, so an escape of a surrogate is always a lone one.
+/// The text comes from `JSON.stringify`, which escapes only lone surrogates.
 pub(crate) fn clean(text: &mut String) -> Result<(), String> {
     let mut depth = 0usize;
     let mut in_string = false;

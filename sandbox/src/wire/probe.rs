@@ -1,12 +1,12 @@
-//! The system calls that a self-test tries in a sealed child, and that only an attacker would make. The host names one
-//! by its position in the list.
+//! The system calls that a self-test tries in a sealed child, and that only an attacker would make. The host selects
+//! one by its position in the list.
 
 /// The exit code of a child whose system call returned.
 pub(crate) const EXIT_NOT_BLOCKED: i32 = 92;
 
 /// A system call that the seal must block.
 pub(crate) struct Probe {
-    /// Its name, and the argument or table because of which it is forbidden.
+    /// The name of the call, with the argument or table that makes it forbidden.
     pub(crate) name: &'static str,
     pub(crate) table: CallTable,
     pub(crate) call: libc::c_long,
@@ -34,8 +34,8 @@ const fn own(name: &'static str, call: libc::c_long, arguments: [i64; 4]) -> Pro
     Probe { name, table: CallTable::Own, call, arguments }
 }
 
-/// All of them. Without a filter, the kernel would refuse these arguments or do nothing, so a failing self-test changes
-/// nothing on the machine.
+/// All probes. Without a filter, the kernel would refuse these arguments or do nothing, so a failing self-test does not
+/// change the machine.
 pub(crate) const PROBES: &[Probe] = &[
     own("openat", libc::SYS_openat, [-100, 0, 0, 0]),
     own("openat2", libc::SYS_openat2, [-100, 0, 0, 0]),
@@ -94,10 +94,10 @@ pub(crate) const PROBES: &[Probe] = &[
     own("getpid by the x32 table", X32 | libc::SYS_getpid, [0, 0, 0, 0]),
     #[cfg(target_arch = "x86_64")]
     own("execve by the x32 table", X32 | 520, [0, 0, 0, 0]),
-    // Number 20 is `getpid` there, and `writev` in the own table.
+    // Number 20 is `getpid` in the i386 table, and `writev` in the 64-bit one.
     #[cfg(target_arch = "x86_64")]
     Probe { name: "getpid by the i386 table", table: CallTable::I386, call: 20, arguments: [0; 4] },
-    // Number 1 is `exit` there, and `write`, which is allowed, in the own table.
+    // Number 1 is `exit` in the i386 table, and `write`, which is allowed, in the 64-bit one.
     #[cfg(target_arch = "x86_64")]
     Probe { name: "exit by the i386 table", table: CallTable::I386, call: 1, arguments: [0; 4] },
 ];

@@ -3,6 +3,6 @@
 
 /// The first argument of every child.
 pub(crate) const CHILD_MARK: &str = "__sandbox-child";
-/// The first kind of child forks those that run programs; the second runs jobs.
+/// The kinds of child: one forks the children that run programs, the other runs jobs.
 pub(crate) const ZYGOTE: &str = "zygote";
 pub(crate) const JOB: &str = "job";

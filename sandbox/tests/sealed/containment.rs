@@ -1,32 +1,32 @@
-//! What remains after a child, a pool or a host has ended.
+//! Nothing remains after a child, a pool or a host has ended, and programs do not affect each other.
 
 use sandbox::FailureKind;
 
-use crate::hosts::{OF_A_ZYGOTE, other_host};
-use crate::liar::LIED_TO;
+use crate::hosts::{ZYGOTE_PROCESSES, other_host};
+use crate::malicious_zygote::WITH_MALICIOUS_ZYGOTE;
 use crate::support::{eventually, failure, trials, value};
 
 trials![
-    no_child_outlives_a_killed_host,
-    no_child_outlives_its_pool,
+    children_die_with_a_killed_host,
+    children_die_with_their_pool,
     many_runs_leave_nothing_behind,
-    a_child_that_lies_harms_nobody,
-    a_long_program_makes_way,
-    many_children_may_be_wanted_at_once,
+    a_malicious_child_cannot_harm_the_host,
+    a_long_program_is_deprioritized,
+    many_children_can_start_at_once,
     programs_share_nothing,
 ];
 
-async fn no_child_outlives_a_killed_host() {
+async fn children_die_with_a_killed_host() {
     let (mut host, line) =
         tokio::task::spawn_blocking(|| other_host("busy")).await.expect("no panic");
     let children: Vec<u32> =
         line.split_whitespace().map(|pid| pid.parse().expect("a pid")).collect();
-    assert!(children.len() >= 4 + OF_A_ZYGOTE, "{line}");
+    assert!(children.len() >= 4 + ZYGOTE_PROCESSES, "{line}");
     host.kill().expect("kill -9");
     host.wait().expect("reaped");
     eventually("all children are gone", || {
         children.iter().all(|pid| {
-            // If the pid is in use again, it belongs to another program.
+            // A reused pid belongs to another program.
             std::fs::read_to_string(format!("/proc/{pid}/stat"))
                 .map_or(true, |stat| !stat.contains("(pml-sandbox)") || stat.contains(") Z "))
         })
@@ -34,7 +34,7 @@ async fn no_child_outlives_a_killed_host() {
     .await;
 }
 
-async fn no_child_outlives_its_pool() {
+async fn children_die_with_their_pool() {
     let (mut host, line) =
         tokio::task::spawn_blocking(|| other_host("drop")).await.expect("no panic");
     assert_eq!(line, "gone");
@@ -48,15 +48,15 @@ async fn many_runs_leave_nothing_behind() {
     assert!(host.wait().expect("reaped").success());
 }
 
-async fn a_child_that_lies_harms_nobody() {
+async fn a_malicious_child_cannot_harm_the_host() {
     let (mut host, line) =
-        tokio::task::spawn_blocking(|| other_host(LIED_TO)).await.expect("no panic");
+        tokio::task::spawn_blocking(|| other_host(WITH_MALICIOUS_ZYGOTE)).await.expect("no panic");
     assert_eq!(line, "clean");
     assert!(host.wait().expect("reaped").success());
 }
 
-/// Every requested child is a descriptor in flight, and the kernel limits how many of those a user has.
-async fn many_children_may_be_wanted_at_once() {
+/// Every requested child is a descriptor in flight, and the kernel limits their number per user.
+async fn many_children_can_start_at_once() {
     for role in ["crowded", "crowded, as an ordinary user"] {
         let (mut host, line) =
             tokio::task::spawn_blocking(|| other_host(role)).await.expect("no panic");
@@ -65,7 +65,7 @@ async fn many_children_may_be_wanted_at_once() {
     }
 }
 
-async fn a_long_program_makes_way() {
+async fn a_long_program_is_deprioritized() {
     let (mut host, line) =
         tokio::task::spawn_blocking(|| other_host("long")).await.expect("no panic");
     assert_eq!(line, "deprioritized");

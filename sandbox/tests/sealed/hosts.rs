@@ -1,4 +1,4 @@
-//! This binary as another host: run by another user, under other restrictions, or about to be killed.
+//! Runs this binary as another host: as another user, under other restrictions, or to be killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -8,14 +8,14 @@ use std::time::Duration;
 use sandbox::{FailureKind, Job, JobFailure, JobLimits, JobPool, Limits, Pool, PoolConfig};
 use tokio_util::sync::CancellationToken;
 
-use crate::becoming;
-use crate::liar::{LIED_TO, be_lied_to};
+use crate::host_setup;
+use crate::malicious_zygote::{WITH_MALICIOUS_ZYGOTE, run_with_malicious_zygote};
 use crate::probe::probe;
 use crate::seal::{assert_bare, assert_closed, is_filtered};
 use crate::support::{Tools, eventually, program, tree_of};
 
-/// The processes of a zygote other than the children for programs: itself, and the init of its namespace.
-pub(crate) const OF_A_ZYGOTE: usize = 2;
+/// The number of processes of a zygote without its children: itself, and the init of its namespace.
+pub(crate) const ZYGOTE_PROCESSES: usize = 2;
 
 /// Runs this binary as another host and returns its first line.
 pub(crate) fn other_host(role: &str) -> (std::process::Child, String) {
@@ -30,11 +30,11 @@ pub(crate) fn other_host(role: &str) -> (std::process::Child, String) {
     (host, line.trim().to_owned())
 }
 
-/// How many programs run one after the other at full scale, and how many at the same time.
+/// The number of programs that run one after the other at full scale, and the number that run concurrently.
 const IN_SEQUENCE: usize = 10_000;
 const IN_PARALLEL: usize = 500;
 
-/// Scales a count by `PML_TEST_SCALE`, of which 1 is all.
+/// Scales a count by `PML_TEST_SCALE`; 1 is the full count.
 pub(crate) fn scaled(count: usize) -> usize {
     let scale = std::env::var("PML_TEST_SCALE").ok().and_then(|text| text.parse().ok());
     ((count as f64 * scale.unwrap_or(0.1)) as usize).max(20)
@@ -75,18 +75,18 @@ fn is_deprioritized(pid: u32) -> bool {
     policy == Some(libc::SCHED_IDLE) && processors(pid) == left
 }
 
-/// What this binary does when it is started as another host.
-pub(crate) fn be_another_host(role: &str) {
+/// The main function of this binary as another host.
+pub(crate) fn run_as_other_host(role: &str) {
     // Before a second thread starts, because each of these must hold for the whole process.
     match role {
         "self-test as an ordinary user"
-        | "an ordinary user who looks into children"
+        | "an ordinary user who inspects children"
         | "crowded, as an ordinary user" => {
-            becoming::an_ordinary_user();
+            host_setup::become_an_ordinary_user();
         }
-        "self-test without namespaces" => becoming::without_user_namespaces(),
-        "no landlock" => becoming::one_who_may_not(&[(libc::SYS_landlock_restrict_self, None)]),
-        "no seccomp" => becoming::one_who_may_not(&[
+        "self-test without namespaces" => host_setup::disable_user_namespaces(),
+        "no landlock" => host_setup::deny_system_calls(&[(libc::SYS_landlock_restrict_self, None)]),
+        "no seccomp" => host_setup::deny_system_calls(&[
             (libc::SYS_seccomp, None),
             (libc::SYS_prctl, Some(libc::PR_SET_SECCOMP as u64)),
         ]),
@@ -122,18 +122,18 @@ pub(crate) fn be_another_host(role: &str) {
                 assert!(matches!(answer, Err(JobFailure::Unavailable(_))), "{answer:?}");
                 print_line(&format!("unavailable: {}", failure.message));
             }
-            "whose children are looked at" | "an ordinary user who looks into children" => {
+            "with inspected children" | "an ordinary user who inspects children" => {
                 let pool =
                     Pool::new(PoolConfig { warm: 2, max_running: 1, ..PoolConfig::default() })
                         .expect("a pool");
-                // None of them is used, so none is about to end.
+                // No program runs, so none of the children is about to exit.
                 let filtered = || own().into_iter().filter(|pid| is_filtered(*pid)).collect();
                 eventually("two children wait, sealed", || {
                     let filtered: Vec<u32> = filtered();
-                    own().len() == 2 + OF_A_ZYGOTE && filtered.len() == 3
+                    own().len() == 2 + ZYGOTE_PROCESSES && filtered.len() == 3
                 })
                 .await;
-                if role == "whose children are looked at" {
+                if role == "with inspected children" {
                     filtered().into_iter().for_each(assert_bare);
                     print_line("bare");
                 } else {
@@ -159,8 +159,8 @@ pub(crate) fn be_another_host(role: &str) {
                 let busy = run("mcp.test.echo({}); for (;;) {}");
                 let waiting = run("await mcp.test.never({})");
                 let announce = async {
-                    eventually("children live that wait, and two programs run", || {
-                        own().len() >= 4 + OF_A_ZYGOTE
+                    eventually("two children wait, and two programs run", || {
+                        own().len() >= 4 + ZYGOTE_PROCESSES
                             && tools.most_running.load(std::sync::atomic::Ordering::SeqCst) >= 1
                     })
                     .await;
@@ -170,8 +170,8 @@ pub(crate) fn be_another_host(role: &str) {
                 };
                 tokio::join!(busy, waiting, announce);
             }
-            LIED_TO => {
-                be_lied_to().await;
+            WITH_MALICIOUS_ZYGOTE => {
+                run_with_malicious_zygote().await;
                 print_line("clean");
             }
             "crowded" | "crowded, as an ordinary user" => {
@@ -205,7 +205,7 @@ pub(crate) fn be_another_host(role: &str) {
                 let announce = async {
                     eventually("one of the two is deprioritized", || {
                         let last = own().into_iter().filter(|pid| is_deprioritized(*pid));
-                        own().len() >= 2 + OF_A_ZYGOTE && last.count() == 1
+                        own().len() >= 2 + ZYGOTE_PROCESSES && last.count() == 1
                     })
                     .await;
                     print_line("deprioritized");
@@ -220,7 +220,7 @@ pub(crate) fn be_another_host(role: &str) {
                 let pool =
                     Pool::new(PoolConfig { warm: 3, max_running: 1, ..PoolConfig::default() })
                         .expect("a pool");
-                eventually("three children live", || own().len() == 3 + OF_A_ZYGOTE).await;
+                eventually("three children live", || own().len() == 3 + ZYGOTE_PROCESSES).await;
                 drop(pool);
                 eventually("no child lives", || own().is_empty()).await;
                 print_line("gone");
@@ -242,7 +242,7 @@ pub(crate) fn be_another_host(role: &str) {
                     let outcome = run("return (await mcp.test.echo({ a: 1 })).a").await;
                     assert_eq!(outcome.result, Ok(serde_json::json!(1)), "{number}");
                 };
-                // Whatever is allocated once is allocated after the first runs.
+                // The first runs cause all one-time allocations.
                 let in_sequence = scaled(IN_SEQUENCE);
                 for number in 0..in_sequence / 10 {
                     one(number).await;
@@ -254,7 +254,8 @@ pub(crate) fn be_another_host(role: &str) {
                 futures::future::join_all((0..IN_PARALLEL).map(&one)).await;
                 // A zygote, perhaps its successor, and the two waiting children of each; no zombie.
                 eventually("the children of the runs are gone", || {
-                    own().len() <= 2 + 2 * OF_A_ZYGOTE && !own().iter().any(|pid| is_zombie(*pid))
+                    own().len() <= 2 + 2 * ZYGOTE_PROCESSES
+                        && !own().iter().any(|pid| is_zombie(*pid))
                 })
                 .await;
                 eventually("no descriptor of a run is left", || {
@@ -270,7 +271,7 @@ pub(crate) fn be_another_host(role: &str) {
     });
 }
 
-#[expect(clippy::print_stdout, reason = "the other host's one answer")]
+#[expect(clippy::print_stdout, reason = "the other host's only answer")]
 fn print_line(text: &str) {
     println!("{text}");
 }

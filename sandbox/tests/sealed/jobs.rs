@@ -1,4 +1,4 @@
-//! Sealed jobs, and what a job can reach.
+//! Sealed jobs.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -14,14 +14,14 @@ pub(crate) const JOBS: [Job; 2] =
 pub(crate) use crate::probe::probe;
 
 trials![
-    bytes_go_in_and_come_out,
-    a_worker_is_used_again,
+    a_job_converts_its_input_to_its_output,
+    a_worker_is_reused,
     a_worker_that_dies_is_replaced,
-    jobs_run_side_by_side,
+    jobs_run_concurrently,
     a_dropped_job_frees_its_worker,
-    sizes_are_capped,
+    input_and_output_sizes_are_limited,
     an_unknown_job_is_unavailable,
-    no_workers_is_an_error,
+    a_pool_without_workers_is_refused,
 ];
 
 static POOL: LazyLock<JobPool> = LazyLock::new(|| pool("work", 2).expect("a pool"));
@@ -59,9 +59,9 @@ fn work(input: &[u8]) -> Vec<u8> {
         }
         "stack" => recurse(1 << 20).to_string().into_bytes(),
         "deep" => recurse(5_000).to_string().into_bytes(),
-        "panic" => panic!("asked to"),
+        "panic" => panic!("requested"),
         "caught" => {
-            let caught = std::panic::catch_unwind(|| -> Vec<u8> { panic!("asked to") });
+            let caught = std::panic::catch_unwind(|| -> Vec<u8> { panic!("requested") });
             caught.unwrap_or_else(|_| b"caught".to_vec())
         }
         "large" => vec![7; 17 << 20],
@@ -75,7 +75,7 @@ async fn run(input: &str) -> Result<String, JobFailure> {
     Ok(String::from_utf8(output).expect("text"))
 }
 
-async fn bytes_go_in_and_come_out() {
+async fn a_job_converts_its_input_to_its_output() {
     assert_eq!(run("hello").await.unwrap(), "HELLO");
     assert_eq!(run("").await.unwrap(), "");
     let large = "x".repeat(1 << 20);
@@ -85,7 +85,7 @@ async fn bytes_go_in_and_come_out() {
     assert_eq!(run("caught").await.unwrap(), "caught");
 }
 
-async fn a_worker_is_used_again() {
+async fn a_worker_is_reused() {
     let own = pool("work", 1).expect("a pool");
     let first = own.run(b"pid".to_vec()).await.unwrap();
     assert_eq!(own.run(b"pid".to_vec()).await.unwrap(), first);
@@ -109,7 +109,7 @@ async fn a_worker_that_dies_is_replaced() {
     }
 }
 
-async fn jobs_run_side_by_side() {
+async fn jobs_run_concurrently() {
     let inputs: Vec<String> = (0..40).map(|n| format!("job {n}")).collect();
     let outputs = futures::future::join_all(inputs.iter().map(|input| run(input))).await;
     for (input, output) in inputs.iter().zip(outputs) {
@@ -125,7 +125,7 @@ async fn a_dropped_job_frees_its_worker() {
     assert_ne!(own.run(b"pid".to_vec()).await.unwrap(), first);
 }
 
-async fn sizes_are_capped() {
+async fn input_and_output_sizes_are_limited() {
     let failure = POOL.run(vec![0; (1 << 20) + 1]).await.unwrap_err();
     assert_eq!(failure, JobFailure::InputTooLarge { bytes: (1 << 20) + 1, limit: 1 << 20 });
     let failure = POOL.run(b"large".to_vec()).await.unwrap_err();
@@ -139,6 +139,6 @@ async fn an_unknown_job_is_unavailable() {
     assert!(message.contains("`nobody`"), "{message}");
 }
 
-async fn no_workers_is_an_error() {
+async fn a_pool_without_workers_is_refused() {
     assert!(matches!(pool("work", 0), Err(SandboxError::NoWorkers)));
 }

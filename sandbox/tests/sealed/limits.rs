@@ -14,20 +14,20 @@ use crate::support::{
 trials![
     endless_loops_end_by_cpu,
     microtask_floods_end_by_cpu,
-    catching_does_not_help,
+    catching_does_not_evade_the_cpu_limit,
     backtracking_ends_by_cpu,
     builtins_that_never_poll_are_killed,
     waiting_for_tools_costs_no_cpu,
     wall_time_ends_a_waiting_program,
     memory_bombs_run_out_of_memory,
     deep_recursion_overflows,
-    a_promise_that_cannot_settle_is_found_at_once,
+    a_deadlock_is_detected_at_once,
     too_many_calls_cannot_be_caught,
     large_arguments_are_refused,
     large_tool_results_are_refused,
     large_results_are_refused,
-    results_without_json_form,
-    console_is_cut,
+    results_without_a_json_form_are_refused,
+    console_output_is_truncated,
     timers_are_bounded,
     deep_values_are_refused,
 ];
@@ -48,8 +48,8 @@ async fn endless_loops_end_by_cpu() {
         let failure = failure_with(source, &short_cpu()).await;
         assert_eq!(failure.kind, FailureKind::CpuTime, "{failure:#?}");
         assert!(failure.line.is_none() || failure.line == line, "{failure:#?}");
-        let said = failure.line.map_or(String::new(), |line| format!(", at or after line {line}"));
-        assert!(failure.message.ends_with(&format!("ms of CPU time{said}")), "{failure:#?}");
+        let line = failure.line.map_or(String::new(), |line| format!(", at or after line {line}"));
+        assert!(failure.message.ends_with(&format!("ms of CPU time{line}")), "{failure:#?}");
     }
     fails_as(FailureKind::CpuTime, "await 0; while (true) {}", &short_cpu()).await;
     fails_as(
@@ -71,7 +71,7 @@ async fn microtask_floods_end_by_cpu() {
     .await;
 }
 
-async fn catching_does_not_help() {
+async fn catching_does_not_evade_the_cpu_limit() {
     let source = "for (;;) { try { for (;;) {} } catch {} finally { continue } }";
     fails_as(FailureKind::CpuTime, source, &short_cpu()).await;
     let nested =
@@ -150,7 +150,7 @@ async fn deep_recursion_overflows() {
     }
 }
 
-async fn a_promise_that_cannot_settle_is_found_at_once() {
+async fn a_deadlock_is_detected_at_once() {
     let took =
         fails_as(FailureKind::Deadlock, "await new Promise(() => {})", &Limits::server()).await;
     assert!(took < Duration::from_secs(2), "{took:?}");
@@ -206,7 +206,7 @@ async fn large_results_are_refused() {
     assert_eq!(value("return 'x'.repeat(1048000)").await.as_str().map(str::len), Some(1_048_000));
 }
 
-async fn results_without_json_form() {
+async fn results_without_a_json_form_are_refused() {
     for (source, message) in [
         ("return 1n", "`result` is the BigInt 1n"),
         ("const a = {}; a.a = a; return a", "`result.a` is an object that contains itself"),
@@ -221,7 +221,7 @@ async fn results_without_json_form() {
     }
 }
 
-async fn console_is_cut() {
+async fn console_output_is_truncated() {
     let outcome = run("for (let i = 0; i < 1e5; i++) console.log('line ' + i); return 1").await;
     assert_eq!(outcome.result, Ok(json!(1)));
     assert!(outcome.console_truncated);

@@ -1,13 +1,13 @@
-//! The sandbox from outside: real children, sealed as in production.
+//! Tests of the sandbox with real children, sealed as in production.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-mod becoming;
 mod containment;
+mod host_setup;
 mod hosts;
 mod jobs;
-mod liar;
 mod limits;
+mod malicious_zygote;
 mod probe;
 mod programs;
 mod realm;
@@ -18,11 +18,11 @@ mod support;
 use libtest_mimic::{Arguments, Trial};
 
 fn main() {
-    liar::lie_if_requested();
+    malicious_zygote::act_as_malicious_zygote_if_requested();
     sandbox::child_main_if_requested(&jobs::JOBS);
     let mut rest = std::env::args().skip(1);
     if rest.next().as_deref() == Some("__host") {
-        return hosts::be_another_host(&rest.next().unwrap_or_default());
+        return hosts::run_as_other_host(&rest.next().unwrap_or_default());
     }
     let arguments = Arguments::from_args();
     let mut trials: Vec<Trial> = Vec::new();

@@ -1,11 +1,11 @@
-//! A job that behaves as an attacker's code would: it reports what it can see, and tries what is forbidden.
+//! A job that behaves like an attacker's code: it reports what it can access, and tries forbidden system calls.
 
 use sandbox::{Job, JobLimits, JobPool};
 
-/// Descriptor numbers at which a child looks for what it should not have.
-const LOOK_AT: std::ops::Range<i32> = 0..64;
+/// The descriptor numbers that a child tests.
+const DESCRIPTORS: std::ops::Range<i32> = 0..64;
 
-/// The attacker's job: does what its input names.
+/// The attacker's job. Its input selects the attack.
 pub(crate) fn probe(input: &[u8]) -> Vec<u8> {
     let name = String::from_utf8_lossy(input).into_owned();
     if name == "environment" {
@@ -38,12 +38,12 @@ fn open_descriptors() -> String {
         let count = unsafe { libc::poll(&raw mut polled, 1, 0) };
         count == 0 || polled.revents & libc::POLLNVAL == 0
     };
-    LOOK_AT.filter(open).map(|fd| fd.to_string()).collect::<Vec<_>>().join(" ")
+    DESCRIPTORS.filter(open).map(|fd| fd.to_string()).collect::<Vec<_>>().join(" ")
 }
 
 type Forbidden = (&'static str, libc::c_long, [i64; 4]);
 
-/// A few of the system calls that the self-test tries in a program's child, for the children of jobs.
+/// Some of the self-test's forbidden system calls, for the children of jobs.
 pub(crate) const FORBIDDEN: [Forbidden; 7] = [
     ("openat", libc::SYS_openat, [-100, 0, 0, 0]),
     ("socket", libc::SYS_socket, [libc::AF_INET as i64, libc::SOCK_STREAM as i64, 0, 0]),

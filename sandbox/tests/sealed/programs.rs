@@ -12,34 +12,34 @@ use crate::support::{Tools, eventually, failure, pool, program, run, run_with, t
 
 trials![
     returns_a_value,
-    nothing_returned_is_null,
+    a_missing_result_is_null,
     args_reach_the_program,
-    calls_reach_tools_and_come_back,
+    calls_reach_tools_and_return_answers,
     parallel_calls_are_in_flight_together,
     many_parallel_calls_wait_in_order,
-    sequential_calls_have_rising_ids,
-    an_error_of_an_own_class_comes_from_where_it_is_made,
-    errors_carry_the_users_place,
-    what_cannot_be_called_is_named,
-    tool_errors_keep_name_message_code_and_place,
+    call_ids_increase,
+    an_error_of_a_program_class_points_at_its_new,
+    errors_have_positions_in_the_users_source,
+    a_callee_that_is_not_a_function_is_named,
+    tool_errors_keep_name_message_code_and_position,
     tool_errors_can_be_caught,
-    syntax_errors_have_a_place,
+    syntax_errors_have_a_position,
     columns_count_characters,
-    thrown_values_that_are_no_errors,
-    console_lines_come_back_in_order,
-    text_survives_both_ways,
-    strict_rules_hold_as_in_a_module,
+    thrown_values_other_than_errors_are_described,
+    console_lines_are_returned_in_order,
+    text_is_unchanged_in_both_directions,
+    programs_are_strict_as_modules_are,
     html_comments_are_not_comments,
-    misused_tools_teach,
+    misused_tools_explain_the_correct_form,
     cancelling_ends_the_run_and_its_calls,
     dropping_the_run_cancels_its_calls,
-    a_finished_program_cancels_what_is_in_flight,
+    a_finished_program_cancels_its_calls_in_flight,
     timers_fire_in_order,
     a_throwing_timer_fails_the_run,
     waiting_for_a_human_costs_no_wall_time,
-    a_seed_and_an_epoch_make_runs_alike,
+    a_seed_and_an_epoch_make_runs_reproducible,
     timers_wait_for_calls_on_a_frozen_clock,
-    answers_count_in_their_order_and_not_in_their_number,
+    answers_are_delivered_one_by_one,
     an_inherited_then_may_call_tools,
     cpu_time_is_measured_by_the_host,
 ];
@@ -54,7 +54,7 @@ async fn returns_a_value() {
     assert_eq!(value("const args = 1; const mcp = 2; return args + mcp").await, json!(3));
 }
 
-async fn nothing_returned_is_null() {
+async fn a_missing_result_is_null() {
     assert_eq!(value("const x = 1").await, Value::Null);
     assert_eq!(value("return undefined").await, Value::Null);
     assert_eq!(failure("return () => 1").await.kind, FailureKind::ResultNotSerializable);
@@ -76,7 +76,7 @@ async fn args_reach_the_program() {
     assert_eq!((failure.name.as_str(), failure.line), ("TypeError", Some(1)));
 }
 
-async fn calls_reach_tools_and_come_back() {
+async fn calls_reach_tools_and_return_answers() {
     let outcome = run(r#"
         const { echo } = mcp.test;
         const a = await mcp.test.echo({ n: 1 });
@@ -115,13 +115,13 @@ async fn many_parallel_calls_wait_in_order() {
     assert!(tools.most_running.load(Ordering::SeqCst) <= 7);
 }
 
-async fn sequential_calls_have_rising_ids() {
+async fn call_ids_increase() {
     let source =
         "const ids = []; for (let i = 0; i < 300; i++) ids.push(await mcp.test.id()); return ids";
     assert_eq!(value(source).await, json!((1..=300).collect::<Vec<u32>>()));
 }
 
-async fn errors_carry_the_users_place() {
+async fn errors_have_positions_in_the_users_source() {
     // The wrapper before the first line does not shift its columns.
     let first = failure("  throw new Error('x')").await;
     let second = failure("\n  throw new Error('x')").await;
@@ -150,7 +150,7 @@ async fn errors_carry_the_users_place() {
     assert!(stack.ends_with("    at program.ts:6:1"), "{stack}");
 }
 
-async fn an_error_of_an_own_class_comes_from_where_it_is_made() {
+async fn an_error_of_a_program_class_points_at_its_new() {
     for class in [
         "class TooLow extends Error { constructor(m) { super(m); this.name = 'TooLow'; } }",
         "class Base extends Error { constructor(m) { super(m); } } class TooLow extends Base { constructor(m) { super(m); } }",
@@ -162,7 +162,7 @@ async fn an_error_of_an_own_class_comes_from_where_it_is_made() {
     }
 }
 
-async fn what_cannot_be_called_is_named() {
+async fn a_callee_that_is_not_a_function_is_named() {
     for (source, message) in [
         (
             "const list = { items: 1 };\nlist.items.map((x) => x)",
@@ -178,7 +178,7 @@ async fn what_cannot_be_called_is_named() {
     }
 }
 
-async fn tool_errors_keep_name_message_code_and_place() {
+async fn tool_errors_keep_name_message_code_and_position() {
     let failure = failure(
         "const x = 1;\nasync function work() {\n  await mcp.test.fail({});\n}\nawait work();",
     )
@@ -198,7 +198,7 @@ async fn tool_errors_can_be_caught() {
     assert_eq!(value(source).await, json!([true, "ToolError", "the tool said no", "NO"]));
 }
 
-async fn syntax_errors_have_a_place() {
+async fn syntax_errors_have_a_position() {
     let failure = failure("const a = 1;\nconst b = ;").await;
     assert_eq!((failure.kind, failure.name.as_str()), (FailureKind::Syntax, "SyntaxError"));
     assert_eq!(failure.line, Some(2), "{failure:#?}");
@@ -220,7 +220,7 @@ async fn columns_count_characters() {
     }
 }
 
-async fn thrown_values_that_are_no_errors() {
+async fn thrown_values_other_than_errors_are_described() {
     assert_eq!(failure("throw 'text'").await.message, "text");
     assert_eq!(failure("throw { a: 1 }").await.message, r#"{"a":1}"#);
     assert_eq!(failure("throw undefined").await.message, "a value of type undefined");
@@ -228,7 +228,7 @@ async fn thrown_values_that_are_no_errors() {
     assert_eq!(odd.kind, FailureKind::Exception);
 }
 
-async fn console_lines_come_back_in_order() {
+async fn console_lines_are_returned_in_order() {
     let outcome = run(r#"
         console.log("a", 1, { b: [1, "x", { c: null }] }, undefined);
         console.warn(new Map([["k", new Set([1])]]), [1n, -0]);
@@ -254,13 +254,13 @@ async fn console_lines_come_back_in_order() {
     assert!(!outcome.console_truncated);
 }
 
-async fn text_survives_both_ways() {
+async fn text_is_unchanged_in_both_directions() {
     let source =
         r#"return [await mcp.test.echo({ t: "é😀\u0000\"\\\ud800" }), "ü\ud83d\ude00\udc00"]"#;
     assert_eq!(value(source).await, json!([{"t": "é😀\u{0}\"\\\u{fffd}"}, "ü😀\u{fffd}"]));
 }
 
-async fn strict_rules_hold_as_in_a_module() {
+async fn programs_are_strict_as_modules_are() {
     assert_eq!(value("return (function () { return this === undefined })()").await, json!(true));
     assert_eq!(failure("undeclared = 1").await.name, "ReferenceError");
     assert_eq!(failure("with ({}) {}").await.kind, FailureKind::Syntax);
@@ -270,7 +270,7 @@ async fn html_comments_are_not_comments() {
     assert_eq!(value("let x = 2, y = 1; return x<!--y\n").await, json!(false));
 }
 
-async fn misused_tools_teach() {
+async fn misused_tools_explain_the_correct_form() {
     let no_object = failure("await mcp.test.echo('path')").await;
     assert_eq!(no_object.name, "TypeError");
     assert!(no_object.message.contains("one object of named arguments"), "{}", no_object.message);
@@ -316,7 +316,7 @@ async fn dropping_the_run_cancels_its_calls() {
     assert_eq!(tools.cancelled.load(Ordering::SeqCst), 1);
 }
 
-async fn a_finished_program_cancels_what_is_in_flight() {
+async fn a_finished_program_cancels_its_calls_in_flight() {
     let tools = Arc::new(Tools::default());
     let source = "return await Promise.race([mcp.test.never({}).then(() => 'never'), mcp.test.echo({}).then(() => 'echo')])";
     let outcome = run_with(program(source), &Limits::server(), Arc::clone(&tools)).await;
@@ -362,7 +362,7 @@ async fn waiting_for_a_human_costs_no_wall_time() {
     assert!(outcome.duration >= Duration::from_millis(900));
 }
 
-async fn a_seed_and_an_epoch_make_runs_alike() {
+async fn a_seed_and_an_epoch_make_runs_reproducible() {
     let source = r#"
         const t0 = Date.now();
         await new Promise((done) => setTimeout(done, 7));
@@ -391,7 +391,7 @@ async fn a_seed_and_an_epoch_make_runs_alike() {
     assert_eq!(one[2], json!(true));
 }
 
-/// However long a call takes, it ends before the timers that are set; timers themselves take no time.
+/// On a frozen clock, every call ends before the timers fire, however long it takes; timers themselves take no time.
 async fn timers_wait_for_calls_on_a_frozen_clock() {
     let source = r#"
         const order = [];
@@ -407,7 +407,7 @@ async fn timers_wait_for_calls_on_a_frozen_clock() {
 
 /// A program's steps must have the same order whether answers arrive one by one or all at once. In the second run, all
 /// of them wait in the socket while the program is busy.
-async fn answers_count_in_their_order_and_not_in_their_number() {
+async fn answers_are_delivered_one_by_one() {
     let race = |busy: &str| {
         format!(
             "const steps = [];

@@ -1,4 +1,4 @@
-//! The globals that a program finds, and those that it does not.
+//! The globals of a program.
 
 use std::collections::BTreeSet;
 
@@ -7,26 +7,26 @@ use serde_json::json;
 use crate::support::{failure, trials, value};
 
 trials![
-    the_whole_surface_is_known,
-    text_from_nowhere_is_never_code,
-    the_ways_out_are_gone,
-    what_is_absent_teaches,
+    the_surface_equals_its_list,
+    text_never_becomes_code,
+    dangerous_globals_are_absent,
+    absent_globals_explain_the_alternative,
     mcp_cannot_be_changed,
-    the_language_never_calls_a_tool_by_itself,
-    changed_builtins_hurt_only_their_program,
-    lists_are_gone_through_as_written,
+    conversions_never_call_a_tool,
+    changed_builtins_affect_only_their_program,
+    array_iteration_cannot_be_replaced,
     text_and_bytes,
-    addresses,
-    queries,
-    copies,
-    aborts,
+    urls,
+    url_search_params,
+    structured_clones,
+    abort_signals,
     dates,
-    english_is_written_as_it_is,
-    other_languages_are_refused,
+    english_formats_equal_those_of_node,
+    other_locales_are_refused,
 ];
 
 /// SB-01: everything that can be reached by name or by syntax is listed in `surface.txt`.
-async fn the_whole_surface_is_known() {
+async fn the_surface_equals_its_list() {
     let seen = value(include_str!("surface.js")).await;
     let seen = seen.as_str().expect("a text");
     let seen_lines: BTreeSet<&str> = seen.lines().collect();
@@ -37,12 +37,12 @@ async fn the_whole_surface_is_known() {
         let new: Vec<_> = seen_lines.difference(&known).take(40).collect();
         let gone: Vec<_> = known.difference(&seen_lines).take(40).collect();
         panic!(
-            "the surface is another one; if that is meant, take {file}\nnew: {new:#?}\ngone: {gone:#?}"
+            "the surface has changed; if that is intended, copy {file}\nnew: {new:#?}\ngone: {gone:#?}"
         );
     }
 }
 
-async fn text_from_nowhere_is_never_code() {
+async fn text_never_becomes_code() {
     for source in [
         "return eval('1')",
         "return (0, eval)('1')",
@@ -79,7 +79,7 @@ async fn text_from_nowhere_is_never_code() {
     assert_eq!(value(stack).await, json!("string"));
 }
 
-async fn the_ways_out_are_gone() {
+async fn dangerous_globals_are_absent() {
     let source = r#"
         const names = ["SharedArrayBuffer", "Atomics", "WeakRef", "FinalizationRegistry", "performance",
             "std", "os", "bjs", "print", "gc", "navigator", "WebAssembly", "Worker", "load", "loadScript", "scriptArgs"];
@@ -177,7 +177,7 @@ async fn the_ways_out_are_gone() {
     assert_eq!(value("return Object.getOwnPropertyNames(globalThis).sort()").await, expected);
 }
 
-async fn what_is_absent_teaches() {
+async fn absent_globals_explain_the_alternative() {
     for (source, name) in [
         ("await fetch('https://example.com')", "fetch"),
         ("require('fs')", "require"),
@@ -218,7 +218,7 @@ async fn mcp_cannot_be_changed() {
     assert_eq!(value(odd).await, json!("no tool sequential-thinking:x"));
 }
 
-async fn the_language_never_calls_a_tool_by_itself() {
+async fn conversions_never_call_a_tool() {
     let source = r#"
         const seen = [JSON.stringify(mcp.test), JSON.stringify({ mcp }), await mcp.test === mcp.test];
         try { seen.push(`${mcp.test}`) } catch (e) { seen.push(e.name) }
@@ -230,7 +230,7 @@ async fn the_language_never_calls_a_tool_by_itself() {
     assert_eq!(outcome.calls, 0);
 }
 
-async fn changed_builtins_hurt_only_their_program() {
+async fn changed_builtins_affect_only_their_program() {
     let source = r#"
         Object.prototype.toJSON = undefined;
         JSON.stringify = () => '{"forged":1}';
@@ -243,9 +243,9 @@ async fn changed_builtins_hurt_only_their_program() {
     assert_eq!(value(source).await, json!({"real": 1}));
 }
 
-/// The analysis follows `for (const x of ["a", "b"])` and `["a", "b"].map(…)`, so what
-/// they do cannot be replaced; an array's own fields and subclasses can.
-async fn lists_are_gone_through_as_written() {
+/// The analysis follows `for (const x of ["a", "b"])` and `["a", "b"].map(…)`, so these built-ins cannot be replaced;
+/// an array's own fields and subclasses can.
+async fn array_iteration_cannot_be_replaced() {
     for source in [
         "Array.prototype.map = () => 1",
         "Object.getPrototypeOf([])[Symbol.iterator] = function* () {}",
@@ -293,7 +293,7 @@ async fn text_and_bytes() {
     );
 }
 
-async fn addresses() {
+async fn urls() {
     let source = r#"
         const u = new URL("../b?x=1&y=%20#frag", "https://user:pw@Example.com:8443/a/c/");
         const before = [u.href, u.origin, u.protocol, u.username, u.password, u.host, u.hostname, u.port, u.pathname, u.search, u.hash];
@@ -333,7 +333,7 @@ async fn addresses() {
     );
 }
 
-async fn queries() {
+async fn url_search_params() {
     let source = r#"
         const q = new URLSearchParams({ b: "2", a: "1" });
         q.append("b", "3 & 4");
@@ -356,7 +356,7 @@ async fn queries() {
     );
 }
 
-async fn copies() {
+async fn structured_clones() {
     let source = r#"
         const original = { d: new Date(0), m: new Map([[1, { x: 1 }]]), s: new Set([1]), r: /a/gi, b: new Uint8Array([1, 2]), e: new RangeError("no"), list: [1, , 3] };
         original.self = original;
@@ -382,7 +382,7 @@ async fn copies() {
     assert_eq!(value(source).await, expected);
 }
 
-async fn aborts() {
+async fn abort_signals() {
     let source = r#"
         const controller = new AbortController();
         const seen = [];
@@ -428,8 +428,8 @@ async fn dates() {
     );
 }
 
-/// `locale.txt` has what Node prints with Unicode's own data.
-async fn english_is_written_as_it_is() {
+/// `locale.txt` has the output of Node with full ICU data.
+async fn english_formats_equal_those_of_node() {
     let cases: Vec<(&str, &str)> = include_str!("locale.txt")
         .lines()
         .map(|line| line.split_once('\t').expect("an expression and its value"))
@@ -442,8 +442,8 @@ async fn english_is_written_as_it_is() {
     }
 }
 
-/// Unknown locales and options are refused, not guessed.
-async fn other_languages_are_refused() {
+/// Unknown locales and options are refused.
+async fn other_locales_are_refused() {
     for source in [
         "(1).toLocaleString('de-DE')",
         "(1).toLocaleString(['fr', 'en'])",

@@ -10,18 +10,18 @@ use crate::support::{failure, run, run_with, trials, value};
 
 trials![
     promises_in_a_result_are_awaited,
-    a_failed_promise_in_a_result_is_the_failure,
-    what_json_cannot_say_is_refused_by_its_path,
-    what_has_one_form_is_written_so,
-    arguments_are_refused_by_their_path,
+    a_rejected_promise_in_a_result_fails_the_run,
+    values_without_a_json_form_are_refused_with_their_path,
+    values_with_an_obvious_json_form_are_serialized,
+    arguments_are_refused_with_their_path,
     hostile_values_are_bounded,
-    undefined_is_told_apart_from_null,
+    undefined_is_distinguished_from_null,
     a_program_without_return_waits_for_what_it_started,
-    answers_that_come_together_are_all_taken,
-    a_value_that_nobody_asked_for_fails_nothing,
-    a_program_without_return_fails_with_what_nobody_awaited,
-    a_rejection_that_nobody_saw_is_printed,
-    places_are_those_of_the_author,
+    answers_that_arrive_together_are_all_delivered,
+    an_implicit_result_that_is_invalid_is_a_warning,
+    a_program_without_return_fails_on_an_unhandled_rejection,
+    an_unhandled_rejection_is_printed,
+    positions_ignore_inserted_returns,
 ];
 
 async fn promises_in_a_result_are_awaited() {
@@ -43,7 +43,7 @@ async fn promises_in_a_result_are_awaited() {
     }
 }
 
-async fn a_failed_promise_in_a_result_is_the_failure() {
+async fn a_rejected_promise_in_a_result_fails_the_run() {
     let failed = failure("return {\n  a: [mcp.test.fail({})] }").await;
     assert_eq!(failed.kind, FailureKind::Exception);
     assert_eq!(
@@ -56,7 +56,7 @@ async fn a_failed_promise_in_a_result_is_the_failure() {
     assert!(wrong.message.starts_with("`result[1]` is a Map"), "{}", wrong.message);
 }
 
-async fn what_json_cannot_say_is_refused_by_its_path() {
+async fn values_without_a_json_form_are_refused_with_their_path() {
     for (source, expected) in [
         ("return { items: [{ price: 1 }, { price: 0 / 0 }] }", "`result.items[1].price` is NaN"),
         ("return [1 / 0]", "`result[0]` is Infinity"),
@@ -98,7 +98,7 @@ async fn what_json_cannot_say_is_refused_by_its_path() {
     }
 }
 
-async fn what_has_one_form_is_written_so() {
+async fn values_with_an_obvious_json_form_are_serialized() {
     for (source, expected) in [
         ("return { a: undefined, b: [undefined, , 1] }", json!({ "b": [null, null, 1] })),
         (
@@ -140,7 +140,7 @@ async fn what_has_one_form_is_written_so() {
     }
 }
 
-async fn arguments_are_refused_by_their_path() {
+async fn arguments_are_refused_with_their_path() {
     for (argument, expected) in [
         ("{ rows: [1, 0 / 0] }", "`rows[1]` in the arguments of mcp.test.echo is NaN"),
         ("{ n: 0 / 0 }", "`n` in the arguments of mcp.test.echo is NaN"),
@@ -149,7 +149,7 @@ async fn arguments_are_refused_by_their_path() {
             "{ text: mcp.test.id({}) }",
             "`text` in the arguments of mcp.test.echo is a promise; write `await` before it",
         ),
-        ("new Map()", "what mcp.test.echo is given is a Map"),
+        ("new Map()", "the argument of mcp.test.echo is a Map"),
         ("{ then: () => 1 }", "`then` in the arguments of mcp.test.echo is a function"),
     ] {
         let failed = failure(&format!("\nawait mcp.test.echo({argument})")).await;
@@ -187,7 +187,7 @@ async fn hostile_values_are_bounded() {
     assert_eq!(value(replaced).await, json!({ "a": [1] }));
 }
 
-async fn undefined_is_told_apart_from_null() {
+async fn undefined_is_distinguished_from_null() {
     let of = |source: &'static str| async move {
         let outcome = run(source).await;
         (outcome.result.expect("a result"), outcome.returned_nothing)
@@ -234,7 +234,7 @@ async fn a_program_without_return_waits_for_what_it_started() {
     assert_eq!(returned.unanswered, ["test:wait"], "a program that returns waits for nothing");
 }
 
-async fn answers_that_come_together_are_all_taken() {
+async fn answers_that_arrive_together_are_all_delivered() {
     let calls = "const calls = Array.from({ length: 20 }, () => mcp.test.id({})); let last = 0;
         calls.forEach((call) => call.then((id) => { last = id }));";
     for _ in 0..20 {
@@ -247,7 +247,7 @@ async fn answers_that_come_together_are_all_taken() {
     }
 }
 
-async fn a_value_that_nobody_asked_for_fails_nothing() {
+async fn an_implicit_result_that_is_invalid_is_a_warning() {
     for (source, expected) in [
         ("const seen = new Set(); §seen.add(1))", "`result` is a Set"),
         ("§({ tool: mcp.test.echo }))", "`result.tool` is a tool"),
@@ -264,7 +264,7 @@ async fn a_value_that_nobody_asked_for_fails_nothing() {
     assert_eq!(failed.message, "the tool said no");
 }
 
-async fn a_program_without_return_fails_with_what_nobody_awaited() {
+async fn a_program_without_return_fails_on_an_unhandled_rejection() {
     let outcome = without_return(
         "async function main() {\n  await mcp.test.fail({});\n}\nmain();\nconsole.log('on')",
     )
@@ -283,7 +283,7 @@ async fn a_program_without_return_fails_with_what_nobody_awaited() {
     assert_eq!(handled.result, Ok(json!(2)));
 }
 
-async fn a_rejection_that_nobody_saw_is_printed() {
+async fn an_unhandled_rejection_is_printed() {
     let outcome = run("mcp.test.fail({}); await mcp.test.wait({ ms: 1 }); return 1").await;
     assert_eq!(outcome.result, Ok(json!(1)));
     let [line] = &outcome.console[..] else { panic!("{:?}", outcome.console) };
@@ -296,7 +296,7 @@ async fn a_rejection_that_nobody_saw_is_printed() {
     );
 }
 
-async fn places_are_those_of_the_author() {
+async fn positions_ignore_inserted_returns() {
     let written = "const f = () => { throw new Error('é') }; if (f) { §(0, f)()) }";
     let failed = without_return(written).await.result.expect_err("an error");
     let plain = failure(&written.replace('§', "").replace("())", "()")).await;

@@ -1,4 +1,4 @@
-//! What a child cannot do even if an attacker controls its code.
+//! The seal of a child, which holds even if an attacker controls the child's code.
 
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -12,14 +12,14 @@ use crate::support::{pool, trials, value};
 trials![
     every_mandatory_layer_holds,
     forbidden_calls_kill,
-    ordinary_programs_need_no_other_call,
+    ordinary_programs_need_only_the_listed_system_calls,
     the_self_test_holds,
     an_ordinary_user_has_the_same_seal,
     without_user_namespaces_the_rest_holds,
     without_a_mandatory_layer_nothing_runs,
-    a_child_has_nothing_of_its_hosts,
-    a_programs_child_is_bare,
-    nobody_of_the_same_user_can_look_into_it,
+    a_child_inherits_nothing_from_its_host,
+    a_child_has_no_privileges_or_descriptors,
+    processes_of_the_same_user_cannot_inspect_a_child,
     an_inherited_descriptor_is_closed,
 ];
 
@@ -57,7 +57,7 @@ async fn forbidden_calls_kill() {
     assert_eq!(pool.run(b"abort".to_vec()).await, Err(JobFailure::OutOfMemory));
 }
 
-async fn a_child_has_nothing_of_its_hosts() {
+async fn a_child_inherits_nothing_from_its_host() {
     let pool = probes();
     let look = async |name: &str| {
         String::from_utf8(pool.run(name.as_bytes().to_vec()).await.expect(name)).expect("text")
@@ -67,23 +67,23 @@ async fn a_child_has_nothing_of_its_hosts() {
     assert_eq!(look("descriptors").await, "0 1 2 3");
 }
 
-/// Starts another host, which makes its own assertions and then prints one word.
-async fn host_says(role: &'static str, word: &str) {
+/// Starts another host, which makes its own assertions and then prints `word`.
+async fn expect_line_of_host(role: &'static str, word: &str) {
     let (mut host, line) =
         tokio::task::spawn_blocking(move || other_host(role)).await.expect("no panic");
     assert!(host.wait().expect("reaped").success(), "{role}: {line}");
     assert_eq!(line, word, "{role}");
 }
 
-async fn a_programs_child_is_bare() {
-    host_says("whose children are looked at", "bare").await;
+async fn a_child_has_no_privileges_or_descriptors() {
+    expect_line_of_host("with inspected children", "bare").await;
 }
 
-async fn nobody_of_the_same_user_can_look_into_it() {
-    host_says("an ordinary user who looks into children", "closed").await;
+async fn processes_of_the_same_user_cannot_inspect_a_child() {
+    expect_line_of_host("an ordinary user who inspects children", "closed").await;
 }
 
-/// Inspects the children that wait for programs, from outside.
+/// Inspects a waiting child from outside.
 pub(crate) fn assert_bare(pid: u32) {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
     let status = read("status").expect("its status");
@@ -133,7 +133,7 @@ pub(crate) fn is_filtered(pid: u32) -> bool {
     status.lines().any(|line| line == "Seccomp:\t2")
 }
 
-/// Tries everything that a process may try on another one of the same user.
+/// Tries all ways in which a process may inspect another one of the same user.
 pub(crate) fn assert_closed(pid: u32) {
     #[expect(unsafe_code, reason = "no safe wrapper")]
     // SAFETY: no pointer is passed.
@@ -196,7 +196,7 @@ fn assert_holds(seen: &serde_json::Value) {
     }
 }
 
-/// What ordinary programs do, as far as it makes their process call the kernel.
+/// Ordinary programs, chosen for the variety of their system calls.
 const ORDINARY: [&str; 15] = [
     "[3, 1, 2].sort((a, b) => a - b).map(String).join()",
     "JSON.parse(JSON.stringify({ a: [1, { b: 'c' }], d: null })).a[1].b",
@@ -215,8 +215,8 @@ const ORDINARY: [&str; 15] = [
     "(console.log('a line', { a: 1 }), 'x'.repeat(3_000_000).length)",
 ];
 
-/// SB-02: the kernel checks it: a system call that `seal/filter.rs` does not list would kill the process.
-async fn ordinary_programs_need_no_other_call() {
+/// SB-02: the kernel itself checks this: a system call that `seal/filter.rs` does not list kills the process.
+async fn ordinary_programs_need_only_the_listed_system_calls() {
     for (place, first) in ORDINARY.iter().enumerate() {
         let rest = ORDINARY.iter().enumerate().filter(|(other, _)| *other != place);
         let runs = rest

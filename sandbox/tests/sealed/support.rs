@@ -1,4 +1,4 @@
-//! What the cases share: a pool, tools, and helpers that run a program.
+//! Shared by all cases: a pool, tools, and helpers that run a program.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ pub(crate) fn pool() -> &'static Pool {
     &POOL
 }
 
-/// Makes a trial of an async case, which fails if it panics.
+/// Converts an async case to a trial, which fails if the case panics.
 pub(crate) fn case<F, Fut>(name: &str, body: F) -> Trial
 where
     F: FnOnce() -> Fut + Send + 'static,
@@ -38,7 +38,7 @@ where
     })
 }
 
-/// Makes a list of trials named after their functions.
+/// Lists trials, named after their functions.
 macro_rules! trials {
     ($($name:ident),* $(,)?) => {
         pub(crate) fn trials() -> Vec<libtest_mimic::Trial> {
@@ -96,7 +96,7 @@ impl ToolCaller for Tools {
                     Ok(Value::Null)
                 }
                 ("test", "human") => {
-                    let _asking = call.clock.pause();
+                    let _pause = call.clock.pause();
                     let wait = Duration::from_millis(call.args["ms"].as_u64().unwrap_or(0));
                     tokio::time::sleep(wait).await;
                     Ok(json!("yes"))
@@ -123,9 +123,9 @@ pub(crate) fn program(source: &str) -> Program {
 }
 
 pub(crate) async fn run_with(program: Program, limits: &Limits, tools: Arc<Tools>) -> Outcome {
-    let patience = Duration::from_secs(60);
+    let limit = Duration::from_secs(60);
     let run = pool().run(program, limits, tools, CancellationToken::new());
-    tokio::time::timeout(patience, run).await.expect("the run ends within a minute")
+    tokio::time::timeout(limit, run).await.expect("the run ends within a minute")
 }
 
 pub(crate) async fn run(source: &str) -> Outcome {
@@ -146,7 +146,7 @@ pub(crate) async fn failure_with(source: &str, limits: &Limits) -> Failure {
     run_with(program(source), limits, Arc::default()).await.result.expect_err(source)
 }
 
-/// Runs a program that must fail in one way, and returns how long it took.
+/// Runs a program that must fail with this kind, and returns its duration.
 pub(crate) async fn fails_as(kind: FailureKind, source: &str, limits: &Limits) -> Duration {
     let outcome = run_with(program(source), limits, Arc::default()).await;
     let failure = outcome.result.expect_err(source);
@@ -163,7 +163,7 @@ pub(crate) async fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     }
 }
 
-/// The living children of this process, as the kernel lists them.
+/// Returns the children of a process, as the kernel lists them.
 pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     tasks
@@ -175,7 +175,7 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Returns the children of a process, theirs, and so on.
+/// Returns all descendants of a process.
 pub(crate) fn tree_of(pid: u32) -> Vec<u32> {
     let mut found = children_of(pid);
     let mut next = 0;

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use protocol::server_json::namespace_of;
 use protocol::{ToolDescriptor, escape_text};
-use registry::{CatalogTool, Judged, Operator, QuarantinedServer, RegistryError};
+use registry::{CatalogTool, Operator, QuarantineSelector, QuarantinedServer, RegistryError};
 use serde_json::Value;
 
 use crate::config::CatalogCommand;
@@ -118,12 +118,12 @@ fn list(servers: &[QuarantinedServer]) -> anyhow::Result<String> {
 }
 
 /// Parses `DOMAIN/SERVER[@VERSION]`.
-fn judged(name: &str, integrity: Option<&str>) -> Judged {
+fn judged(name: &str, integrity: Option<&str>) -> QuarantineSelector {
     let (name, version) = match name.split_once('@') {
         Some((name, version)) => (name, Some(version.to_owned())),
         None => (name, None),
     };
-    Judged { name: name.to_owned(), version, integrity: integrity.map(str::to_owned) }
+    QuarantineSelector { name: name.to_owned(), version, integrity: integrity.map(str::to_owned) }
 }
 
 fn explain(error: RegistryError, what: &'static str) -> anyhow::Error {

@@ -54,7 +54,7 @@ pub(crate) async fn reach(
     let look_up = async |base: &Scope, ids: &[ToolId]| {
         gateway
             .registry
-            .resolve_remembered(tenant, base, ids)
+            .resolve_cached(tenant, base, ids)
             .await
             .map_err(|error| registry_error(&error))
     };

@@ -27,7 +27,7 @@ pub(crate) async fn discover(
         let (filter, include) = (request.filter, request.include.clone());
         async move {
             let found = find(gateway, requester, query, limit, filter.as_ref()).await?;
-            Ok::<_, ErrorBody>(found.iter().map(|tool| tool.told(&include)).collect::<Vec<_>>())
+            Ok::<_, ErrorBody>(found.iter().map(|tool| tool.render(&include)).collect::<Vec<_>>())
         }
     };
     match request.lookup()? {
@@ -41,7 +41,7 @@ pub(crate) async fn discover(
                 let tools = of(DiscoverQuery::Text(intent.clone())).await?;
                 results.push((intent, tools));
             }
-            Ok(discovery::told_by_intent(results))
+            Ok(discovery::render_by_intent(results))
         }
         Lookup::Name(name) => {
             let tools = of(DiscoverQuery::Name(name.clone())).await?;

@@ -2,7 +2,7 @@
 
 use protocol::server_json::{ServerPlace, place_of};
 use protocol::{EntryType, ErrorBody, Install, ToolDescriptor, ToolId, Visibility};
-use registry::{Caller, CatalogServer, CatalogTool, NewServer, Remark, SecretName};
+use registry::{Caller, CatalogServer, CatalogTool, NewServer, SecretName, VersionUpdate};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -143,9 +143,9 @@ pub(crate) async fn deprecate(
     version: Option<&str>,
     message: Option<String>,
 ) -> Result<(), ErrorBody> {
-    let (version, remark) = (parse_version(version)?, reason(message)?);
+    let (version, update) = (parse_version(version)?, reason(message)?);
     let tenant = caller.tenant();
-    gateway.registry.remark_server(&tenant, name, version, remark).await.map_err(refused)
+    gateway.registry.update_server_version(&tenant, name, version, update).await.map_err(refused)
 }
 
 /// Yanks a version: only requests for exactly this version still resolve.
@@ -160,7 +160,11 @@ pub(crate) async fn yank(
 ) -> Result<(), ErrorBody> {
     let version = parse_version(Some(version))?;
     let tenant = caller.tenant();
-    gateway.registry.remark_server(&tenant, name, version, Remark::Yanked).await.map_err(refused)
+    gateway
+        .registry
+        .update_server_version(&tenant, name, version, VersionUpdate::Yank)
+        .await
+        .map_err(refused)
 }
 
 impl PublishServer {

@@ -110,7 +110,7 @@ fn beside_noise() -> Result<(), Box<dyn Error>> {
             meanwhile.look(&client, SAMPLES)
         })?;
     }
-    println!("### A tenant beside one that sends {TIMES} times what it may\n");
+    println!("### A tenant next to one that sends {TIMES} times its rate limit\n");
     println!(
         "A key may send {quota}. The noisy tenant and the measured one run the same program as above.\n"
     );
@@ -127,7 +127,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let client = HttpMcp::new(&server.tenant(), Era::Stateless);
     // What happens once is not what is measured.
     Seen::default().look(&client, 20)?;
-    println!("### A tenant beside one that attacks\n");
+    println!("### A tenant next to an attacker\n");
     println!(
         "The measured tenant runs `{PROGRAM}` by `pml_execute`, one after the other. The other one runs the programs of `tests/fixtures/attacks.txt` in turn.\n"
     );

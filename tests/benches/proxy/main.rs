@@ -147,7 +147,7 @@ fn main() {
     {
         return bare::serve(upstream, port);
     }
-    println!("### CPU time of one `tools/call` that is passed on\n");
+    println!("### CPU time of one forwarded `tools/call`\n");
     let home = Installation::new();
     let server = home.start();
     let pid = server.pid().number;

@@ -36,8 +36,8 @@ pub struct NewKey {
 impl Registry {
     /// Creates a key of the tenant and returns it, which cannot be shown again.
     ///
-    /// Whoever holds a key acts as its principal. So a principal creates keys for itself, for a service, and keys
-    /// that act for themselves; only the operator creates keys for somebody else.
+    /// The holder of a key acts as its principal. So a caller may create keys for its own principal, for a service,
+    /// and keys that are their own principal; only the operator creates keys for other people.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when the scope does not exist, [`RegistryError::Invalid`] when the key
@@ -85,7 +85,7 @@ impl Registry {
                         revoked_at: None,
                         replaced_by: None,
                         org_role: new.org_role,
-                        made_by: Some(maker(&actor)),
+                        made_by: Some(creator(&actor)),
                     };
                     record.created_at = insert(&mut *connection, &record, &hash).await?;
                     audit::record(connection, &actor, event).await?;
@@ -96,10 +96,10 @@ impl Registry {
         Ok((key, record))
     }
 
-    /// Lists the keys of the tenant, the oldest first, revoked ones too.
+    /// Lists the keys of the tenant, oldest first, including revoked ones.
     ///
     /// # Errors
-    /// Returns [`RegistryError::Invalid`] for a cursor that is not from here, and
+    /// Returns [`RegistryError::Invalid`] for a cursor of another list, and
     /// [`RegistryError::Unavailable`] when the database does not answer.
     pub async fn keys(
         &self,
@@ -196,11 +196,11 @@ impl Registry {
                         created_at: DateTime::UNIX_EPOCH,
                         revoked_at: None,
                         replaced_by: None,
-                        made_by: Some(maker(&actor)),
+                        made_by: Some(creator(&actor)),
                         ..old
                     };
                     record.created_at = insert(&mut *connection, &record, &hash).await?;
-                    // The condition decides between two who rotate it at once.
+                    // Of two concurrent rotations, this condition lets one succeed.
                     let ended = sqlx::query!(
                         "update api_keys set replaced_by = $4,
                             expires_at = least(expires_at, now() + make_interval(secs => $5))
@@ -224,7 +224,8 @@ impl Registry {
                 })
             })
             .await;
-        self.keys.forget();
+        // Also after an error: the commit may have taken effect.
+        self.keys.clear();
         Ok((key, rotated?))
     }
 
@@ -279,14 +280,14 @@ impl Registry {
                 })
             })
             .await;
-        // This process need not wait for its own notification.
-        self.keys.forget();
+        // Do not wait for this process's own notification.
+        self.keys.clear();
         revoked
     }
 }
 
-/// Returns who is shown a new key, as the audit log names them.
-fn maker(actor: &Tenant) -> String {
+/// Returns the name of the key's creator, who is the only one to see it, as in the audit log.
+fn creator(actor: &Tenant) -> String {
     actor.principal().map_or("operator", Principal::as_str).to_owned()
 }
 

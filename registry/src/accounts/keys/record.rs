@@ -106,7 +106,7 @@ pub(super) async fn find(
     .into_record(scope)
 }
 
-/// Writes a new key; returns when it was made.
+/// Inserts a key; returns the time of its creation.
 pub(super) async fn insert(
     connection: &mut PgConnection,
     record: &KeyRecord,
@@ -138,7 +138,7 @@ pub(super) fn write_cursor(last: &KeyRecord) -> String {
     format!("{:016x}{}", last.created_at.timestamp_micros(), last.id.simple())
 }
 
-/// Reads what [`write_cursor`] wrote.
+/// Parses the output of [`write_cursor`].
 pub(super) fn read_cursor(cursor: &str) -> Result<(DateTime<Utc>, Uuid), RegistryError> {
     let invalid = || RegistryError::Invalid("the cursor does not belong to this list".to_owned());
     let is_hex = cursor.len() == 48 && cursor.bytes().all(|byte| byte.is_ascii_hexdigit());

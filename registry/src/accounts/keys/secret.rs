@@ -13,10 +13,10 @@ const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 const RANDOM: usize = 30;
 /// 62^6 is more than 32 bits.
 const CHECKSUM: usize = 6;
-/// The only kind so far; others will name other prefixes.
+/// The prefix of the only kind so far.
 const PREFIX: &str = "pml_key_";
 
-/// An API key in clear; it exists when it is made and when it is presented.
+/// An API key in plain text. It exists only while it is created and while it is verified.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
@@ -29,7 +29,7 @@ impl ApiKey {
                 RegistryError::Invalid(format!("the system has no random numbers: {error}"))
             })?;
             let missing = PREFIX.len() + RANDOM - text.len();
-            // 248 is the greatest multiple of 62 in a byte; above it digits would be uneven.
+            // 248 is the largest multiple of 62 that fits a byte; larger values would favour the first digits.
             let even = bytes.iter().filter(|byte| **byte < 248);
             text.extend(even.take(missing).map(|byte| char::from(DIGITS[usize::from(byte % 62)])));
         }

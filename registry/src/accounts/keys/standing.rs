@@ -1,4 +1,4 @@
-//! Callers without a key of their own in the request: what their principal, and the key behind a session, may do now.
+//! The current rights of callers with a token or a session: their principal's, and those of the key behind a session.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) struct Subject {
 pub(crate) struct Standing {
     /// Whether it has any rights.
     is_valid: bool,
-    /// Its rights, at most; `None` if only the credential limits them.
+    /// The upper bound of its rights; `None` if only the credential limits them.
     at_most: Option<Rights>,
     org_role: Option<Role>,
     expires_at: Option<DateTime<Utc>>,
@@ -34,11 +34,11 @@ pub(crate) struct Standing {
 }
 
 impl Registry {
-    /// Returns what is left of a caller that a token or a session names: its scope must exist, its principal's
-    /// membership bounds its rights, and the key behind a session must still be valid.
+    /// Reduces a caller that a token or a session claims to what the database permits now: its scope must exist, its
+    /// principal's membership bounds its rights, and the key behind a session must still be valid.
     ///
     /// # Errors
-    /// Returns [`RegistryError::InvalidCredential`] when nothing is left, and
+    /// Returns [`RegistryError::InvalidCredential`] when no rights remain, and
     /// [`RegistryError::Unavailable`] when the database does not answer.
     pub async fn admit(&self, claimed: Caller) -> Result<Arc<Caller>, RegistryError> {
         let subject = Subject {
@@ -51,7 +51,7 @@ impl Registry {
             None => {
                 let generation = self.keys.standings.generation();
                 let standing = Arc::new(self.standing(&claimed, subject.key_id).await?);
-                self.keys.standings.remember(subject, Arc::clone(&standing), generation);
+                self.keys.standings.insert(subject, Arc::clone(&standing), generation);
                 standing
             }
         };
@@ -100,7 +100,7 @@ impl Registry {
                     standing.at_most = Some(Rights::of_words(&its.rights)?);
                 }
                 let Some(key_id) = key_id else { return Ok(standing) };
-                // A rotated key may go on for a while; its sessions do not.
+                // A rotated key stays valid for its grace time, but its sessions end at once.
                 let key = sqlx::query!(
                     "select rights, expires_at, org_role, made_by from api_keys
                     where org = $1 and project = $2 and principal = $3 and id = $4

@@ -4,7 +4,7 @@ use protocol::Scope;
 use sqlx::PgConnection;
 
 use crate::RegistryError;
-use crate::accounts::scopes::make;
+use crate::accounts::scopes::ensure_scope;
 use crate::database::transaction::act_for;
 use crate::identity::caller::Caller;
 use crate::identity::right::{Right, Rights};
@@ -15,7 +15,7 @@ use crate::records::audit::{self, AuditEvent};
 /// The actor that manages an organisation: a caller of it, or the operator.
 #[derive(Debug, Clone)]
 pub(crate) struct Actor {
-    /// In whose log its acts are recorded.
+    /// The tenant in whose audit log its actions are recorded.
     pub(crate) log: Tenant,
     pub(crate) org: String,
     /// Its role in the organisation.
@@ -36,7 +36,7 @@ impl Actor {
         }
     }
 
-    /// Returns the operator, whose acts are in the log of the public scope, as those on routing rules are.
+    /// Returns the operator, whose actions are recorded in the log of the public scope.
     pub(crate) fn operator(org: &str) -> Self {
         Self {
             log: Tenant::of(Scope::public()),
@@ -85,7 +85,7 @@ impl Actor {
         act_for(connection, self.log.org(), self.log.project()).await?;
         if self.own.is_none() {
             // A database without a catalog has no public scope yet.
-            make(connection, &Scope::public()).await?;
+            ensure_scope(connection, &Scope::public()).await?;
         }
         audit::record(connection, &self.log, event).await
     }

@@ -1,4 +1,4 @@
-//! One change of one role: judged, recorded, made.
+//! One change of one role: checked, recorded, applied.
 
 use protocol::Scope;
 use serde_json::json;
@@ -122,7 +122,7 @@ async fn decide(
         return Err(RegistryError::NotFound(principal.to_string()));
     }
     if let Some(role) = role {
-        // An administrator may hold the keys of a service, and nobody may be PML itself.
+        // Administrators may hold a service's keys, so a service cannot be a member; reserved names are PML itself.
         if matches!(principal.kind(), PrincipalKind::Service | PrincipalKind::Reserved) {
             return Err(reserved(principal));
         }

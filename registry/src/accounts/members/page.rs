@@ -11,7 +11,7 @@ use crate::paging::{EXACT_TOTAL, Total, cut, hex, unhex};
 
 /// The most members on one page.
 pub(super) const PAGE_LIMIT: u32 = 100;
-/// Divides the parts of a cursor; no name has it.
+/// Separates the parts of a cursor; no name contains it.
 const CURSOR_MARK: char = '/';
 
 /// Reads the page that begins after `after`, a principal and its project.
@@ -84,7 +84,7 @@ fn write_cursor(last: &Membership) -> String {
     hex(&format!("{}{CURSOR_MARK}{project}", last.principal))
 }
 
-/// Reads what [`write_cursor`] made.
+/// Parses the output of [`write_cursor`].
 pub(super) fn read_cursor(cursor: &str) -> Result<(String, String), RegistryError> {
     let invalid = || RegistryError::Invalid("the cursor does not belong to this list".to_owned());
     let text = unhex(cursor).ok_or_else(invalid)?;

@@ -1,9 +1,9 @@
-//! The tools that tenants may see, indexed in memory: the catalog for all, the entries of a project for its members,
-//! and what is private for its owner.
+//! The in-memory indexes of tools: one of the catalog for everybody, one of a project's entries for its members, and
+//! one of private entries for their owner.
 //!
-//! Each index is read in transactions of its own audience, under row-level security, and cached under that audience;
-//! what one tenant may see is never searched for another. Before a search it is validated: at no cost while no entry
-//! has changed at all, otherwise by the stamps of its entries, so that only changed ones are read again.
+//! An index is read in transactions of its own audience, under row-level security, and is cached by audience, so a
+//! tenant's search never uses another tenant's index. Before a search, the index is validated: at no cost while no
+//! entry of the registry has changed, otherwise by the stamps of its entries, so that only changed ones are read again.
 
 mod audience;
 
@@ -19,20 +19,20 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 use self::audience::Audience;
 use super::Candidate;
-use super::strangers::texts;
+use super::foreign::texts;
 use crate::identity::tenant::Tenant;
 use crate::{Registry, RegistryError};
 
 /// The maximum number of cached tools of all indexes together, and the lifetime of an index that is not searched.
 const CAPACITY: u64 = 200_000;
 const IDLE: Duration = Duration::from_secs(15 * 60);
-/// The most tools of one index; those of the entries after them in the order of their names are not found.
-const LARGEST: usize = 100_000;
+/// The maximum number of tools of one index. Entries are read in the order of their names; later ones are not found.
+const MAX_TOOLS: usize = 100_000;
 /// The number of entries read by one statement.
 const CHUNK: usize = 100;
 /// How long an index stays valid. Each search reads the change counter from the database, and is notified of changes
 /// in progress; this limit covers a dead connection that reports nothing. The results are read again anyway.
-const BELIEVED: Duration = Duration::from_secs(60);
+const TTL: Duration = Duration::from_secs(60);
 
 /// The indexes of all audiences that search.
 pub(crate) struct KnownTools {
@@ -51,7 +51,7 @@ impl Default for KnownTools {
 #[derive(Default)]
 struct Index {
     state: Arc<RwLock<State>>,
-    /// About how many tools it has; never nothing.
+    /// The approximate number of its tools, plus one: its weight in the cache is never zero.
     weight: AtomicU32,
 }
 
@@ -62,11 +62,11 @@ struct State {
     names: Vec<(ToolId, Scope)>,
     by_id: HashMap<ToolId, Vec<u32>>,
     entries: HashMap<EntryKey, Indexed>,
-    /// When all of it was as in the database.
+    /// When the whole index was last equal to the database; `None` after a refresh that failed.
     current: Option<Current>,
 }
 
-/// The project, the namespace, and the name of a capability; of a server none.
+/// The project, the namespace, and the name of a capability, which is empty for a server.
 type EntryKey = (String, String, String);
 
 /// An entry, as it was read.
@@ -85,7 +85,7 @@ struct Current {
 }
 
 impl State {
-    /// Returns whether nothing was changed since it was read.
+    /// Returns whether nothing has changed since the index was read.
     ///
     /// A change is counted before it is committed, and its notification arrives afterwards: one of the two reveals
     /// each change.
@@ -93,7 +93,7 @@ impl State {
         self.current.is_some_and(|current| {
             current.changes >= changes
                 && Some(current.generation) == generation
-                && current.at.elapsed() < BELIEVED
+                && current.at.elapsed() < TTL
         })
     }
 
@@ -143,7 +143,7 @@ struct Stamp {
     stamp: String,
 }
 
-/// What a tenant may see of its own organisation and of the shipped entries, while nothing is written to it.
+/// The indexes of a tenant, read-locked: its own organisation's entries that it may see, and the catalog.
 pub(super) struct Known {
     own: Option<Scope>,
     segments: Vec<Segment>,
@@ -151,7 +151,7 @@ pub(super) struct Known {
 
 struct Segment {
     state: OwnedRwLockReadGuard<State>,
-    /// It belongs to the catalog, and nothing is more distant.
+    /// It is the catalog's. Its tools have the largest distance, so they hide nothing.
     is_shared: bool,
 }
 
@@ -174,7 +174,7 @@ impl Known {
         Candidate { id, scope, distance: self.distance(scope), score, has_word }
     }
 
-    /// Returns all tools, for a search that all fit as well.
+    /// Returns all tools, with equal scores.
     pub(super) fn tools(&self) -> impl Iterator<Item = Candidate<'_>> {
         let numbers = self.segments.iter().flat_map(|Segment { state, .. }| {
             let numbers = state.by_id.values().flatten();
@@ -183,7 +183,7 @@ impl Known {
         numbers.map(|name| self.candidate(name, 1.0, true))
     }
 
-    /// Returns the tools that fit an intent.
+    /// Returns the tools that match an intent, with their scores.
     pub(super) fn search(&self, intent: &Intent) -> impl Iterator<Item = Candidate<'_>> {
         self.segments.iter().flat_map(move |Segment { state, .. }| {
             let hits = state.tools.search(intent).into_iter();
@@ -208,7 +208,7 @@ impl Known {
 }
 
 impl Registry {
-    /// Returns the tools that a tenant may see, as they were not before entries had been changed so often.
+    /// Returns the tools that a tenant may see, at least as recent as the change counter `changes`.
     pub(super) async fn known_tools(
         &self,
         tenant: &Tenant,
@@ -225,7 +225,7 @@ impl Registry {
             }
             drop(state);
             let mut state = Arc::clone(&index.state).write_owned().await;
-            // Whoever was first has done it for those who waited.
+            // Another task may have refreshed it while this one waited for the lock.
             if !state.is_current(changes, self.entries.generation()) {
                 self.refresh(&audience, &mut state).await?;
                 let tools = u32::try_from(state.tools.len()).unwrap_or(u32::MAX);
@@ -237,7 +237,7 @@ impl Registry {
         Ok(Known { own: tenant.scope().cloned(), segments })
     }
 
-    /// Brings an index to the state of the database. It stays whole wherever this ends, but is current only after all.
+    /// Updates an index from the database. On an error it stays consistent, but does not count as current.
     async fn refresh(&self, audience: &Audience, state: &mut State) -> Result<(), RegistryError> {
         state.current = None;
         if state.tools.is_wasteful() {
@@ -261,9 +261,9 @@ impl Registry {
         new.sort_unstable();
         let org = audience.scope().org().to_owned();
         for chunk in new.chunks(CHUNK) {
-            if state.tools.len() >= LARGEST {
+            if state.tools.len() >= MAX_TOOLS {
                 let scope = audience.scope();
-                tracing::warn!(%scope, limit = LARGEST, "Too many tools: searches do not find some of them");
+                tracing::warn!(%scope, limit = MAX_TOOLS, "Too many tools: searches do not find some of them");
                 break;
             }
             let rows = self.contents(audience, chunk).await?;
@@ -281,7 +281,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Reads the stamps of all entries of an audience, and the change counter from before.
+    /// Reads the stamps of all entries of an audience, and the change counter from before the read.
     async fn stamps(&self, audience: &Audience) -> Result<(i64, Vec<Stamp>), RegistryError> {
         let (tenant, scope) = (audience.tenant(), audience.scope());
         let (spans_projects, is_private) = (audience.spans_projects(), audience.is_private());
@@ -291,7 +291,7 @@ impl Registry {
                 let changes = sqlx::query_scalar!("select last_value from entry_changes");
                 // A separate statement: a read after it sees at least the changes that it counts.
                 let changes = changes.fetch_one(&mut *connection).await?;
-                // A server's row changes with any of its tools, a capability's with its present version.
+                // A server's row changes with any of its tools, a capability's with its latest version.
                 let stamps = sqlx::query_as!(
                     Stamp,
                     r#"select project as "project!", namespace as "namespace!", '' as "name!", xmin::text as "stamp!"
@@ -318,7 +318,7 @@ impl Registry {
         .await
     }
 
-    /// Reads the tools of entries.
+    /// Reads the tools of the given entries.
     async fn contents(
         &self,
         audience: &Audience,

@@ -1,15 +1,15 @@
-//! The tools of an answer, read by their keys and verified.
+//! Reads the tools of an answer by key and verifies them.
 
 use std::collections::HashSet;
 
 use protocol::{Fqdn, Scope, ToolId};
 
-use super::{Candidate, Discovered, STRANGE};
+use super::{Candidate, Discovered, FOREIGN};
 use crate::entries::content;
 use crate::identity::tenant::Tenant;
 use crate::{Registry, RegistryError};
 
-/// The tools that were chosen, in columns, in the order of the answer.
+/// The keys of the chosen tools, as columns for `unnest`, in the order of the answer.
 pub(super) struct Chosen {
     ids: Vec<String>,
     orgs: Vec<String>,
@@ -19,7 +19,7 @@ pub(super) struct Chosen {
 
 impl Chosen {
     pub(super) fn of(found: &[Candidate<'_>]) -> Self {
-        // A server and a capability of one project can have the same id; both are read by it.
+        // A server's tool and a capability of one project can have the same id; one look-up returns both.
         let mut seen = HashSet::new();
         let found: Vec<_> =
             found.iter().filter(|tool| seen.insert((tool.id, tool.scope.as_str()))).collect();
@@ -35,8 +35,8 @@ impl Chosen {
 }
 
 impl Registry {
-    /// Reads tools with what their short names resolve to. Omits tools that no longer exist, that the tenant may not
-    /// see (any more), or that another one hides, unless the search is limited to one scope.
+    /// Reads the chosen tools, and what their short names resolve to. Omits tools that no longer exist, that the
+    /// tenant may not see, and, unless `with_hidden`, tools that a nearer one hides.
     pub(super) async fn read_chosen(
         &self,
         tenant: &Tenant,
@@ -103,10 +103,10 @@ impl Registry {
             .await?;
         let mut tools = Vec::with_capacity(rows.len());
         for row in rows {
-            let is_strange = row.distance >= i32::from(STRANGE);
-            // The nearest is first.
-            let is_nearest = !is_strange && row.distances.first() == Some(&row.distance);
-            if !(is_nearest || is_strange || with_hidden) {
+            let is_foreign = row.distance >= i32::from(FOREIGN);
+            // `distances` is sorted.
+            let is_nearest = !is_foreign && row.distances.first() == Some(&row.distance);
+            if !(is_nearest || is_foreign || with_hidden) {
                 continue;
             }
             let alike = row.distances.iter().filter(|distance| **distance == row.distance).count();

@@ -1,4 +1,4 @@
-//! Servers of other registries that the operator approved, with the server.json that was approved.
+//! Servers of other registries that the operator approved, as the approved server.json.
 
 use chrono::{DateTime, Utc};
 use protocol::{Fqdn, Integrity, Scope};
@@ -71,10 +71,10 @@ pub(super) async fn approved_servers(
     Ok(rows)
 }
 
-/// Describes an approved server by the very server.json that was approved, if it still has its hash.
+/// Renders an approved server as exactly the server.json that was approved, if it still matches its hash.
 ///
-/// A server behind HTTP is reached through the gateway, as every other one: the gateway has its key, its rules and
-/// its audit log.
+/// An HTTP server is reached through the gateway like every other one: the gateway has its secret, its rules and its
+/// audit log.
 pub(super) fn approved_response(
     row: &ApprovedRow,
     gateway: Option<&str>,

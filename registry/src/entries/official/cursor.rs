@@ -1,4 +1,4 @@
-//! The position of a page of servers.
+//! The cursor of the list of servers.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Servers of this registry, each version as server.json: what tenants published, and what the operator ships.
+//! This registry's own servers, each version as server.json: those that tenants published, and the operator's.
 
 use chrono::{DateTime, Utc};
 use protocol::{Fqdn, RegistryEntry, Routing, Scope};
@@ -14,7 +14,7 @@ use crate::identity::tenant::Tenant;
 const YANKED: &str = "yanked: only requests for exactly this version still resolve";
 /// The most versions of one server that are listed.
 const VERSIONS_LIMIT: usize = 1_000;
-/// The number of versions in memory at once: an entry has up to 1 MiB, most of it schemas that are not returned here.
+/// The number of versions read at once: an entry has up to 1 MiB, most of it schemas that are not returned here.
 const VERSIONS_BATCH: usize = 50;
 
 /// The filter for own servers; all conditions must hold.
@@ -23,7 +23,7 @@ pub(super) struct OwnQuery<'a> {
     pub(super) after: Option<&'a [String; 4]>,
     pub(super) search: Option<&'a str>,
     pub(super) updated_since: Option<DateTime<Utc>>,
-    /// Only what the catalog has now, not the other versions of published servers.
+    /// Only the current version of each server.
     pub(super) latest_only: bool,
     /// Only this version.
     pub(super) version: Option<&'a str>,
@@ -34,15 +34,15 @@ pub(super) struct OwnQuery<'a> {
 /// A part of a page.
 pub(super) struct OwnPage {
     pub(super) servers: Vec<Value>,
-    /// The last row that was looked at.
+    /// The last row that was read, whether it is on the page or not.
     pub(super) last: Option<[String; 4]>,
     /// Whether more rows follow.
     pub(super) more: bool,
 }
 
-/// Reads own servers in the order of their names; those that server.json cannot describe are left out.
+/// Reads own servers in the order of their names; those that server.json cannot describe are omitted.
 ///
-/// The version that the catalog has now comes first of its server's, as the empty text in the order.
+/// The current version of a server sorts before its other versions: its sort key `at` is empty.
 pub(super) async fn own_servers(
     connection: &mut PgConnection,
     tenant: &Tenant,
@@ -137,7 +137,7 @@ pub(super) async fn own_servers(
     let mut page = OwnPage { servers: Vec::new(), last: None, more };
     for row in rows.into_iter().take(limit) {
         let fqdn = Fqdn::server(Scope::new(&row.org, &row.project)?, &row.namespace)?;
-        let told = match row.gone {
+        let rendered = match row.gone {
             Some(version) => Some(deleted(&fqdn, &version, row.updated_at)),
             None => {
                 let latest = row.at.is_empty();
@@ -154,7 +154,7 @@ pub(super) async fn own_servers(
         page.last = Some([row.org, row.project, row.namespace, row.at]);
         let wanted =
             |server: &Value| query.version.is_none_or(|it| server["server"]["version"] == it);
-        page.servers.extend(told.filter(wanted));
+        page.servers.extend(rendered.filter(wanted));
     }
     Ok(page)
 }
@@ -162,15 +162,15 @@ pub(super) async fn own_servers(
 /// Which versions of a published server to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// All, yanked ones only with the flag.
+    /// All versions; yanked ones only with the flag.
     All { include_yanked: bool },
-    /// The one that the catalog has now.
+    /// The current version.
     Latest,
-    /// Exactly this version; a yanked version is still found by its number.
+    /// Exactly this version, even if it is yanked.
     Exactly(String),
 }
 
-/// Reads versions of a server that a tenant published, the newest first; none for any other server.
+/// Reads versions of a server that a tenant published, newest first; for other servers, the list is empty.
 pub(super) async fn own_versions(
     connection: &mut PgConnection,
     tenant: &Tenant,
@@ -245,7 +245,7 @@ impl Facts {
     }
 }
 
-/// Describes a stored entry, if server.json can.
+/// Renders a stored entry; `None` if server.json cannot describe it.
 fn described(
     fqdn: &Fqdn,
     stored: &str,
@@ -253,13 +253,13 @@ fn described(
     facts: Facts,
     gateway: Option<&str>,
 ) -> Result<Option<Value>, RegistryError> {
-    // server.json has no field for where a server runs.
+    // The routing does not matter: server.json has no field for it.
     let (entry, _) = content::from_stored(fqdn.clone(), stored, integrity, Routing::Client)?;
     let server = server_json::of_entry(fqdn, &entry, gateway);
     Ok(server.map(|server| response(server, facts, registry_facts(fqdn, &entry, integrity))))
 }
 
-/// Returns the metadata that only this registry has of an entry.
+/// Returns PML's own metadata of an entry.
 fn registry_facts(fqdn: &Fqdn, entry: &RegistryEntry, integrity: &str) -> Value {
     let mut facts = json!({ "fqdn": fqdn.to_string(), "integrity": integrity });
     let written = entry.server_json.as_ref().and_then(|server| server["name"].as_str());

@@ -1,12 +1,12 @@
-//! Our entries as server.json, the official registry's form of an MCP server.
+//! Renders entries as server.json, the official registry's description of an MCP server.
 
 use protocol::server_json::is_exact;
 use protocol::{EntryType, Fqdn, Install, RegistryEntry, escape_text};
 use serde_json::{Value, json};
 
-/// The most characters of a description there.
+/// The maximum number of characters of a description in server.json.
 const DESCRIPTION_LIMIT: usize = 100;
-/// The placeholder for the user's workspace in our arguments.
+/// The placeholder for the user's workspace in the arguments of an entry.
 const WORKSPACE: &str = "${workspace}";
 
 /// Returns the name of a server of this registry in the official API.
@@ -16,7 +16,7 @@ pub(crate) fn name_of(fqdn: &Fqdn) -> String {
 
 /// Renders an entry as server.json; `None` if a client could neither start nor reach it.
 ///
-/// `gateway` is the address under which clients reach the gateway, where it is known.
+/// `gateway` is the address under which clients reach the gateway, if it is known.
 pub(crate) fn of_entry(fqdn: &Fqdn, entry: &RegistryEntry, gateway: Option<&str>) -> Option<Value> {
     let mut server = match &entry.server_json {
         Some(published) => {
@@ -60,9 +60,9 @@ pub(crate) fn version_of(entry: &RegistryEntry) -> Option<String> {
     Some(entry.server_version.clone().or(packaged).unwrap_or_else(by_content))
 }
 
-/// Returns how a server behind HTTP is reached: through the gateway, with a key of the gateway.
+/// Returns how a client reaches an HTTP server: through the gateway, with an API key of the gateway.
 ///
-/// Its own address and variables are not disclosed: a client that connected directly would bypass secrets, rules and
+/// The server's own address and variables are not disclosed: a direct connection would bypass secrets, rules and the
 /// audit log.
 pub(crate) fn remotes(fqdn: &Fqdn, env_required: &[String], gateway: Option<&str>) -> Value {
     let Some(gateway) = gateway else { return json!([]) };
@@ -90,7 +90,8 @@ pub(crate) fn remotes(fqdn: &Fqdn, env_required: &[String], gateway: Option<&str
     }])
 }
 
-/// Returns the first line of a description, as the form allows it; never an empty one, which clients refuse.
+/// Returns the first line of a description, escaped and cut to the limit. If empty, returns the name, because clients
+/// refuse an empty description.
 fn description(text: &str, name: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or(name);
     let escaped = escape_text(line);
@@ -137,7 +138,7 @@ fn package(install: &Install) -> Option<Value> {
         }
         _ => return None,
     };
-    // Another option in the place of the package would be read as its name.
+    // An unsupported option in front of the package would be taken for its name.
     if spec.is_empty() || spec.starts_with('-') || spec.contains(char::is_whitespace) {
         return None;
     }
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_of_three_kinds_are_told() {
+    fn renders_npm_pypi_and_oci_packages() {
         let npm = stdio("npx", &["-y", "@a/b@1.2.3", "${workspace}", "--x"], &["A_KEY"]).unwrap();
         assert_eq!(
             (&npm["registryType"], &npm["identifier"], &npm["version"]),
@@ -236,14 +237,14 @@ mod tests {
         let oci =
             stdio("docker", &["run", "-i", "--rm", "-e", "K", "ghcr.io/a/b:3.1"], &["K"]).unwrap();
         assert_eq!((&oci["identifier"], &oci["version"]), (&json!("ghcr.io/a/b"), &json!("3.1")));
-        // A tag that moves is no version.
+        // Tags and ranges are not versions: what they denote changes.
         for spec in ["@a/b", "@a/b@latest", "@a/b@^1.0", "b@1.x"] {
             assert!(stdio("npx", &[spec], &[]).unwrap().get("version").is_none(), "{spec}");
         }
     }
 
     #[test]
-    fn what_cannot_be_told_is_left_out() {
+    fn omits_commands_that_server_json_cannot_describe() {
         for (command, args) in [
             ("/usr/bin/server", &[][..]),
             ("npx", &["-y"]),
@@ -257,7 +258,7 @@ mod tests {
         }
     }
 
-    /// RG-13: a description there is short, shows what it hides, and is never empty.
+    /// RG-13: a description in server.json is short, escaped and never empty.
     #[test]
     fn descriptions_are_short_and_escaped() {
         assert_eq!(description("  \n Reads.\nMore.", "x"), "Reads.");

@@ -10,12 +10,12 @@ use crate::RegistryError;
 use crate::identity::tenant::Tenant;
 
 /// The maximum number of unknown ids with suggestions: a program can have thousands.
-pub(super) const HELPED: usize = 8;
+pub(super) const MAX_IDS: usize = 8;
 /// The maximum number of suggestions for an unknown id.
-const SUGGESTIONS: i64 = 3;
-/// The maximum number of names of a scope that an unknown one is compared with, because each comparison costs time
-/// and requests are free.
-const COMPARED: i64 = 5_000;
+const MAX_SUGGESTIONS: i64 = 3;
+/// The maximum number of names per scope that an unknown one is compared with: each comparison costs time, and
+/// requests are free.
+const MAX_COMPARED: i64 = 5_000;
 
 type Near = HashMap<ToolId, (Absence, Vec<ToolId>)>;
 
@@ -34,6 +34,8 @@ pub(super) async fn near(
     let public = Scope::public();
     let plain: Vec<String> = missing.iter().map(|id| id.plain().as_str().to_owned()).collect();
     let namespaces: Vec<String> = missing.iter().map(|id| id.namespace().to_owned()).collect();
+    // `similarity` compares each unknown id with every known one, so the known ones are limited and read only once
+    // (`materialized`).
     let rows = sqlx::query!(
         r#"with asked as (
             select distinct * from unnest($6::text[], $7::text[]) as w (id, namespace)
@@ -85,8 +87,8 @@ pub(super) async fn near(
         public.project(),
         &plain,
         &namespaces,
-        COMPARED,
-        SUGGESTIONS,
+        MAX_COMPARED,
+        MAX_SUGGESTIONS,
     )
     .fetch_all(connection)
     .await?;
@@ -96,7 +98,7 @@ pub(super) async fn near(
         let named = id.scope();
         let mut versions = Vec::new();
         let mut elsewhere = Vec::new();
-        let mut alike = Vec::new();
+        let mut similar = Vec::new();
         for row in about() {
             let scope = scope_of(&row.org, &row.project);
             match row.kind.as_str() {
@@ -114,16 +116,16 @@ pub(super) async fn near(
                 "elsewhere" => {
                     elsewhere.extend(scope.map(|scope| id.unversioned().within(&scope)));
                 }
-                _ => alike.push(row.text.parse()?),
+                _ => similar.push(row.text.parse()?),
             }
         }
-        versions.truncate(SUGGESTIONS as usize);
+        versions.truncate(MAX_SUGGESTIONS as usize);
         let found = if !versions.is_empty() {
             (Absence::Unknown, versions)
-        } else if named.is_none() && !elsewhere.is_empty() && !alike.contains(&id.plain()) {
+        } else if named.is_none() && !elsewhere.is_empty() && !similar.contains(&id.plain()) {
             (Absence::Elsewhere, elsewhere)
         } else {
-            (Absence::Unknown, alike)
+            (Absence::Unknown, similar)
         };
         near.insert(id, found);
     }

@@ -1,4 +1,4 @@
-//! The rows of the look-up, read and verified.
+//! Reads and verifies the rows of the look-up.
 
 use protocol::{Fqdn, Integrity, RegistryEntry, ResultMode, Routing, Scope, ToolId};
 
@@ -6,7 +6,7 @@ use super::{Absence, ResolvedCapability, ResolvedTool};
 use crate::RegistryError;
 use crate::entries::{content, server_entry};
 
-/// An entry of one name, or the name alone if it has none.
+/// A candidate for one id; without a candidate, one row with only the id.
 pub(super) struct Row {
     pub(super) id: String,
     pub(super) org: Option<String>,
@@ -25,15 +25,15 @@ pub(super) struct Row {
     pub(super) yanked: Option<Vec<String>>,
 }
 
-/// What one name means.
+/// The resolution of one id.
 pub(super) enum Found {
     Tool(Box<ResolvedTool>),
-    /// It has the name, but is not the requested entry.
+    /// Entries have the name, but none of them is the one meant.
     Nothing(Absence, Vec<ToolId>),
     Unknown,
 }
 
-/// Reads the entries of one name, the nearest first.
+/// Reads the candidates for one id, which are sorted nearest first.
 pub(super) fn read(id: &ToolId, rows: &[Row]) -> Result<Found, RegistryError> {
     let owner = |row: &Row| match (&row.org, &row.project) {
         (Some(org), Some(project)) => Scope::new(org, project).ok(),
@@ -90,7 +90,7 @@ pub(super) fn read(id: &ToolId, rows: &[Row]) -> Result<Found, RegistryError> {
     })))
 }
 
-/// Returns a tool's own entry out of that of a version of its server, as it was when that version was the present one.
+/// Derives a tool's entry from a version of its server, identical to the entry that the tool had with that version.
 fn tool_of_server(
     name: &Fqdn,
     id: &ToolId,
@@ -138,7 +138,7 @@ fn tool(
     })
 }
 
-/// Returns the program of an entry, if it has one and the text is the one that was published.
+/// Returns the program of an entry, if it has one. Fails if the code does not have the published hash.
 pub(crate) fn capability(
     fqdn: &Fqdn,
     entry: &RegistryEntry,

@@ -1,11 +1,11 @@
-//! Approving one server: found, looked at again, pinned.
+//! Approval of one server: finds it, verifies it again, and pins its content.
 
 use protocol::server_json::{ServerPlace, place_of};
 use protocol::{EntryType, Fqdn, Integrity, ResultMode, Routing, Scope};
 use serde_json::Value;
 use sqlx::PgConnection;
 
-use super::{ApprovedServer, Judged};
+use super::{ApprovedServer, QuarantineSelector};
 use crate::RegistryError;
 use crate::entries::server_entry::{CatalogServer, CatalogTool};
 use crate::identity::tenant::Tenant;
@@ -25,7 +25,7 @@ pub(super) struct Candidate {
 /// Finds the only undecided server that matches.
 pub(super) async fn only_one(
     connection: &mut PgConnection,
-    judged: &Judged,
+    selector: &QuarantineSelector,
 ) -> Result<Candidate, RegistryError> {
     let mut found = sqlx::query_as!(
         Candidate,
@@ -33,14 +33,14 @@ pub(super) async fn only_one(
         where name = $1 and ($2::text is null or version = $2) and ($3::text is null or integrity = $3)
             and decision is null
         order by version collate "C", integrity collate "C" limit 20"#,
-        judged.name,
-        judged.version,
-        judged.integrity,
+        selector.name,
+        selector.version,
+        selector.integrity,
     )
     .fetch_all(connection)
     .await?;
     let Some(last) = found.pop() else {
-        return Err(RegistryError::NotFound(judged.name.clone()));
+        return Err(RegistryError::NotFound(selector.name.clone()));
     };
     if found.is_empty() {
         return Ok(last);
@@ -48,7 +48,7 @@ pub(super) async fn only_one(
     found.push(last);
     let names: Vec<String> = found
         .iter()
-        .map(|one| format!("{}@{} ({})", judged.name, one.version, one.integrity))
+        .map(|one| format!("{}@{} ({})", selector.name, one.version, one.integrity))
         .collect();
     Err(RegistryError::Invalid(format!("specify a version or an integrity: {}", names.join(", "))))
 }
@@ -182,7 +182,7 @@ fn to_catalog(server: &Value, namespace: &str) -> Result<CatalogServer, String> 
         routing: None,
         warnings: Vec::new(),
         result: ResultMode::Text,
-        // Stands in `official_versions`, with the others that were approved.
+        // The approved server.json is stored in `official_versions`.
         server_json: None,
         tools: Vec::new(),
     })

@@ -1,10 +1,10 @@
-//! Pages of another registry's API, read with suspicion.
+//! Parses pages of another registry's API, which are untrusted.
 
 use protocol::Integrity;
 use protocol::model_text::flags_of;
 use serde_json::Value;
 
-/// The largest server.json, in bytes; the largest honest ones have a tenth of it.
+/// The largest server.json, in bytes: ten times the largest ones in the official registry.
 const SERVER_LIMIT: usize = 64 * 1024;
 /// The longest name.
 const NAME_LIMIT: usize = 200;
@@ -13,7 +13,7 @@ const VERSION_LIMIT: usize = 255;
 /// The longest cursor.
 const CURSOR_LIMIT: usize = 4_096;
 
-/// A server that was read and may go into quarantine.
+/// A valid server of a page, ready for quarantine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadServer {
     /// Its name.
@@ -22,7 +22,7 @@ pub struct ReadServer {
     pub version: String,
     /// The hash of its server.json.
     pub integrity: String,
-    /// Its server.json, in the order that it was read in.
+    /// Its server.json, with the original order of fields.
     pub content: String,
     /// `active`, `deprecated` or `deleted`.
     pub status: String,
@@ -30,12 +30,12 @@ pub struct ReadServer {
     pub flags: Vec<String>,
 }
 
-/// A page that was read.
+/// A parsed page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadPage {
-    /// The servers that may go into quarantine.
+    /// The valid servers.
     pub servers: Vec<ReadServer>,
-    /// The reasons for refused ones, one line each.
+    /// One line for each refused server, with the reason.
     pub refused: Vec<String>,
     /// The cursor of the next page.
     pub next_cursor: Option<String>,
@@ -43,7 +43,7 @@ pub struct ReadPage {
 
 /// Reads a page: `{"servers": [{"server", "_meta"}], "metadata": {"nextCursor"}}`.
 ///
-/// One server that is not as it should be is refused by itself.
+/// An invalid server is refused without affecting the others.
 ///
 /// # Errors
 /// Returns the reason if the document is not a page of servers.
@@ -119,7 +119,7 @@ fn read_server(listed: &Value) -> Result<ReadServer, String> {
         Some(_) => return Err(format!("`{name}`: its status is invalid")),
     };
     let mut flags = Vec::new();
-    look(server, &mut flags);
+    collect_flags(server, &mut flags);
     Ok(ReadServer {
         integrity: Integrity::of_json(server).to_string(),
         status: status.to_owned(),
@@ -131,7 +131,7 @@ fn read_server(listed: &Value) -> Result<ReadServer, String> {
 }
 
 /// Collects the flags for human review, anywhere in a server.json.
-fn look(value: &Value, flags: &mut Vec<String>) {
+fn collect_flags(value: &Value, flags: &mut Vec<String>) {
     match value {
         Value::String(text) => {
             for word in flags_of(text).words() {
@@ -140,7 +140,7 @@ fn look(value: &Value, flags: &mut Vec<String>) {
                 }
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| look(item, flags)),
+        Value::Array(items) => items.iter().for_each(|item| collect_flags(item, flags)),
         Value::Object(fields) => {
             let insecure = |url: &Value| url.as_str().is_some_and(|url| url.starts_with("http://"));
             if fields.contains_key("type")
@@ -149,7 +149,7 @@ fn look(value: &Value, flags: &mut Vec<String>) {
             {
                 flags.push("insecure_remote".to_owned());
             }
-            fields.values().for_each(|field| look(field, flags));
+            fields.values().for_each(|field| collect_flags(field, flags));
         }
         _ => {}
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_read_as_it_is() {
+    fn keeps_a_server_unchanged() {
         let server = json!({ "version": "1.0.0", "name": "io.x/y", "description": "Does." });
         let read = page(vec![listed(server.clone())]);
         assert_eq!(read.refused, Vec::<String>::new());
@@ -190,9 +190,9 @@ mod tests {
         assert_eq!((read.servers[0].status.as_str(), read.servers[0].flags.len()), ("active", 0));
     }
 
-    /// RG-13: what cannot be stored is refused by itself; what is odd is kept and flagged.
+    /// RG-13: an invalid server is refused without affecting the others; a suspicious one is kept and flagged.
     #[test]
-    fn odd_servers_are_refused_or_flagged() {
+    fn invalid_servers_are_refused_and_suspicious_ones_flagged() {
         let good = |field: &str, value: Value| {
             let mut server =
                 json!({ "name": "io.x/y", "version": "1.0.0", "description": "Does." });
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_refused() {
+    fn refuses_documents_that_are_not_pages() {
         for body in [
             "",
             "{",

@@ -1,4 +1,4 @@
-//! The writes of publishing a server, and the checks before them.
+//! Checks and writes a version of a server.
 
 use protocol::{Routing, Scope};
 use sqlx::PgConnection;
@@ -15,10 +15,10 @@ use crate::publishing::publication::Publication;
 use crate::publishing::versions::{Chosen, choose};
 use crate::records::audit;
 
-/// The largest entry of a server, in bytes, as it is stored.
+/// The largest stored entry of a server, in bytes.
 const CONTENT_LIMIT: usize = 1024 * 1024;
 
-/// Publishes a version, in a transaction of the tenant that publishes.
+/// Publishes a version, in a transaction of the publishing tenant.
 pub(super) async fn publish(
     connection: &mut PgConnection,
     actor: &Tenant,
@@ -33,7 +33,7 @@ pub(super) async fn publish(
     let visibility = server.claim(connection, actor, new.visibility).await?;
     let existing = server.versions(connection).await?;
     let fqdn = server.fqdn()?;
-    let told = |version, integrity, new| PublishedServer {
+    let published = |version, integrity, new| PublishedServer {
         fqdn: fqdn.clone(),
         version,
         integrity,
@@ -52,7 +52,7 @@ pub(super) async fn publish(
     let what = format!("server `{namespace}`");
     let (version, row) =
         match choose(&existing, new.version, &what, stored, |row| row.content.as_str())? {
-            Chosen::Known(known) => return Ok(told(known.version, known.integrity, false)),
+            Chosen::Known(known) => return Ok(published(known.version, known.integrity, false)),
             Chosen::New(version, row) => (version, row),
         };
     let detail = serde_json::json!({
@@ -78,11 +78,11 @@ pub(super) async fn publish(
     )
     .execute(&mut *connection)
     .await?;
-    show_latest(connection, &server).await?;
-    Ok(told(version, row.integrity, true))
+    update_latest(connection, &server).await?;
+    Ok(published(version, row.integrity, true))
 }
 
-/// Refuses a name that belongs to somebody else, looks like another one, or would take over somebody's tools.
+/// Refuses a name that is deleted, taken, reserved by the operator's rules, or looks like another one.
 async fn check_name(
     connection: &mut PgConnection,
     actor: &Tenant,
@@ -126,7 +126,7 @@ async fn check_name(
     }
     if seen.is_public {
         return conflict(format!(
-            "`{namespace}` is a server of the catalog; calls of that name mean that one"
+            "`{namespace}` is a server of the catalog; choose a different name"
         ));
     }
     if seen.is_operators {
@@ -149,8 +149,8 @@ async fn check_name(
     }
 }
 
-/// Brings what everybody looks up to the highest version that is not yanked.
-pub(in crate::publishing) async fn show_latest(
+/// Updates the tables for look-ups to the highest version that is not yanked.
+pub(in crate::publishing) async fn update_latest(
     connection: &mut PgConnection,
     server: &Publication,
 ) -> Result<(), RegistryError> {
@@ -190,7 +190,7 @@ pub(in crate::publishing) async fn show_latest(
     let (entry, _) =
         content::from_stored(fqdn.clone(), &latest.content, &latest.integrity, Routing::Client)?;
     let version: Version = latest.version.parse()?;
-    // The tools' own entries are derived from the stored one, whichever version it is.
+    // The entries of the tools are derived from the version's stored entry.
     let row = server_entry::row(scope, &server_of(namespace, entry), Some(&version))?;
     if row.integrity.to_string() != latest.integrity {
         return Err(RegistryError::IntegrityMismatch(fqdn));

@@ -1,4 +1,4 @@
-//! The hosts that a secret goes to.
+//! The hosts that a secret may be sent to.
 
 use std::sync::Arc;
 
@@ -16,50 +16,51 @@ fn is_not_for_host<T: std::fmt::Debug>(result: &Result<T, RegistryError>) -> boo
     matches!(result, Err(RegistryError::NotForHost { .. }))
 }
 
-/// P4: a key goes to its hosts, whoever wrote the entry; one without any where the operator says, and nowhere else.
+/// A secret is sent only to its hosts, regardless of the author of the entry. One without hosts is sent only where
+/// entries of the operator lead.
 #[tokio::test]
-async fn a_key_goes_to_its_hosts_alone() {
+async fn a_secret_is_sent_only_to_its_hosts() {
     let database = Database::migrated().await;
     database.tenants(["acme.web"]).await;
     let registry = with(&database, vec![master_key()()]).await;
     let (alice, key) = (member("acme.web", "alice"), name("K"));
-    let asked = async |host: &str, by_operator| {
+    let use_for = async |host: &str, by_operator| {
         let used = registry.use_secret(&alice, &key, to(host, by_operator)).await;
         used.map(|used| used.map(|used| used.value.expose().to_owned()))
     };
     let (me, project) = (SecretOwner::Me, SecretOwner::Project);
     registry.put_secret(&alice, project, &key, value("plain"), vec![]).await.unwrap();
-    assert_eq!(asked("any.example", true).await.unwrap().as_deref(), Some("plain"));
-    assert!(is_not_for_host(&asked("any.example", false).await));
-    let told = events(&registry, &alice, "secret.use").await;
-    let refused = told.iter().find(|event| event.outcome == "refused").unwrap();
+    assert_eq!(use_for("any.example", true).await.unwrap().as_deref(), Some("plain"));
+    assert!(is_not_for_host(&use_for("any.example", false).await));
+    let recorded = events(&registry, &alice, "secret.use").await;
+    let refused = recorded.iter().find(|event| event.outcome == "refused").unwrap();
     assert_eq!(refused.detail["host"], "any.example");
     let own = hosts(&["b.example:8443", "a.example"]);
     let record = registry.put_secret(&alice, me, &key, value("mine"), own).await.unwrap();
     assert_eq!(record.hosts.unwrap(), ["a.example", "b.example:8443"]);
     assert_eq!(registry.secrets(&alice).await.unwrap()[0].hosts.as_ref().unwrap().len(), 2);
     for by_operator in [true, false] {
-        assert_eq!(asked("a.example", by_operator).await.unwrap().as_deref(), Some("mine"));
-        assert_eq!(asked("b.example:8443", by_operator).await.unwrap().as_deref(), Some("mine"));
+        assert_eq!(use_for("a.example", by_operator).await.unwrap().as_deref(), Some("mine"));
+        assert_eq!(use_for("b.example:8443", by_operator).await.unwrap().as_deref(), Some("mine"));
     }
-    // One's own is passed over where it may not go.
-    assert_eq!(asked("any.example", true).await.unwrap().as_deref(), Some("plain"));
+    // One's own secret is skipped for hosts that it may not be sent to.
+    assert_eq!(use_for("any.example", true).await.unwrap().as_deref(), Some("plain"));
     for host in ["b.example", "http://a.example", "a.example:444", "x.a.example"] {
-        assert!(is_not_for_host(&asked(host, false).await), "{host}");
+        assert!(is_not_for_host(&use_for(host, false).await), "{host}");
     }
     // The hosts are replaced with the value.
     registry.put_secret(&alice, me, &key, value("mine 2"), hosts(&["c.example"])).await.unwrap();
-    assert!(is_not_for_host(&asked("a.example", false).await));
-    assert_eq!(asked("c.example", false).await.unwrap().as_deref(), Some("mine 2"));
+    assert!(is_not_for_host(&use_for("a.example", false).await));
+    assert_eq!(use_for("c.example", false).await.unwrap().as_deref(), Some("mine 2"));
     registry.put_secret(&alice, me, &key, value("mine 3"), vec![]).await.unwrap();
-    assert!(is_not_for_host(&asked("c.example", false).await));
-    assert_eq!(asked("c.example", true).await.unwrap().as_deref(), Some("mine 3"));
+    assert!(is_not_for_host(&use_for("c.example", false).await));
+    assert_eq!(use_for("c.example", true).await.unwrap().as_deref(), Some("mine 3"));
     assert_eq!(registry.first_bad_event(&alice).await.unwrap(), None);
 }
 
-/// P4, SE-04: who can write the database cannot send a key elsewhere; what was stored before keys had hosts opens.
+/// SE-04: write access to the database is not enough to send a secret elsewhere.
 #[tokio::test]
-async fn changed_hosts_do_not_open() {
+async fn a_row_with_changed_hosts_cannot_be_opened() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = with(&database, vec![master_key()()]).await;
@@ -79,7 +80,7 @@ async fn changed_hosts_do_not_open() {
         let refused = registry.use_secret(&web, &key, evil()).await;
         assert!(is_unreadable(&refused), "{change}: {refused:?}");
     }
-    // Without its hosts it would go where the operator's entries lead: that does not open either.
+    // Without hosts it could be sent where the operator's entries lead, so this does not open either.
     registry
         .put_secret(&web, SecretOwner::Project, &key, value(CANARY), hosts(&["a.example"]))
         .await
@@ -94,9 +95,9 @@ async fn changed_hosts_do_not_open() {
     }
 }
 
-/// A new master key changes nothing of where keys of either kind go.
+/// Secrets with and without hosts keep them when the master key changes.
 #[tokio::test]
-async fn hosts_outlast_a_new_master_key() {
+async fn hosts_are_kept_when_the_master_key_rotates() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let (first, second) = (master_key(), master_key());

@@ -10,9 +10,9 @@ use super::{CANARY, master_key, name, purpose, used, value, with};
 use crate::database::{Database, act_as, sqlstate};
 use crate::published::tamper;
 
-/// SE-05: uses are counted, a used-up key makes way for a new one, and the table ends before 2^32.
+/// SE-05: uses are counted, a used-up key is replaced, and a table constraint stops well before 2^32 uses.
 #[tokio::test]
-async fn a_data_key_is_used_up_long_before_nonces_meet() {
+async fn a_data_key_is_replaced_long_before_nonces_can_collide() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = with(&database, vec![master_key()()]).await;
@@ -43,7 +43,7 @@ async fn a_data_key_is_used_up_long_before_nonces_meet() {
             .await
             .unwrap();
     assert_eq!(uses, [(1, 1 << 30), (2, 1)]);
-    // What the old key sealed opens still.
+    // Values that the old key sealed still open.
     assert_eq!(used(&registry, &web, "K1").await.as_deref(), Some(CANARY));
     assert_eq!(used(&registry, &web, "K0").await.as_deref(), Some("new"));
     let mut app = database.app().await;
@@ -53,7 +53,7 @@ async fn a_data_key_is_used_up_long_before_nonces_meet() {
 }
 
 #[tokio::test]
-async fn a_wrong_master_key_is_told_at_once() {
+async fn a_wrong_master_key_is_detected_at_start() {
     let database = Database::migrated().await;
     let [web] = database.tenants(["acme.web"]).await;
     let bare = database.registry().await;
@@ -72,18 +72,18 @@ async fn a_wrong_master_key_is_told_at_once() {
     let wrong = MasterKeys::new(vec![master_key()()]);
     let refused = database.registry().await.with_master_keys(wrong).await.unwrap_err();
     assert!(matches!(&refused, RegistryError::WrongMasterKey { id } if id == right().id()));
-    // The right one among others is enough.
+    // Additional wrong keys do no harm.
     let registry = with(&database, vec![master_key()(), right()]).await;
     assert_eq!(used(&registry, &web, "K").await.as_deref(), Some("x"));
-    // A check value that was changed does not pass for a key's.
+    // A changed check value is detected.
     tamper(&database, "update master_keys set check_value = '\\x00'").await;
     let same = MasterKeys::new(vec![right()]);
     database.registry().await.with_master_keys(same).await.unwrap_err();
 }
 
-/// SE-07: at every point of a rotation each gateway that knows both keys reads everything.
+/// SE-07: at every point of a rotation, gateways with both keys can read everything.
 #[tokio::test]
-async fn a_rotation_may_stop_anywhere() {
+async fn a_rotation_can_be_interrupted_anywhere() {
     let database = Database::migrated().await;
     let orgs: Vec<String> = (0..6).map(|number| format!("org{number}.web")).collect();
     let tenants: [&str; 6] = std::array::from_fn(|index| orgs[index].as_str());
@@ -103,12 +103,12 @@ async fn a_rotation_may_stop_anywhere() {
     };
     let keys = Arc::new(MasterKeys::new(vec![old(), new()]));
     let operator = database.operator().await;
-    // Without the old key nothing begins.
+    // A rotation does not start without the old key.
     let only_new = Arc::new(MasterKeys::new(vec![new()]));
     operator.begin_rotation(&only_new, new().id()).await.unwrap_err();
     let mut done = 0;
     loop {
-        // Each turn is a run that was killed after one batch.
+        // Each iteration is a run that was killed after one batch.
         operator.begin_rotation(&keys, new().id()).await.unwrap();
         reads_all(&registry).await;
         reads_all(&with(&database, vec![new(), old()]).await).await;
@@ -122,7 +122,7 @@ async fn a_rotation_may_stop_anywhere() {
         }
     }
     assert_eq!(done, 5);
-    // From here on the old one is no longer needed, and a new organisation has the new one.
+    // Now the old key is no longer needed, and new organisations use the new one.
     let registry = with(&database, vec![new()]).await;
     reads_all(&registry).await;
     registry

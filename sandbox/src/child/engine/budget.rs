@@ -14,7 +14,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Returns whether the CPU time has ever run out. Once it has, it stays so, whatever the program catches.
+    /// Returns whether the CPU time has run out. The state is sticky, whatever the program catches.
     pub(super) fn is_spent(&self) -> bool {
         if self.end.get().is_some_and(|end| cpu_time() >= end) {
             self.exceeded.set(true);

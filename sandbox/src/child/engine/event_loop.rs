@@ -1,4 +1,4 @@
-//! Runs what a program has started: jobs of the engine, answers of the host, and timers.
+//! The event loop: runs the engine's jobs, delivers the host's answers, and fires timers.
 
 use rquickjs::promise::PromiseState;
 use rquickjs::{Persistent, Promise, Value};
@@ -46,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// Runs jobs until no call is in flight and every timer that is left repeats.
+    /// Runs jobs until no call is in flight and only repeating timers are left.
     pub(super) fn run_until_idle(&self) -> Result<(), Fault> {
         loop {
             self.run_jobs()?;

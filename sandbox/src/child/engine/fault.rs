@@ -109,7 +109,7 @@ impl Engine {
         cause
     }
 
-    /// Returns the call that a thrown error came from.
+    /// Returns the id of the call that threw an error, if it came from one.
     fn call_of<'js>(&self, ctx: &Ctx<'js>, thrown: &Value<'js>) -> Option<u64> {
         let call_of = self.realm.call_of.clone().restore(ctx).ok()?;
         let number: Option<f64> = call_of.call((thrown.clone(),)).unwrap_or_else(|_| {
@@ -119,7 +119,7 @@ impl Engine {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a small whole number that was given out here"
+            reason = "a small whole number that this process assigned"
         )]
         number.map(|number| number as u64)
     }
@@ -184,7 +184,7 @@ pub(super) fn failure(kind: FailureKind, name: &str, message: &str) -> Fault {
     })
 }
 
-/// Cuts a text that would be too long to send.
+/// Truncates a text that is too long to send.
 fn cut(mut text: String, most: usize) -> String {
     if text.len() > most {
         text.truncate(text.floor_char_boundary(most));

@@ -1,4 +1,4 @@
-//! Promises that failed and that nothing awaited.
+//! Unhandled promise rejections.
 
 use std::cell::RefCell;
 use std::rc::Rc;

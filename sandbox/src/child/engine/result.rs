@@ -1,4 +1,4 @@
-//! The result of a program, on its way to the host.
+//! Checks a program's result and sends it to the host.
 
 use rquickjs::{Ctx, Persistent, Value};
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use crate::outcome::FailureKind;
 use crate::wire::frame::{self, ToHost};
 use crate::wire::json;
 
-/// Returns whether a program failed only because its value cannot be sent.
+/// Returns whether a program failed only because its result cannot be sent.
 pub(super) fn is_about_result(fault: &Fault) -> bool {
     [FailureKind::ResultNotSerializable, FailureKind::ResultTooLarge]
         .iter()
@@ -18,7 +18,7 @@ pub(super) fn is_about_result(fault: &Fault) -> bool {
 }
 
 impl Engine {
-    /// Returns the JSON of a result, if it keeps its limits.
+    /// Returns the JSON of a result, if it is within its limits.
     pub(super) fn checked_result<'js>(
         &self,
         ctx: &Ctx<'js>,

@@ -15,7 +15,7 @@
   const { get: weakGet, set: weakSet, has: weakHas } = WeakMap.prototype;
   const all = BasePromise.all;
 
-  // Never reaches a program.
+  // Internal: a program never receives an instance.
   class Refusal {
     constructor(path, what) { this.path = path; this.what = what; }
   }
@@ -43,7 +43,7 @@
     return undefined;
   };
 
-  // Returns the JSON of `root`. A promise is written as its value in `settled`. One without a value there is added to
+  // Returns the JSON of `root`. A promise is written as its value in `settled`. A promise that is not in it is added to
   // `waiting`, or refused if there is no `waiting`.
   const encode = (root, settled, waiting) => {
     // The containers on the path from the root to the current one: as they are written, and as the program holds them.
@@ -88,7 +88,7 @@
           const label = apply(weakGet, labels, [value]);
           return refuse(holder, key, label === undefined
             ? "a function, which JSON cannot represent; call it, or leave it out"
-            : "a tool; call it with `await` and hand on what it gives");
+            : "a tool; call it with `await` and pass on its result");
         }
       }
       if (value === null) {
@@ -152,7 +152,7 @@
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       const path = error.path[0] === "." ? error.path.slice(1) : error.path;
-      const place = path === "" ? `what ${name} is given` : `\`${path}\` in the arguments of ${name}`;
+      const place = path === "" ? `the argument of ${name}` : `\`${path}\` in the arguments of ${name}`;
       throw new BaseTypeError(`${place} is ${error.what}`);
     }
   };

@@ -1,5 +1,5 @@
-// Does briefly what most programs do. A forked child runs it before it gets a program, so that the pages which programs
-// write to are copied from the zygote's before somebody waits. It leaves nothing that a program can see.
+// Touches the pages that most programs write to. A forked child runs it before its program arrives, so that the pages
+// are copied from the zygote in advance. It has no effect that a program can observe.
 (async function (args) {
   return JSON.stringify({ made: await args.map((n) => `${n}`) });
 })([1])

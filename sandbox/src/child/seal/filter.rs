@@ -1,4 +1,4 @@
-//! The last layer: the list of system calls that a sealed child may make.
+//! The last layer: the seccomp filter, a list of permitted system calls.
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -7,7 +7,7 @@ use seccompiler::{
 
 use super::Broken;
 
-/// Stands in the filter for the pid of the process that will apply it. A zygote builds the filter before it forks,
+/// A placeholder for the pid of the process that will apply the filter. A zygote builds the filter before it forks,
 /// so that no fork has to.
 const OWN_PID: u32 = 0x7eed_c0de;
 
@@ -58,7 +58,7 @@ fn system_call_filter() -> Result<BpfProgram, seccompiler::BackendError> {
         libc::SYS_sigaltstack,
         libc::SYS_gettid,
         libc::SYS_getpid,
-        // The C library calls it when a thread asks for the bounds of its own stack.
+        // The C library calls it when a thread queries the bounds of its own stack.
         libc::SYS_sched_getaffinity,
     ]
     .into_iter()

@@ -1,4 +1,4 @@
-//! A child that has been taken over says whatever it likes; the host must not care.
+//! A compromised child can send anything. It must not harm the host.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -48,7 +48,7 @@ struct Seen {
     truncated: bool,
 }
 
-/// The host's end, and the child's.
+/// Returns the host's end of a socket, and the child's.
 fn pair() -> (ChildSocket, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     (
@@ -63,7 +63,7 @@ async fn against(bytes: Vec<u8>, closes: bool) -> Seen {
     let (ours, theirs) = pair();
     let peer = async move {
         let (mut from_host, mut to_host) = theirs.into_split();
-        // A host that has had enough closes its end while we still write.
+        // The host may close its end while this side still writes.
         let _ = to_host.write_all(&bytes).await;
         if closes {
             drop(to_host);
@@ -108,7 +108,7 @@ fn call(id: u64) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_honest_child_is_understood() {
+async fn accepts_an_honest_child() {
     let done = framed(r#"{"type":"execution_complete","ok":true,"value":{"a":[1]}}"#);
     let seen = against([call(1), call(2), call(3), done].concat(), false).await;
     assert!(matches!(seen.ending, Ending::Complete(Ok(ref value)) if *value == json!({"a": [1]})));
@@ -116,14 +116,14 @@ async fn an_honest_child_is_understood() {
 }
 
 #[tokio::test]
-async fn a_length_over_the_cap_ends_it() {
+async fn a_length_over_the_cap_breaks_the_protocol() {
     broken(u32::MAX.to_le_bytes().to_vec()).await;
     let cap = u32::try_from(limits().frame_from_child()).expect("small");
     broken((cap + 1).to_le_bytes().to_vec()).await;
 }
 
 #[tokio::test]
-async fn garbage_ends_it() {
+async fn garbage_breaks_the_protocol() {
     for body in
         ["", "{", "null", "\u{0}\u{0}", r#"{"type":"format_disk"}"#, r#"{"type":"execute"}"#]
     {
@@ -138,7 +138,7 @@ async fn garbage_ends_it() {
 }
 
 #[tokio::test]
-async fn half_a_frame_is_a_death() {
+async fn an_incomplete_frame_counts_as_closed() {
     for bytes in [vec![], vec![1, 0], call(1)[..20].to_vec()] {
         let seen = against(bytes, true).await;
         assert!(matches!(seen.ending, Ending::Closed), "{:?}", seen.ending);
@@ -147,7 +147,7 @@ async fn half_a_frame_is_a_death() {
 }
 
 #[tokio::test]
-async fn call_ids_rise_by_one() {
+async fn call_ids_must_increase_by_one() {
     for ids in [&[0][..], &[2], &[1, 1], &[1, 3], &[2, 1], &[u64::MAX]] {
         let seen = broken(ids.iter().flat_map(|id| call(*id)).collect()).await;
         assert!(seen.started <= 1, "{ids:?}");
@@ -155,7 +155,7 @@ async fn call_ids_rise_by_one() {
 }
 
 #[tokio::test]
-async fn one_call_too_many_ends_it() {
+async fn exceeding_the_limit_of_calls_stops_the_run() {
     let seen = against((1..=4).flat_map(call).collect(), false).await;
     assert!(
         matches!(seen.ending, Ending::Stopped(ref failure) if failure.kind == FailureKind::TooManyCalls)
@@ -212,7 +212,7 @@ async fn results_and_failures_are_checked() {
 }
 
 #[tokio::test]
-async fn a_flood_of_lines_ends_it() {
+async fn console_lines_after_the_limit_break_the_protocol() {
     let line =
         |text: &str| framed(&format!(r#"{{"type":"console","level":"log","text":"{text}"}}"#));
     let seen = broken([line("12345"), line("6789"), line("xyz"), line("more")].concat()).await;
@@ -224,7 +224,7 @@ async fn a_flood_of_lines_ends_it() {
 }
 
 #[tokio::test]
-async fn lines_that_look_like_frames_are_lines() {
+async fn console_text_that_looks_like_a_frame_is_text() {
     let forged = r#"{\"type\":\"rpc_call\",\"id\":1}"#;
     let line = framed(&format!(r#"{{"type":"console","level":"log","text":"{forged}"}}"#));
     let done = framed(r#"{"type":"execution_complete","ok":true,"value":null}"#);
@@ -234,7 +234,7 @@ async fn lines_that_look_like_frames_are_lines() {
 }
 
 #[tokio::test]
-async fn bytes_after_the_end_change_nothing() {
+async fn bytes_after_the_result_are_ignored() {
     let done = framed(r#"{"type":"execution_complete","ok":true,"value":1}"#);
     let seen = against([done.clone(), done, call(1), vec![0xff; 50]].concat(), false).await;
     assert!(matches!(seen.ending, Ending::Complete(Ok(ref value)) if *value == json!(1)));
@@ -242,7 +242,7 @@ async fn bytes_after_the_end_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_child_that_never_reads_is_not_fed_without_end() {
+async fn answers_to_a_child_that_never_reads_are_bounded() {
     // Calls of a run whose peer reads nothing: the answers stay bounded and the wall time ends it.
     let (ours, mut theirs) = pair();
     let limits = Limits {

@@ -1,4 +1,4 @@
-//! A child as a process of the host: its clock, its priority, its end.
+//! A child process, seen from the host: its CPU time, its priority, and its exit.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::sync::oneshot;
 
 use super::zygotes::Zygote;
-use super::{Order, spawner};
+use super::{SpawnerRequest, spawner};
 
 /// The exit status of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum ExitStatus {
     Code(i32),
     /// This signal killed it.
     Signal(i32),
-    /// Nobody could read it: the zygote that would have reaped the child has died.
+    /// It is lost: the zygote that would have reaped the child has died.
     Unknown,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct ChildProcess {
     pub(crate) socket: Option<UnixStream>,
     /// Whether its `ready` frame has been read.
     pub(crate) ready: bool,
-    /// The zygote that forked it, which alone can reap it, and with which it dies.
+    /// The zygote that forked it. Only the zygote can reap it, and it dies with the zygote.
     zygote: Option<Arc<Zygote>>,
 }
 
@@ -98,7 +98,7 @@ impl ChildProcess {
         move || {
             let idle = libc::sched_param { sched_priority: 0 };
             #[expect(unsafe_code, reason = "no safe wrapper")]
-            // SAFETY: the parameter lives across the call. A program that keeps its place costs others time, and
+            // SAFETY: the parameter lives across the call. If the call fails, the program costs others time, and
             // nothing else.
             unsafe {
                 libc::sched_setscheduler(
@@ -129,7 +129,7 @@ impl ChildProcess {
         let _ = pidfd_send_signal(&pidfd, Signal::KILL);
         if let Ok(spawner) = spawner() {
             let dead = DeadChild { pid: self.pid, pidfd, zygote: self.zygote.take() };
-            spawner.order(Order::Reap { dead, on_exit });
+            spawner.request(SpawnerRequest::Reap { dead, on_exit });
         }
     }
 
@@ -153,7 +153,7 @@ fn cpu_of(pid: Pid) -> Option<Duration> {
     let clock = (!pid.as_raw_nonzero().get() << 3) | 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     #[expect(unsafe_code, reason = "no safe wrapper takes the CPU clock of another process")]
-    // SAFETY: `time` is a valid place for one timespec, and any clock id may be asked for.
+    // SAFETY: `time` is a valid place for one timespec, and the call accepts any clock id.
     let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
     if answer != 0 {
         return None;

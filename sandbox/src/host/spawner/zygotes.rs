@@ -22,13 +22,13 @@ use crate::wire::start::ZYGOTE;
 
 /// The time limit of a zygote's reply, including its own start.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many zygotes are tried for one child.
+/// The number of zygotes that are tried for one child.
 const ATTEMPTS: u32 = 2;
 
 /// The zygotes of one pool.
 #[derive(Debug)]
 pub(crate) struct Zygotes {
-    /// How many children are forked from one zygote.
+    /// The number of children that are forked from one zygote.
     forks: u32,
     state: Mutex<State>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Zygotes {
 #[derive(Debug, Default)]
 struct State {
     current: Option<(Arc<Zygote>, u32)>,
-    /// Takes over when the current one has made all of its forks.
+    /// The successor, used when the current one has made all of its forks.
     next: Option<Arc<Zygote>>,
 }
 
@@ -55,13 +55,13 @@ struct Pending {
     expected: Expected,
 }
 
-/// The expected reply, and who waits for it.
+/// The expected reply, and its receiver.
 enum Expected {
     Fork { fork: PendingFork, socket: UnixStream },
     Reap { on_exit: Option<oneshot::Sender<ExitStatus>> },
 }
 
-/// A fork that was requested, and who waits for it.
+/// A requested fork, and its receiver.
 pub(crate) struct PendingFork {
     zygotes: Arc<Zygotes>,
     attempts: u32,
@@ -188,8 +188,8 @@ impl Zygote {
         !lock(&self.pending).is_empty()
     }
 
-    /// Takes the replies that have arrived. If this zygote failed, returns the zygotes that its pending requests were
-    /// sent to instead.
+    /// Handles the replies that have arrived. If this zygote failed, returns the zygotes to which its pending requests
+    /// were sent instead.
     pub(crate) fn receive_replies(self: &Arc<Self>) -> Vec<Arc<Zygote>> {
         loop {
             if !self.has_pending() {
@@ -245,7 +245,7 @@ impl Zygote {
         }
     }
 
-    /// Gives this zygote up, and requests the forks that it did not make from other zygotes.
+    /// Abandons this zygote, and requests its pending forks from other zygotes.
     fn fail(self: &Arc<Self>, why: &str) -> Vec<Arc<Zygote>> {
         let unanswered = std::mem::take(&mut *lock(&self.pending));
         let mut others = Vec::new();
@@ -263,7 +263,7 @@ impl Zygote {
     }
 }
 
-/// Sends an exit status to whoever waits for it.
+/// Sends an exit status to its receiver, if there is one.
 pub(super) fn report(on_exit: Option<oneshot::Sender<ExitStatus>>, status: ExitStatus) {
     if let Some(on_exit) = on_exit {
         let _ = on_exit.send(status);

@@ -1,15 +1,15 @@
-//! Who shares an index.
+//! The groups of tenants that share an index.
 
 use protocol::Scope;
 
 use crate::identity::principal::Principal;
 use crate::identity::tenant::Tenant;
 
-/// Whose tools an index has.
+/// The tenants that share an index.
 ///
-/// `visible_to` in the database is the rule of who may see an entry. The audiences only divide what it shows to a
-/// tenant, so that indexes can be shared: those of [`Audience::of`] together must have everything of the tenant's
-/// organisation and of the catalog that `visible_to` shows to the tenant, and nothing else.
+/// `visible_to` in the database decides who may see an entry. Audiences only partition what it shows to a tenant, so
+/// that indexes can be shared. Together, the indexes of [`Audience::of`] must contain exactly those entries of the
+/// tenant's organisation and of the catalog that `visible_to` shows to the tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Audience {
     /// The catalog.
@@ -21,7 +21,7 @@ pub(super) enum Audience {
 }
 
 impl Audience {
-    /// Returns those to which a tenant belongs, its own first.
+    /// Returns the audiences to which a tenant belongs, the narrowest first.
     pub(super) fn of(tenant: &Tenant) -> Vec<Self> {
         let mut audiences = Vec::new();
         if let Some(scope) = tenant.scope() {
@@ -29,14 +29,14 @@ impl Audience {
             audiences.extend(private.map(|who| Self::Principal(scope.clone(), who.clone())));
             audiences.push(Self::Project(scope.clone()));
         }
-        // The organisation that owns the catalog has it among its own.
+        // The organisation `pml` owns the catalog: its index already contains it.
         if tenant.org() != Scope::public().org() {
             audiences.push(Self::Everybody);
         }
         audiences
     }
 
-    /// Returns the tenant that its index is read as: what `visible_to` shows to it is a superset of the index.
+    /// Returns the tenant as which the index is read; `visible_to` shows it at least the index's entries.
     pub(super) fn tenant(&self) -> Tenant {
         match self {
             Self::Everybody => Tenant::anonymous(),
@@ -45,7 +45,7 @@ impl Audience {
         }
     }
 
-    /// Returns the scope whose entries it has.
+    /// Returns the scope of the indexed entries.
     pub(super) fn scope(&self) -> Scope {
         match self {
             Self::Everybody => Scope::public(),
@@ -53,12 +53,12 @@ impl Audience {
         }
     }
 
-    /// Returns whether it also has entries of the other projects of that organisation.
+    /// Returns whether the index also has entries of the organisation's other projects.
     pub(super) fn spans_projects(&self) -> bool {
         matches!(self, Self::Project(_))
     }
 
-    /// Returns whether it has private entries, and only those; otherwise it has none.
+    /// Returns whether the index has only private entries; otherwise it has none.
     pub(super) fn is_private(&self) -> bool {
         matches!(self, Self::Principal(..))
     }

@@ -1,4 +1,4 @@
-// Dates as en-US writes them, in UTC: the only time zone here.
+// Formats dates for en-US in UTC, the only time zone.
 (function (shared) {
   "use strict";
   const { callable, checkLocales, intl, readOptions, replace, text, unknown } = shared;
@@ -40,7 +40,7 @@
     const half = hour12 ?? hourCycle !== "h23";
     const picked = datePart.concat(timePart).filter((name) => read[name] !== undefined);
     if (dateStyle !== undefined || timeStyle !== undefined) {
-      if (picked.length > 0 || read.timeZoneName !== undefined) throw new TypeError("dateStyle and timeStyle stand alone");
+      if (picked.length > 0 || read.timeZoneName !== undefined) throw new TypeError("dateStyle and timeStyle cannot be combined with other parts");
       if (needed === "date" && timeStyle !== undefined) throw new TypeError("a date has no timeStyle");
       if (needed === "time" && dateStyle !== undefined) throw new TypeError("a time has no dateStyle");
       return {

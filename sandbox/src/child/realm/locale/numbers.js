@@ -1,4 +1,4 @@
-// Numbers as en-US writes them, and the plurals of English.
+// Formats numbers and lists for en-US, with English plural rules.
 (function (shared) {
   "use strict";
   const { callable, checkLocales, intl, readOptions, replace, text, unknown } = shared;

@@ -1,4 +1,4 @@
-// The order of texts in English, as Unicode's root collation has it, for Latin letters, digits and ASCII.
+// Compares texts in the order of Unicode's root collation, for Latin letters, digits and ASCII.
 (function (shared) {
   "use strict";
   const { callable, checkLocales, intl, readOptions, replace } = shared;
@@ -87,7 +87,7 @@
   intl("Collator", callable(Collator));
   const usual = settled();
   replace(String.prototype, "localeCompare", function localeCompare(other, locales, options) {
-    if (this === undefined || this === null) throw new TypeError("localeCompare is called on nothing");
+    if (this === undefined || this === null) throw new TypeError("localeCompare is called on null or undefined");
     checkLocales(locales);
     return compare(this, other, options === undefined ? usual : settled(options));
   });

@@ -1,4 +1,4 @@
-//! Makes this process a host of another kind, before it has a second thread.
+//! Changes this process into another kind of host, before it has a second thread.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use seccompiler::{
 const NOBODY: u32 = 65_534;
 
 /// Becomes the user `nobody`, if this process is root's.
-pub(crate) fn an_ordinary_user() {
+pub(crate) fn become_an_ordinary_user() {
     if !getuid().is_root() {
         return;
     }
@@ -22,8 +22,8 @@ pub(crate) fn an_ordinary_user() {
     set_thread_uid(Uid::from_raw(NOBODY)).expect("nobody");
 }
 
-/// Enters a user namespace in which no other can be created. Does nothing where none can be created at all.
-pub(crate) fn without_user_namespaces() {
+/// Enters a user namespace in which no other can be created. Does nothing if user namespaces are unavailable.
+pub(crate) fn disable_user_namespaces() {
     let (user, group) = (getuid(), getgid());
     #[expect(unsafe_code, reason = "no safe wrapper")]
     // SAFETY: this process has one thread, and its descriptors stay as they are.
@@ -37,9 +37,9 @@ pub(crate) fn without_user_namespaces() {
     fs::write("/proc/sys/user/max_user_namespaces", "0").expect("no more user namespaces");
 }
 
-/// Makes the kernel refuse these calls from now on, to this process and its children; with a number, only calls whose
-/// first argument it is.
-pub(crate) fn one_who_may_not(calls: &[(libc::c_long, Option<u64>)]) {
+/// Makes the kernel refuse these system calls to this process and its children; with a number, only calls with that
+/// first argument.
+pub(crate) fn deny_system_calls(calls: &[(libc::c_long, Option<u64>)]) {
     let rules = calls.iter().map(|(call, first)| {
         let rule = first.map(|first| {
             let is = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, first);
@@ -55,5 +55,5 @@ pub(crate) fn one_who_may_not(calls: &[(libc::c_long, Option<u64>)]) {
     );
     let filter: seccompiler::BpfProgram =
         filter.expect("a filter").try_into().expect("a filter's program");
-    apply_filter(&filter).expect("the filter is taken");
+    apply_filter(&filter).expect("the filter is accepted");
 }

@@ -1,27 +1,27 @@
-//! Tools that others have made public, found by the database.
+//! Public tools of other organisations, searched in the database.
 
 use protocol::ranking::{Described, Intent};
 use protocol::{Scope, ToolDescriptor, ToolId};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Candidate, STRANGE};
+use super::{Candidate, FOREIGN};
 use crate::identity::tenant::Tenant;
 use crate::{Registry, RegistryError};
 
-/// The maximum number of words searched, and of entries of other organisations for each. Anybody may publish, and
-/// searching is free: the work is bounded by an index.
-const WORDS: usize = 6;
-const ENTRIES: i64 = 50;
+/// The maximum number of words searched for, and of entries for each. Any organisation may publish, and searching is
+/// free, so the work per search must be bounded.
+const MAX_WORDS: usize = 6;
+const MAX_ENTRIES: i64 = 50;
 /// The number of candidates that are scored against the whole intent.
-const TOOLS: i64 = 50;
+const MAX_CANDIDATES: i64 = 50;
 /// The number of entries of one namespace that are considered.
-const NAMED: i64 = 200;
+const MAX_IN_NAMESPACE: i64 = 200;
 
-/// Which public entries of strangers are looked for.
+/// Which public entries of other organisations to search for.
 #[derive(Debug)]
-pub(super) enum Strangers {
-    /// Those of a namespace.
+pub(super) enum ForeignQuery {
+    /// Those of one namespace.
     Named {
         namespace: String,
         /// The scope that they must have.
@@ -30,14 +30,14 @@ pub(super) enum Strangers {
     Worded {
         /// Patterns of words that occur in an entry.
         patterns: Vec<String>,
-        /// The alternatives of which a matching tool has at least one, as a `tsquery`,
+        /// A `tsquery` of alternatives. A tool matches if it contains one of them,
         terms: String,
-        /// or what a part of its id looks like.
+        /// or if a part of its id is similar to one of these words.
         letters: Vec<String>,
     },
 }
 
-impl Strangers {
+impl ForeignQuery {
     pub(super) fn of_words(text: &str, intent: &Intent) -> Self {
         let words = text.split(|c: char| !c.is_alphanumeric());
         let mut patterns: Vec<String> = words
@@ -47,8 +47,8 @@ impl Strangers {
         // The longest words are the most specific.
         patterns.sort_by_key(|word| std::cmp::Reverse(word.len()));
         patterns.dedup();
-        patterns.truncate(WORDS);
-        // Stems are letters and digits; a word of the index begins with one, so that `config` finds `configuration`.
+        patterns.truncate(MAX_WORDS);
+        // Stems need no escaping: they are letters and digits. They match prefixes, so `config` finds `configuration`.
         let prefix = |term: &&str| format!("'{term}'{}", if term.len() > 2 { ":*" } else { "" });
         let terms = intent.terms().iter().map(prefix).collect::<Vec<_>>().join(" | ");
         let letters = intent.words().iter().map(|word| (*word).to_owned()).collect();
@@ -56,9 +56,9 @@ impl Strangers {
     }
 }
 
-/// A stranger's tool.
+/// A public tool of another organisation.
 #[derive(Debug)]
-pub(super) struct Stranger {
+pub(super) struct ForeignTool {
     id: ToolId,
     scope: Scope,
     description: String,
@@ -66,7 +66,7 @@ pub(super) struct Stranger {
     has_word: bool,
 }
 
-impl Stranger {
+impl ForeignTool {
     pub(super) fn score(&self, intent: &Intent) -> f32 {
         let Self { id, description, input_schema, .. } = self;
         intent.score(&Described { id, description, input_schema })
@@ -74,7 +74,7 @@ impl Stranger {
 
     pub(super) fn candidate(&self, score: f32) -> Candidate<'_> {
         let Self { id, scope, has_word, .. } = self;
-        Candidate { id, scope, distance: STRANGE, score, has_word: *has_word }
+        Candidate { id, scope, distance: FOREIGN, score, has_word: *has_word }
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Texts {
     tools: Vec<ToolDescriptor>,
 }
 
-/// Reads the one tool of a stored content; one that cannot be read fits nothing.
+/// Reads the one tool of a stored content; `None` if it cannot be parsed.
 pub(super) fn texts(content: &str) -> Option<ToolDescriptor> {
     serde_json::from_str::<Texts>(content).ok()?.tools.into_iter().next()
 }
@@ -98,12 +98,12 @@ struct Row {
 }
 
 impl Registry {
-    /// Finds tools of other organisations, and returns the change counter from before.
-    pub(super) async fn strangers(
+    /// Finds tools of other organisations, and returns the change counter from before the search.
+    pub(super) async fn foreign_tools(
         &self,
         tenant: &Tenant,
-        wanted: Strangers,
-    ) -> Result<(i64, Vec<Stranger>), RegistryError> {
+        wanted: ForeignQuery,
+    ) -> Result<(i64, Vec<ForeignTool>), RegistryError> {
         let (org, public) = (tenant.org().to_owned(), Scope::public());
         let (changes, rows) = self
             .in_tenant(tenant, move |connection| {
@@ -111,7 +111,7 @@ impl Registry {
                     let changes = sqlx::query_scalar!("select last_value from entry_changes");
                     let changes = changes.fetch_one(&mut *connection).await?;
                     let rows = match wanted {
-                        Strangers::Named { namespace, only } => {
+                        ForeignQuery::Named { namespace, only } => {
                             sqlx::query_as!(
                                 Row,
                                 r#"with strangers as materialized (
@@ -134,12 +134,12 @@ impl Registry {
                                 public.project(),
                                 only.as_ref().map_or("", Scope::org),
                                 only.as_ref().map_or("", Scope::project),
-                                NAMED,
+                                MAX_IN_NAMESPACE,
                             )
                             .fetch_all(connection)
                             .await?
                         }
-                        Strangers::Worded { patterns, terms, letters } => {
+                        ForeignQuery::Worded { patterns, terms, letters } => {
                             sqlx::query_as!(
                                 Row,
                                 r#"with asked as (
@@ -171,12 +171,12 @@ impl Registry {
                                 limit $8"#,
                                 &patterns,
                                 terms,
-                                ENTRIES,
+                                MAX_ENTRIES,
                                 org,
                                 public.org(),
                                 public.project(),
                                 &letters,
-                                TOOLS,
+                                MAX_CANDIDATES,
                             )
                             .fetch_all(connection)
                             .await?
@@ -186,11 +186,11 @@ impl Registry {
                 })
             })
             .await?;
-        let strangers = rows.into_iter().map(|row| {
+        let tools = rows.into_iter().map(|row| {
             let described = texts(&row.content);
             let (description, input_schema) =
                 described.map(|tool| (tool.description, tool.input_schema)).unwrap_or_default();
-            Ok(Stranger {
+            Ok(ForeignTool {
                 id: row.tool_id.parse()?,
                 scope: Scope::new(&row.org, &row.project)?,
                 description,
@@ -198,6 +198,6 @@ impl Registry {
                 has_word: row.has_word,
             })
         });
-        Ok((changes, strangers.collect::<Result<_, RegistryError>>()?))
+        Ok((changes, tools.collect::<Result<_, RegistryError>>()?))
     }
 }

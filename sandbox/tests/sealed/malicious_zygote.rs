@@ -1,4 +1,4 @@
-//! A false zygote, whose children behave as if an attacker controlled them from the start.
+//! A malicious zygote, whose children behave as if an attacker controlled them from the start.
 
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
@@ -18,27 +18,27 @@ use tokio_util::sync::CancellationToken;
 use crate::hosts::{open_descriptors, resident_kib, scaled};
 use crate::support::{Tools, eventually, program, tree_of};
 
-/// The role of a host with a false zygote.
-pub(crate) const LIED_TO: &str = "lied to";
+/// The role of a host with a malicious zygote.
+pub(crate) const WITH_MALICIOUS_ZYGOTE: &str = "with a malicious zygote";
 const READY: &str = r#"{"type":"ready","version":1,"layers":[]}"#;
-/// The number of random conversations at full scale, besides the listed ones.
+/// The number of random conversations at full scale, in addition to the listed ones.
 const RANDOM: usize = 2_000;
 
-/// Becomes a false zygote if a host in that role has started this process as its zygote.
-pub(crate) fn lie_if_requested() {
+/// Becomes a malicious zygote if a host in that role has started this process as its zygote.
+pub(crate) fn act_as_malicious_zygote_if_requested() {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, mark, host, kind] = arguments.as_slice() else { return };
     if mark != "__sandbox-child" || kind != "zygote" {
         return;
     }
     let role = std::fs::read_to_string(format!("/proc/{host}/cmdline")).unwrap_or_default();
-    if role.trim_end_matches('\0').ends_with(LIED_TO) {
-        be_a_zygote();
+    if role.trim_end_matches('\0').ends_with(WITH_MALICIOUS_ZYGOTE) {
+        serve_forks();
     }
 }
 
 /// What a child does with its socket, by the number of its fork; `None` past the end of the list.
-fn lie(number: usize, socket: &mut UnixStream) -> Option<()> {
+fn misbehave(number: usize, socket: &mut UnixStream) -> Option<()> {
     let frame = |body: &[u8]| {
         let length = u32::try_from(body.len()).expect("a length");
         [&length.to_le_bytes()[..], body].concat()
@@ -50,62 +50,64 @@ fn lie(number: usize, socket: &mut UnixStream) -> Option<()> {
                 .as_bytes(),
         )
     };
-    let mut say = |bytes: &[u8]| socket.write_all(bytes).is_ok();
+    let mut send = |bytes: &[u8]| socket.write_all(bytes).is_ok();
     // Sent before the child has reported its seal.
     match number {
         0 => return Some(()),
-        1 => return say(&u32::MAX.to_le_bytes()).then_some(()),
-        2 => return say(&noise(1, 100_000)).then_some(()),
-        3 => return say(&frame(br#"{"type":"ready","version":999,"layers":[]}"#)).then_some(()),
-        4 => return say(&frame(READY.replace("[]", &"[".repeat(20_000)).as_bytes())).then_some(()),
+        1 => return send(&u32::MAX.to_le_bytes()).then_some(()),
+        2 => return send(&noise(1, 100_000)).then_some(()),
+        3 => return send(&frame(br#"{"type":"ready","version":999,"layers":[]}"#)).then_some(()),
+        4 => {
+            return send(&frame(READY.replace("[]", &"[".repeat(20_000)).as_bytes())).then_some(());
+        }
         5 => {
-            return say(&frame(br#"{"type":"execution_complete","ok":true,"value":1}"#))
+            return send(&frame(br#"{"type":"execution_complete","ok":true,"value":1}"#))
                 .then_some(());
         }
-        _ => say(&ready),
+        _ => send(&ready),
     };
     let hang = || std::thread::sleep(Duration::from_secs(60));
     match number {
         6 => {}
         7 => hang(),
-        8 => drop(say(&[1, 0])),
-        9 => drop(say(&u32::MAX.to_le_bytes())),
-        10 => drop(say(&[&1_000_000u32.to_le_bytes()[..], &[b'x'; 999_999]].concat())),
-        11 => while say(&frame(br#"{"type":"console","level":"log","text":"more"}"#)) {},
+        8 => drop(send(&[1, 0])),
+        9 => drop(send(&u32::MAX.to_le_bytes())),
+        10 => drop(send(&[&1_000_000u32.to_le_bytes()[..], &[b'x'; 999_999]].concat())),
+        11 => while send(&frame(br#"{"type":"console","level":"log","text":"more"}"#)) {},
         12 => {
             // Never reads the answers.
             let mut id = 0;
-            while say(&call(id + 1, r#"{"a":1}"#)) {
+            while send(&call(id + 1, r#"{"a":1}"#)) {
                 id += 1;
             }
         }
         13 => {
             let large = format!(r#"{{"a":"{}"}}"#, "x".repeat(1_000_000));
             let mut id = 0;
-            while say(&call(id + 1, &large)) {
+            while send(&call(id + 1, &large)) {
                 id += 1;
             }
         }
-        14 => drop(say(&[call(1, "{}"), call(1, "{}")].concat())),
-        15 => drop(say(&call(7, "{}"))),
-        16 => drop(say(&call(1, "[]"))),
-        17 => drop(say(&frame(READY.as_bytes()))),
-        18 => drop(say(&frame(br#"{"type":"unavailable","message":"no"}"#))),
+        14 => drop(send(&[call(1, "{}"), call(1, "{}")].concat())),
+        15 => drop(send(&call(7, "{}"))),
+        16 => drop(send(&call(1, "[]"))),
+        17 => drop(send(&frame(READY.as_bytes()))),
+        18 => drop(send(&frame(br#"{"type":"unavailable","message":"no"}"#))),
         19 => {
             let deep = format!("{}{}", "[".repeat(400_000), "]".repeat(400_000));
-            say(&frame(format!(r#"{{"type":"execution_complete","ok":true,"value":{deep}}}"#).as_bytes()));
+            send(&frame(format!(r#"{{"type":"execution_complete","ok":true,"value":{deep}}}"#).as_bytes()));
         }
-        20 => drop(say(&frame(b"{\"type\":\"execution_complete\",\"ok\":true,\"value\":\"\xff\"}"))),
-        21 => while say(&frame(b"{}")) {},
-        22 => drop(say(&frame(br#"{"type":"execution_complete","ok":false,"error":{"kind":"crashed","name":"E","message":"m"}}"#))),
+        20 => drop(send(&frame(b"{\"type\":\"execution_complete\",\"ok\":true,\"value\":\"\xff\"}"))),
+        21 => while send(&frame(b"{}")) {},
+        22 => drop(send(&frame(br#"{"type":"execution_complete","ok":false,"error":{"kind":"crashed","name":"E","message":"m"}}"#))),
         23 => {
             let text = "x".repeat(900_000);
             let body = format!(r#"{{"type":"execution_complete","ok":false,"error":{{"kind":"exception","name":"E","message":"{text}"}}}}"#);
-            say(&frame(body.as_bytes()));
+            send(&frame(body.as_bytes()));
         }
         24 => {
             for byte in call(1, "{}") {
-                say(&[byte]);
+                send(&[byte]);
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
@@ -113,30 +115,30 @@ fn lie(number: usize, socket: &mut UnixStream) -> Option<()> {
             std::hint::spin_loop();
         },
         26 => std::process::abort(),
-        27 => while say(&[0; 4096]) {},
+        27 => while send(&[0; 4096]) {},
         28 => {
             let endless = [b'1'; 65_536];
-            say(&1_100_000u32.to_le_bytes());
-            while say(&endless) {}
+            send(&1_100_000u32.to_le_bytes());
+            while send(&endless) {}
         }
         29 => {
-            // Sends descriptors that nobody asked for.
+            // Sends unexpected descriptors.
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let given = [socket.as_fd()];
             loop {
-                let mut beside = SendAncillaryBuffer::new(&mut space);
-                beside.push(SendAncillaryMessage::ScmRights(&given));
+                let mut ancillary = SendAncillaryBuffer::new(&mut space);
+                ancillary.push(SendAncillaryMessage::ScmRights(&given));
                 let bytes = call(1, "{}");
-                if sendmsg(&*socket, &[IoSlice::new(&bytes)], &mut beside, SendFlags::NOSIGNAL).is_err() {
+                if sendmsg(&*socket, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL).is_err() {
                     break;
                 }
             }
         }
-        30 => drop(say(&frame(br#"{"type":"execution_complete","ok":true,"value":1,"value":2}"#))),
-        31 => drop(say(&[call(1, "{}"), frame(br#"{"type":"console","level":"secret","text":""}"#)].concat())),
-        32 => drop(say(&frame("{".repeat(500_000).as_bytes()))),
-        33 => drop(say(&frame(br#"{"type":"rpc_call","id":18446744073709551615,"namespace":"","action":"","args":{}}"#))),
-        34 => drop(say(&frame(br#"{"type":"execution_complete","ok":true,"value":1e999999}"#))),
+        30 => drop(send(&frame(br#"{"type":"execution_complete","ok":true,"value":1,"value":2}"#))),
+        31 => drop(send(&[call(1, "{}"), frame(br#"{"type":"console","level":"secret","text":""}"#)].concat())),
+        32 => drop(send(&frame("{".repeat(500_000).as_bytes()))),
+        33 => drop(send(&frame(br#"{"type":"rpc_call","id":18446744073709551615,"namespace":"","action":"","args":{}}"#))),
+        34 => drop(send(&frame(br#"{"type":"execution_complete","ok":true,"value":1e999999}"#))),
         _ => return None,
     }
     Some(())
@@ -190,11 +192,11 @@ fn noise(seed: u64, count: usize) -> Vec<u8> {
         .collect()
 }
 
-fn be_a_zygote() -> ! {
+fn serve_forks() -> ! {
     let control = rustix::stdio::stdin();
     let mut number = 0;
-    while let Some((ask, descriptor)) = hear(control) {
-        let answer = match (ask.split_first(), descriptor) {
+    while let Some((request, descriptor)) = receive(control) {
+        let reply = match (request.split_first(), descriptor) {
             (Some((b'f', _)), Some(socket)) => {
                 #[expect(unsafe_code, reason = "nothing safe forks")]
                 // SAFETY: this process has one thread.
@@ -202,7 +204,7 @@ fn be_a_zygote() -> ! {
                 if pid == 0 {
                     let mut socket = UnixStream::from(socket);
                     let _ = socket.set_nonblocking(false);
-                    if lie(number, &mut socket).is_none() {
+                    if misbehave(number, &mut socket).is_none() {
                         random(number, &mut socket);
                     }
                     std::process::exit(0);
@@ -223,19 +225,19 @@ fn be_a_zygote() -> ! {
             }
             other => panic!("{other:?}"),
         };
-        rustix::io::write(control, &answer).expect("the host listens");
+        rustix::io::write(control, &reply).expect("the host listens");
     }
     std::process::exit(0)
 }
 
-fn hear(control: BorrowedFd<'_>) -> Option<(Vec<u8>, Option<OwnedFd>)> {
+fn receive(control: BorrowedFd<'_>) -> Option<(Vec<u8>, Option<OwnedFd>)> {
     let mut bytes = vec![0; 512];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let into = &mut [IoSliceMut::new(&mut bytes)];
-    let got = recvmsg(control, into, &mut beside, RecvFlags::CMSG_CLOEXEC).ok()?;
+    let got = recvmsg(control, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC).ok()?;
     let mut descriptor = None;
-    for message in beside.drain() {
+    for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(mut given) = message {
             descriptor = given.next();
         }
@@ -244,9 +246,9 @@ fn hear(control: BorrowedFd<'_>) -> Option<(Vec<u8>, Option<OwnedFd>)> {
     (!bytes.is_empty()).then_some((bytes, descriptor))
 }
 
-/// The host's side: whatever a child does, its run ends in time with a failure that says what happened, and
-/// nothing of it remains.
-pub(crate) async fn be_lied_to() {
+/// The host's side: whatever a child does, its run ends in time with a fitting failure, and nothing of it
+/// remains.
+pub(crate) async fn run_with_malicious_zygote() {
     let config = PoolConfig { warm: 1, max_running: 1, forks: u32::MAX, make_way: true };
     let pool = Pool::new(config).expect("a pool");
     let (wall, cpu) = (Duration::from_millis(700), Duration::from_millis(200));
@@ -261,7 +263,7 @@ pub(crate) async fn be_lied_to() {
         let begun = Instant::now();
         let outcome = run().await;
         let took = begun.elapsed();
-        let failure = outcome.result.expect_err("nobody said anything that is a result");
+        let failure = outcome.result.expect_err("no child sends a result");
         assert!(
             matches!(
                 failure.kind,
@@ -280,7 +282,7 @@ pub(crate) async fn be_lied_to() {
         }
     }
     drop(pool);
-    eventually("the liars are gone", || tree_of(std::process::id()).is_empty()).await;
+    eventually("the children are gone", || tree_of(std::process::id()).is_empty()).await;
     eventually("no descriptor of a run is left", || open_descriptors() <= before.1 + 8).await;
     let grown = resident_kib().saturating_sub(before.0);
     assert!(grown < 16 * 1024, "{conversations} conversations took {grown} KiB for good");

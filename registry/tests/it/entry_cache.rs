@@ -1,4 +1,4 @@
-//! Entries and tools that are remembered: never beyond a change, never for another, never without a listener.
+//! The cache of entries and tools: invalidated by every change, separate per tenant, off without a listener.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::cluster::eventually;
 use crate::database::{Database, is_not_found};
 use crate::published::{Published, tamper};
 
-async fn remembering(registry: &Registry) {
-    eventually("changes are heard of", async || registry.remembers_entries().then_some(())).await;
+async fn wait_for_cache(registry: &Registry) {
+    eventually("changes are heard of", async || registry.caches_entries().then_some(())).await;
 }
 
 async fn served(
@@ -25,16 +25,16 @@ async fn served(
 
 /// The same entry is read from the database once, and again after each change, on every gateway.
 #[tokio::test]
-async fn an_entry_is_remembered_until_it_changes() {
+async fn an_entry_is_cached_until_it_changes() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     let [here, there] = [database.registry().await, database.registry().await];
-    remembering(&here).await;
-    remembering(&there).await;
-    let nobody = Tenant::anonymous();
-    let first = served(&here, &nobody, "pml.mcp.git").await.unwrap();
-    let again = served(&here, &nobody, "pml.mcp.git").await.unwrap();
-    assert!(Arc::ptr_eq(&first, &again), "it is not read again");
+    wait_for_cache(&here).await;
+    wait_for_cache(&there).await;
+    let anonymous = Tenant::anonymous();
+    let first = served(&here, &anonymous, "pml.mcp.git").await.unwrap();
+    let again = served(&here, &anonymous, "pml.mcp.git").await.unwrap();
+    assert!(Arc::ptr_eq(&first, &again), "it is served from the cache");
     let json: serde_json::Value = serde_json::from_slice(&first.json).unwrap();
     assert_eq!(json, serde_json::to_value(&first.entry.entry).unwrap());
     for registry in [&here, &there] {
@@ -54,19 +54,19 @@ async fn an_entry_is_remembered_until_it_changes() {
     }
 }
 
-/// RG-06: what one tenant was served is nobody else's, and what is hidden from it afterwards is gone.
+/// RG-06: a cached entry is not served to other tenants, and a hidden one is no longer served.
 #[tokio::test]
-async fn what_is_remembered_is_remembered_for_one() {
+async fn cached_entries_are_per_tenant() {
     let database = Database::seeded().await;
     let [web, other] = database.tenants(["acme.web", "other.web"]).await;
     let registry = database.registry().await;
-    remembering(&registry).await;
+    wait_for_cache(&registry).await;
     Published::new(&web, "db", &[]).write(&database).await;
     let alice = Tenant::member(web.scope().unwrap().clone(), "alice".parse().unwrap());
     for _ in 0..3 {
         served(&registry, &alice, "acme.web.db").await.unwrap();
-        for stranger in [&other, &Tenant::anonymous()] {
-            assert!(is_not_found(served(&registry, stranger, "acme.web.db").await));
+        for outsider in [&other, &Tenant::anonymous()] {
+            assert!(is_not_found(served(&registry, outsider, "acme.web.db").await));
         }
     }
     let hide = format!(
@@ -78,38 +78,38 @@ async fn what_is_remembered_is_remembered_for_one() {
         is_not_found(served(&registry, &alice, "acme.web.db").await).then_some(())
     })
     .await;
-    // Nor is it remembered that something was not there.
+    // Failed look-ups are not cached.
     tamper(&database, "update mcp_servers set visibility = 'public' where namespace = 'db'").await;
-    for stranger in [&other, &Tenant::anonymous()] {
-        served(&registry, stranger, "acme.web.db").await.unwrap();
+    for outsider in [&other, &Tenant::anonymous()] {
+        served(&registry, outsider, "acme.web.db").await.unwrap();
     }
 }
 
-/// RG-01: a byte that is flipped in the database is never served, whether the entry was remembered or not.
+/// RG-01: a byte that is flipped in the database is never served, whether the entry was cached or not.
 #[tokio::test]
 async fn a_flipped_byte_is_never_served() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
-    remembering(&registry).await;
-    let nobody = Tenant::anonymous();
-    let right = served(&registry, &nobody, "pml.mcp.git").await.unwrap();
-    // Past all triggers, as a damaged disk would: nobody is told.
+    wait_for_cache(&registry).await;
+    let anonymous = Tenant::anonymous();
+    let right = served(&registry, &anonymous, "pml.mcp.git").await.unwrap();
+    // Bypasses all triggers, as disk damage would, so no notification is sent.
     let mut superuser = database.superuser().await;
     let flip = "set session_replication_role = replica;
         update mcp_servers set content = replace(content, '\"description\":\"', '\"description\":\"!')
         where namespace in ('git', 'time')";
     superuser.execute(sqlx::raw_sql(flip)).await.unwrap();
-    // What was remembered is what was verified.
-    if let Ok(still) = served(&registry, &nobody, "pml.mcp.git").await {
+    // A cached entry was verified before the change.
+    if let Ok(still) = served(&registry, &anonymous, "pml.mcp.git").await {
         assert_eq!(still.json, right.json);
     }
-    let refused = served(&registry, &nobody, "pml.mcp.time").await.unwrap_err();
+    let refused = served(&registry, &anonymous, "pml.mcp.time").await.unwrap_err();
     assert!(matches!(refused, RegistryError::IntegrityMismatch(_)), "{refused}");
-    // The next change of anything makes it forget.
+    // Any change of an entry invalidates the cache.
     tamper(&database, "update mcp_servers set updated_at = now() where namespace = 'memory'").await;
     eventually("the flipped entry is refused", async || {
         matches!(
-            served(&registry, &nobody, "pml.mcp.git").await,
+            served(&registry, &anonymous, "pml.mcp.git").await,
             Err(RegistryError::IntegrityMismatch(_))
         )
         .then_some(())
@@ -120,37 +120,34 @@ async fn a_flipped_byte_is_never_served() {
 async fn tool(registry: &Registry, tenant: &Tenant, id: &str) -> Option<Arc<ResolvedTool>> {
     let base = tenant.scope().cloned().unwrap_or_else(Scope::public);
     let ids = [id.parse().unwrap()];
-    let found = registry.resolve_remembered(tenant, &base, &ids).await.unwrap();
+    let found = registry.resolve_cached(tenant, &base, &ids).await.unwrap();
     found.tools.into_iter().next()
 }
 
-/// A tool is looked up once, and again after each change of what is known of it; what the operator says of it counts
-/// too. The same tools come with it as without a memory.
+/// A tool is read once, and again after each change, including a change of the operator's class of it. The results
+/// are the same as without a cache.
 #[tokio::test]
-async fn a_tool_is_remembered_until_it_changes() {
+async fn a_tool_is_cached_until_it_changes() {
     let database = Database::seeded().await;
     let [web] = database.tenants(["acme.web"]).await;
     let registry = database.registry().await;
-    remembering(&registry).await;
+    wait_for_cache(&registry).await;
     let first = tool(&registry, &web, "git:git_status").await.unwrap();
     let again = tool(&registry, &web, "git:git_status").await.unwrap();
-    assert!(Arc::ptr_eq(&first, &again), "it is not looked up again");
-    // Known and new ones, one twice and one that is none, in any order.
+    assert!(Arc::ptr_eq(&first, &again), "it is served from the cache");
+    // Cached and uncached ids, a duplicate and an unknown one, in any order.
     let ids = ["time:convert_time", "git:git_status", "no:such", "git:git_log", "git:git_status"]
         .map(|id| id.parse().unwrap());
     let plain = registry.resolve(&web, &ids).await.unwrap();
     for _ in 0..2 {
-        assert_eq!(
-            registry.resolve_remembered(&web, web.scope().unwrap(), &ids).await.unwrap(),
-            plain
-        );
+        assert_eq!(registry.resolve_cached(&web, web.scope().unwrap(), &ids).await.unwrap(), plain);
     }
     assert_eq!((plain.tools.len(), plain.missing.len()), (3, 1));
     let operator = database.operator().await;
     let name = "pml.mcp.git.git_status".parse().unwrap();
     for effects in [Effects::Read, Effects::Write] {
         operator.set_tool_class(&name, effects, false).await.unwrap();
-        eventually("the operator's word counts", async || {
+        eventually("the operator's class applies", async || {
             let now = tool(&registry, &web, "git:git_status").await.unwrap();
             (now.read_only == (effects == Effects::Read)).then_some(())
         })
@@ -163,25 +160,25 @@ async fn a_tool_is_remembered_until_it_changes() {
     )
     .await;
     eventually("the changed tool is refused", async || {
-        let refused = registry.resolve_remembered(&web, web.scope().unwrap(), &ids).await;
+        let refused = registry.resolve_cached(&web, web.scope().unwrap(), &ids).await;
         matches!(refused, Err(RegistryError::IntegrityMismatch(_))).then_some(())
     })
     .await;
 }
 
-/// RG-06: a tool that one tenant looked up is unknown to others, and to itself once it is hidden.
+/// RG-06: a tool that is cached for one tenant is not found for others, nor for that tenant once it is hidden.
 #[tokio::test]
-async fn a_tool_is_remembered_for_one() {
+async fn cached_tools_are_per_tenant() {
     let database = Database::seeded().await;
     let [web, other] = database.tenants(["acme.web", "other.web"]).await;
     let registry = database.registry().await;
-    remembering(&registry).await;
+    wait_for_cache(&registry).await;
     Published::new(&web, "db", &[("ask", "Asks")]).write(&database).await;
     let alice = Tenant::member(web.scope().unwrap().clone(), "alice".parse().unwrap());
     for _ in 0..3 {
         assert!(tool(&registry, &alice, "db:ask").await.is_some());
-        for stranger in [&other, &Tenant::anonymous()] {
-            assert!(tool(&registry, stranger, "db:ask").await.is_none());
+        for outsider in [&other, &Tenant::anonymous()] {
+            assert!(tool(&registry, outsider, "db:ask").await.is_none());
         }
     }
     let hide = "update mcp_servers set visibility = 'private' where namespace = 'db'";
@@ -192,16 +189,16 @@ async fn a_tool_is_remembered_for_one() {
     .await;
 }
 
-/// Without the listener nothing is remembered; what changed meanwhile is served.
+/// Without the listener nothing is cached, and changes in the meantime are served.
 #[tokio::test]
-async fn without_a_listener_nothing_is_remembered() {
+async fn nothing_is_cached_without_a_listener() {
     let database = Database::seeded().await;
     let registry = database.registry().await;
-    let nobody = Tenant::anonymous();
+    let anonymous = Tenant::anonymous();
     for round in 0..3 {
-        remembering(&registry).await;
-        served(&registry, &nobody, "pml.mcp.git").await.unwrap();
-        // No new connection for the listener until the change is written.
+        wait_for_cache(&registry).await;
+        served(&registry, &anonymous, "pml.mcp.git").await.unwrap();
+        // Blocks new connections of the listener until the change is written.
         let limit =
             |limit: i32| format!("alter database {} connection limit {limit}", database.name());
         let mut superuser = database.superuser().await;
@@ -214,13 +211,14 @@ async fn without_a_listener_nothing_is_remembered() {
             )
             .await
             .unwrap();
-        eventually("the loss shows", async || (!registry.remembers_entries()).then_some(())).await;
+        eventually("the loss is noticed", async || (!registry.caches_entries()).then_some(()))
+            .await;
         tamper(
             &database,
             &format!("update mcp_servers set routing = '{side}' where namespace = 'git'"),
         )
         .await;
-        let now = served(&registry, &nobody, "pml.mcp.git").await.unwrap();
+        let now = served(&registry, &anonymous, "pml.mcp.git").await.unwrap();
         assert_eq!(now.entry.entry.routing.as_str(), side);
         superuser.execute(sqlx::AssertSqlSafe(limit(-1))).await.unwrap();
     }

@@ -12,22 +12,22 @@ use crate::{Registry, RegistryError};
 
 /// A change of a published version: deprecation or yanking.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Remark {
-    /// It should not be used any more, and why.
-    Deprecated(String),
-    /// It may be used again.
-    NotDeprecated,
-    /// Only those who name the version get it from now on.
-    Yanked,
+pub enum VersionUpdate {
+    /// Deprecate, with the reason.
+    Deprecate(String),
+    /// Withdraw the deprecation.
+    Undeprecate,
+    /// Yank: only requests for exactly this version still resolve.
+    Yank,
 }
 
-impl Remark {
+impl VersionUpdate {
     /// Returns the verb for the audit log, the message to set, and whether the version is yanked.
     fn parts(&self) -> (&'static str, Option<&str>, bool) {
         match self {
-            Self::Deprecated(why) => ("deprecate", Some(why.as_str()), false),
-            Self::NotDeprecated => ("undeprecate", None, false),
-            Self::Yanked => ("yank", None, true),
+            Self::Deprecate(why) => ("deprecate", Some(why.as_str()), false),
+            Self::Undeprecate => ("undeprecate", None, false),
+            Self::Yank => ("yank", None, true),
         }
     }
 }
@@ -37,45 +37,51 @@ impl Registry {
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when the tenant's scope has no such version that the tenant may see.
-    pub async fn remark(
+    pub async fn update_version(
         &self,
         tenant: &Tenant,
         id: &ToolId,
         version: Option<Version>,
-        remark: Remark,
+        update: VersionUpdate,
     ) -> Result<(), RegistryError> {
         let scope = tenant.require_scope()?.clone();
-        self.remark_on(tenant, Publication::capability(scope, id.clone()), version, remark).await
+        self.update_versions_of(tenant, Publication::capability(scope, id.clone()), version, update)
+            .await
     }
 
     /// Changes one version of a published server of the tenant's scope, or all of them.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when the tenant's scope has no such version that the tenant may see.
-    pub async fn remark_server(
+    pub async fn update_server_version(
         &self,
         tenant: &Tenant,
         namespace: &str,
         version: Option<Version>,
-        remark: Remark,
+        update: VersionUpdate,
     ) -> Result<(), RegistryError> {
         let scope = tenant.require_scope()?.clone();
-        // An invalid name belongs to nobody.
+        // No server has an invalid name.
         Fqdn::server(scope.clone(), namespace)
             .map_err(|_| RegistryError::NotFound(namespace.to_owned()))?;
-        self.remark_on(tenant, Publication::server(scope, namespace.to_owned()), version, remark)
-            .await
+        self.update_versions_of(
+            tenant,
+            Publication::server(scope, namespace.to_owned()),
+            version,
+            update,
+        )
+        .await
     }
 
-    async fn remark_on(
+    async fn update_versions_of(
         &self,
         tenant: &Tenant,
         publication: Publication,
         version: Option<Version>,
-        remark: Remark,
+        update: VersionUpdate,
     ) -> Result<(), RegistryError> {
         let actor = tenant.clone();
-        let remarked = self
+        let updated = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
                     publication.lock(connection).await?;
@@ -84,7 +90,7 @@ impl Registry {
                         Some(version) => format!("{fqdn}@{version}"),
                         None => fqdn.to_string(),
                     };
-                    let (verb, deprecated, yank) = remark.parts();
+                    let (verb, deprecated, yank) = update.parts();
                     let version = version.map(|version| version.to_string());
                     let changed =
                         change(connection, &publication, version, yank, deprecated).await?;
@@ -93,9 +99,9 @@ impl Registry {
                     }
                     match &publication.name {
                         Name::Capability(_) => {
-                            capability::show_latest(connection, &publication).await?;
+                            capability::update_latest(connection, &publication).await?;
                         }
-                        Name::Server(_) => server::show_latest(connection, &publication).await?,
+                        Name::Server(_) => server::update_latest(connection, &publication).await?,
                     }
                     let action = publication.action_of(verb);
                     let event = AuditEvent::new(action, name, AuditOutcome::Allowed);
@@ -103,13 +109,13 @@ impl Registry {
                 })
             })
             .await;
-        // This process need not wait for its own notification.
-        self.entries.forget();
-        remarked
+        // Do not wait for this process's own notification.
+        self.entries.clear();
+        updated
     }
 }
 
-/// Changes the rows of one version, or of all; returns how many there are.
+/// Updates the rows of one version, or of all; returns their number.
 async fn change(
     connection: &mut PgConnection,
     publication: &Publication,

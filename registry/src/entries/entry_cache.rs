@@ -18,11 +18,11 @@ use crate::{Registry, RegistryError};
 
 /// The maximum sizes of the caches of entries and of tools, in bytes.
 const CAPACITY: u64 = 64 * 1024 * 1024;
-/// Larger ones are not cached: they would evict many others.
-const LARGEST: usize = 1024 * 1024;
+/// Larger entries and tools are not cached: they would evict many others.
+const MAX_ENTRY_BYTES: usize = 1024 * 1024;
 /// How long a cached entry or tool stays valid. Changes are notified at once; this limit covers a dead connection
 /// that reports nothing.
-const BELIEVED: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(1);
 
 /// An entry, and the JSON that it is served as.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,16 +33,16 @@ pub struct ServedEntry {
     pub json: Bytes,
 }
 
-/// The caller is part of the cache key: what one tenant may see says nothing about another.
-type Asked = (Tenant, EntryName, Option<Version>);
+/// The key of an entry. It includes the caller, because tenants see different entries.
+type EntryKey = (Tenant, EntryName, Option<Version>);
 
-/// The caller, and the scope in whose program the name is used.
-type Named = (Tenant, Scope, ToolId);
+/// The key of a tool: the caller, the scope of the program that uses the name, and the name.
+type ToolKey = (Tenant, Scope, ToolId);
 
-/// Remembers entries and tools while the listener for changes is connected, and nothing otherwise.
+/// Caches entries and tools while the listener for changes is connected; otherwise it is disabled.
 pub(crate) struct EntryCache {
-    entries: Cache<(Asked, u64), Arc<ServedEntry>>,
-    tools: Cache<(Named, u64), Arc<ResolvedTool>>,
+    entries: Cache<(EntryKey, u64), Arc<ServedEntry>>,
+    tools: Cache<(ToolKey, u64), Arc<ResolvedTool>>,
     /// Increases when the cache is cleared. It is part of every key, so older content is never found afterwards, even
     /// if a look-up that began before stores its answer later.
     generation: AtomicU64,
@@ -54,34 +54,34 @@ impl Default for EntryCache {
     fn default() -> Self {
         let entries = Cache::builder()
             .max_capacity(CAPACITY)
-            .weigher(|(_, _): &(Asked, u64), served: &Arc<ServedEntry>| {
+            .weigher(|(_, _): &(EntryKey, u64), served: &Arc<ServedEntry>| {
                 let code = served.entry.code.as_ref().map_or(0, String::len);
-                // The entry is stored twice, as text and as values.
+                // The entry is cached as text and as parsed values, which take about twice the text.
                 u32::try_from(3 * served.json.len() + code + 512).unwrap_or(u32::MAX)
             })
-            .time_to_live(BELIEVED)
+            .time_to_live(TTL)
             .build();
         let tools = Cache::builder()
             .max_capacity(CAPACITY)
-            .weigher(|_: &(Named, u64), tool: &Arc<ResolvedTool>| {
+            .weigher(|_: &(ToolKey, u64), tool: &Arc<ResolvedTool>| {
                 u32::try_from(size(tool) + 512).unwrap_or(u32::MAX)
             })
-            .time_to_live(BELIEVED)
+            .time_to_live(TTL)
             .build();
         Self { entries, tools, generation: AtomicU64::new(0), listening: AtomicBool::new(false) }
     }
 }
 
-/// Returns about how many bytes a tool takes.
+/// Estimates the memory of a tool, in bytes.
 fn size(tool: &ResolvedTool) -> usize {
     let code = tool.capability.as_ref().map_or(0, |capability| capability.code.len());
-    // Values take more than their text.
-    code + 3 * serde_json::to_string(&tool.descriptor).map_or(LARGEST, |text| text.len())
+    // A parsed JSON value takes about three times the memory of its text.
+    code + 3 * serde_json::to_string(&tool.descriptor).map_or(MAX_ENTRY_BYTES, |text| text.len())
 }
 
 impl EntryCache {
-    /// Forgets everything: something has changed.
-    pub(crate) fn forget(&self) {
+    /// Clears the cache.
+    pub(crate) fn clear(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.entries.invalidate_all();
         self.tools.invalidate_all();
@@ -92,13 +92,13 @@ impl EntryCache {
         if !listening {
             self.listening.store(false, Ordering::SeqCst);
         }
-        self.forget();
+        self.clear();
         if listening {
             self.listening.store(true, Ordering::SeqCst);
         }
     }
 
-    /// Returns the present generation, while change notifications arrive.
+    /// Returns the current generation; `None` while change notifications do not arrive.
     pub(crate) fn generation(&self) -> Option<u64> {
         let generation = self.generation.load(Ordering::SeqCst);
         self.listening.load(Ordering::SeqCst).then_some(generation)
@@ -106,10 +106,10 @@ impl EntryCache {
 }
 
 impl Registry {
-    /// Returns an entry as [`Registry::entry_at`] does, without asking the database again while nothing has changed.
+    /// Returns an entry as [`Registry::entry_at`] does, from the cache if no entry has changed since it was read.
     ///
     /// # Errors
-    /// As [`Registry::entry_at`]; errors are not remembered.
+    /// As [`Registry::entry_at`]; errors are not cached.
     pub async fn served_entry(
         &self,
         tenant: &Tenant,
@@ -125,7 +125,7 @@ impl Registry {
         let json = serde_json::to_vec(&entry.entry)
             .map_err(|_| RegistryError::IntegrityMismatch(entry.fqdn.clone()))?;
         let served = Arc::new(ServedEntry { entry, json: json.into() });
-        if let Some(key) = key.filter(|_| served.json.len() <= LARGEST) {
+        if let Some(key) = key.filter(|_| served.json.len() <= MAX_ENTRY_BYTES) {
             self.entries.entries.insert(key, Arc::clone(&served));
         }
         Ok(served)
@@ -135,8 +135,8 @@ impl Registry {
     /// cached.
     ///
     /// # Errors
-    /// As [`Registry::resolve_within`]; neither errors nor unknown tools are remembered.
-    pub async fn resolve_remembered(
+    /// As [`Registry::resolve_within`]; neither errors nor unknown tools are cached.
+    pub async fn resolve_cached(
         &self,
         tenant: &Tenant,
         base: &Scope,
@@ -155,7 +155,7 @@ impl Registry {
             }
         }
         let mut resolved = self.resolve_within(tenant, base, &others).await?;
-        for tool in resolved.tools.iter().filter(|tool| size(tool) <= LARGEST) {
+        for tool in resolved.tools.iter().filter(|tool| size(tool) <= MAX_ENTRY_BYTES) {
             cache.insert(key(&tool.id), Arc::clone(tool));
         }
         resolved.tools.extend(known);
@@ -163,8 +163,8 @@ impl Registry {
         Ok(resolved)
     }
 
-    /// Returns whether entries and tools are remembered at present.
-    pub fn remembers_entries(&self) -> bool {
+    /// Returns whether the cache is enabled, which it is while change notifications arrive.
+    pub fn caches_entries(&self) -> bool {
         self.entries.generation().is_some()
     }
 }
