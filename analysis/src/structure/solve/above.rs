@@ -218,7 +218,8 @@ impl Solver<'_> {
         self.dom.with(out, key.deps)
     }
 
-    /// Returns the method of a given name that the program, and not the engine, gives an object.
+    /// Returns the method of a given name that the program, and not the engine, gives an object. It has no function
+    /// if something only decides which method of the engine it is, or whether there is one.
     pub(super) fn own_method(&mut self, object: ObjId, name: NameId) -> Option<Value> {
         let this = self.dom.reference(Ref::Obj(object));
         let value = self.look_up(object, this, name, true, 0);
@@ -234,7 +235,11 @@ impl Solver<'_> {
             }
             _ => true,
         });
-        is_callable.then_some(value)
+        if is_callable {
+            return Some(value);
+        }
+        let none = self.dom.shapes.only_refs(value.shape, |_| false, false);
+        (value.deps != NONE).then_some(Value { deps: value.deps, shape: none })
     }
 
     /// Returns an object and all its possible prototypes, and what decides which they are.

@@ -397,6 +397,9 @@ impl Solver<'_> {
         let method = self.own_method(object, name)?;
         let this = Value { deps: value.deps, shape: self.dom.shapes.of_ref(Ref::Obj(object)) };
         let deps = method.deps;
+        if self.dom.shape(method).refs.is_empty() {
+            return Some(Value::computed(deps));
+        }
         let args = Args { list: smallvec::smallvec![with], rest: None };
         let given = self.for_one_of(value, |solver| {
             solver.optionally_if(deps, |solver| solver.call_value(method, Some(this), &args, false))

@@ -165,7 +165,11 @@ impl Solver<'_> {
     pub(super) fn record_exit(&mut self, level: usize, deps: Deps, may: bool) -> Deps {
         let own = self.control_above(level + 1);
         let deps = self.dom.union(deps, own);
-        let may = may || self.may_above(level + 1);
+        // The test of a loop is not `may`, since every run gets past the loop. But a loop may end without
+        // a turn, so an exit from its body that leads further than behind the loop is not certain.
+        let is_turn = |one: &Level| one.turns;
+        let leaves_loop = self.levels.iter().skip(level + 2).any(is_turn);
+        let may = may || leaves_loop || self.may_above(level + 1);
         for place in level..self.levels.len() {
             // An exit from a loop also decides whether its next turn is reached, so each loop level on the way
             // gets the label, too.

@@ -168,6 +168,31 @@ impl Solver<'_> {
     /// Records that the promises of a value are awaited, and with `caught` that their rejection is handled.
     /// Returns these promises.
     pub(super) fn mark_awaited(&mut self, value: Value, caught: bool) -> HashSet<ObjId> {
+        let seen = self.promises_in(value);
+        for object in &seen {
+            if self.heap.objects[*object as usize].kind == Kind::Promise {
+                self.promises.awaited.insert(*object);
+            }
+        }
+        if caught {
+            self.mark_caught(&seen);
+        }
+        seen
+    }
+
+    /// Records that the rejection of promises is handled, or has no effect on the code that started them.
+    pub(super) fn mark_caught(&mut self, promises: &HashSet<ObjId>) {
+        for object in promises {
+            if self.heap.objects[*object as usize].kind == Kind::Promise
+                && self.promises.caught.insert(*object)
+            {
+                self.changed = true;
+            }
+        }
+    }
+
+    /// Returns the promises of a value and of the lists in it, with these lists.
+    pub(super) fn promises_in(&mut self, value: Value) -> HashSet<ObjId> {
         let mut open: SmallVec<[Value; 8]> = smallvec::smallvec![value];
         let mut seen: HashSet<ObjId> = HashSet::default();
         while let Some(value) = open.pop() {
@@ -177,12 +202,6 @@ impl Solver<'_> {
                 let kind = self.heap.objects[*object as usize].kind;
                 if !matches!(kind, Kind::Promise | Kind::Array) || !seen.insert(*object) {
                     continue;
-                }
-                if kind == Kind::Promise {
-                    self.promises.awaited.insert(*object);
-                    if caught && self.promises.caught.insert(*object) {
-                        self.changed = true;
-                    }
                 }
                 // A promise for several promises holds them in its slots.
                 for (_, cell) in self.heap.objects[*object as usize].keys.clone() {

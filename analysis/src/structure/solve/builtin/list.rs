@@ -367,6 +367,15 @@ impl Solver<'_> {
         count = self.dom.union(count, said.deps);
         let converted = self.convert(said);
         count = self.dom.union(count, converted);
+        // A length can be too large, and a value may be nothing that has items.
+        let (mut fails, error) = self.fails_to_iterate(from);
+        if !error.is_never() {
+            fails = self.dom.union(fails, said.deps);
+            fails = self.dom.union(fails, converted);
+            if fails != NONE {
+                self.may_fail_by(Value::computed(fails));
+            }
+        }
         item = self.dom.join(item, Value::UNDEFINED);
         let item = self.dom.with(item, count);
         match args.list.get(1) {

@@ -90,6 +90,10 @@ impl Solver<'_> {
             "Promise.race" | "Promise.any" => {
                 if name == "Promise.any" {
                     self.mark_awaited(first, true);
+                } else {
+                    // A promise that is rejected after another one was settled ends nothing.
+                    let promises = self.promises_in(first);
+                    self.mark_caught(&promises);
                 }
                 let (mut fails, mut error) = self.failure_of_items(first);
                 if name == "Promise.any" && !error.is_never() {
@@ -191,7 +195,7 @@ impl Solver<'_> {
     }
 
     /// Returns what decides whether a value cannot be iterated, and the error.
-    fn fails_to_iterate(&mut self, list: Value) -> (Deps, Value) {
+    pub(super) fn fails_to_iterate(&mut self, list: Value) -> (Deps, Value) {
         let shape = self.dom.shapes.kept(list.shape);
         let deps = self.dom.sources.used(list.deps);
         let mut fails = NONE;
