@@ -3,6 +3,7 @@
 mod analyze;
 mod approvals;
 mod create;
+mod error_messages;
 mod gateway_down;
 mod hostile_capabilities;
 pub(crate) mod hostile_gateway;
@@ -13,8 +14,7 @@ mod login;
 mod odd_clients;
 mod permissions;
 mod plan;
-mod protected;
+mod protected_places;
 mod remote_servers;
-mod starts;
+mod server_starts;
 mod tool_keys;
-mod words;
