@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::identity::key_hosts::listening;
 use crate::identity::keys::call;
+use crate::identity::secret_hosts::recording_server;
 use crate::registry::capabilities::{DOUBLE, published};
 use crate::support::cli::{Project, finish, text};
 use crate::support::expect::{calls, failure, success};
@@ -352,7 +352,7 @@ fn execute_approving(pml: &mut StdioClient, code: &str) -> Value {
 fn plan_dry_run_and_run_agree_on_routing() {
     let server = Server::shared();
     let tenant = server.tenant_that_can("execute,read,publish,admin");
-    let upstream = listening();
+    let upstream = recording_server();
     let url = format!("{}/mcp", upstream.url);
     let take =
         json!({ "name": "take", "description": "Takes", "inputSchema": { "type": "object" } });

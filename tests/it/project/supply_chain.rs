@@ -329,7 +329,7 @@ fn what_the_policy_forbids_is_found() {
         all.push(package);
         faults(&all, &policy, &advisories)
     };
-    assert_eq!(with(&|_| {}), [""; 0], "the twin");
+    assert_eq!(with(&|_| {}), [""; 0], "positive control");
     let manifest = |package: &mut Package, change: &dyn Fn(&mut Manifest)| {
         change(package.manifest.as_mut().unwrap());
     };

@@ -94,7 +94,7 @@ fn a_changed_key_is_let_go_of() {
     poll("the stream to end", PATIENCE, || ending.has_ended().then_some(()));
     assert_eq!(closed().last(), Some(&1));
     assert!(!staying.has_ended());
-    // The twin: the new key is used, and another stream is opened with it.
+    // The control: the new key is used, and another stream is opened with it.
     assert_eq!(mcp.call("open:echo", json!({ "message": "again" }))["content"][0]["text"], "again");
     let mut again = stream(&open);
     assert!(!again.has_ended());

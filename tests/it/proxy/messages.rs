@@ -407,7 +407,7 @@ fn quotas_count_what_passes_through() {
     let before = upstream.requests();
     assert_eq!(client.call_stateless("list", json!({})).json()["result"]["isError"], true);
     assert_eq!(upstream.requests(), before);
-    // The twin.
+    // The positive control.
     assert_eq!(client.call_stateless("read", json!({})).json()["result"]["content"], json!([]));
     home.run_well(&["quotas", "unset", &scope_of(&tenant), "counted:list"]);
 }

@@ -50,7 +50,7 @@ fn a_repeated_request_is_done_once() {
         let other = post(&admin, path, "8e03978e-40d5", &body);
         assert_eq!((other.status, &other.json()["code"]), (422, &json!("IDEMPOTENCY_KEY_REUSED")));
     }
-    assert_eq!(post(&admin, "", "another", &new_key("a")).status, 201, "the twin: another key");
+    assert_eq!(post(&admin, "", "another", &new_key("a")).status, 201, "control: another key");
     // Another tenant's is another key.
     let other = Server::shared().tenant_that_can("read,admin");
     assert_eq!(post(&other, "", "8e03978e-40d5", &new_key("a")).status, 201);
@@ -208,7 +208,7 @@ fn an_answer_is_repeated_only_with_the_rights_for_it() {
         let first = ask(&doer, write);
         let text = String::from_utf8_lossy(&first.body).into_owned();
         assert!(first.status < 300 && !is_replayed(&first), "{write:?}: {} {text}", first.status);
-        assert!(is_replayed(&ask(&doer, write)), "the twin: {write:?}");
+        assert!(is_replayed(&ask(&doer, write)), "control: {write:?}");
         refused(ask(&reader, write), 403, write.0);
         refused(ask(&ended, write), 401, write.0);
         // Somebody else's `Idempotency-Key` is another one, and what they ask is judged on its own.
@@ -216,7 +216,7 @@ fn an_answer_is_repeated_only_with_the_rights_for_it() {
         assert!(!is_replayed(&ask(&other, write)), "{write:?}");
         let again = ask(&chief, write);
         let is_about_itself = write.0 == "/api/v1/sessions";
-        assert_eq!(is_replayed(&again), !is_about_itself, "the twin: {write:?}: {}", again.status);
+        assert_eq!(is_replayed(&again), !is_about_itself, "control: {write:?}: {}", again.status);
         if is_about_itself {
             assert_eq!(again.json()["code"], "IDEMPOTENCY_KEY_REUSED");
         }
@@ -230,7 +230,7 @@ fn an_answer_is_repeated_only_with_the_rights_for_it() {
     }
     put("chief", "owner");
     for write in &writes {
-        assert!(is_replayed(&ask(&doer, write)), "the twin: {write:?}");
+        assert!(is_replayed(&ask(&doer, write)), "control: {write:?}");
     }
 }
 
@@ -247,5 +247,9 @@ fn a_request_about_the_own_key_is_another_keys_other_request() {
     let other = rotate(&two);
     assert_eq!((other.status, &other.json()["code"]), (422, &json!("IDEMPOTENCY_KEY_REUSED")));
     let again = rotate(&one);
-    assert_eq!((again.status, &again.json()["code"]), (409, &json!("SHOWN_ONCE")), "the twin");
+    assert_eq!(
+        (again.status, &again.json()["code"]),
+        (409, &json!("SHOWN_ONCE")),
+        "positive control"
+    );
 }

@@ -278,7 +278,7 @@ fn a_broken_registry_leaves_nothing_behind() {
         assert!(!operator.run(&["catalog", "ingest", source]).status.success(), "{source}");
     }
     assert!(!quarantined(&operator, true).iter().any(|one| one["name"] == "io.broken/good"));
-    // The twin: the same first page, and an end.
+    // The control: the same first page, and an end.
     let file = folder.join("good.json");
     let pages =
         json!([page(&[server("io.broken/good", "1.0.0", "Fine.")], Some("1")), page(&[], None)]);

@@ -266,7 +266,7 @@ fn a_wrong_file_starts_nothing() {
     project.write("server.json", good.to_string());
     let (code, _, told) = run(&project, &["publish", "--mcp", "server.json"]);
     assert!(code != Some(0) && told.contains("Nothing was published"), "{told}");
-    assert!(project.path("started").exists(), "the twin: this one was started");
+    assert!(project.path("started").exists(), "control: this one was started");
     assert_eq!(entry(&tenant, "n").0, 404);
 
     project.write("shout.ts", "/** Shouts. */ return args.text.toUpperCase()");

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::identity::key_hosts::{got, in_each_way, listening};
 use crate::identity::keys::call;
+use crate::identity::secret_hosts::{got, in_each_way, recording_server};
 use crate::support::cli::text;
 use crate::support::http::{HttpMcp, Reply, get};
 use crate::support::mcp_client::Era;
@@ -64,7 +64,7 @@ fn colleague(server: &Server, tenant: &Tenant, principal: &str, rights: &str) ->
 fn a_server_is_published_found_and_called() {
     let server = Server::shared();
     let tenant = server.tenant_that_can(ALL);
-    let stub = listening();
+    let stub = recording_server();
     let url = format!("{}/mcp", stub.url);
     let made = published(&tenant, &http("taker", &url));
     assert_eq!((&made["version"], &made["routing"]), (&json!("0.1.0"), &json!("server")));
