@@ -1,6 +1,6 @@
 //! Both programs as MCP servers, called by clients that others wrote.
 
-mod answers;
+mod answer_contents;
 mod call_forms;
 mod cancellation;
 mod client_kinds;
