@@ -1,4 +1,4 @@
-//! What a user does with `pml` besides running programs.
+//! `pml`: its commands, approvals and permissions, and its behaviour towards hostile gateways and servers.
 
 mod analyze;
 mod approvals;

@@ -1,4 +1,4 @@
-//! The gateway as its operator sees it: the interface, its load and its faults.
+//! The gateway: its HTTP interface, its operation, and its behaviour under load and faults.
 
 mod ambiguous_requests;
 mod connections;

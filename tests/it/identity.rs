@@ -1,4 +1,4 @@
-//! Who may do what, and where keys and secrets go.
+//! Authentication and authorization, and where API keys and secrets are sent.
 
 mod access;
 mod ambient_proxies;

@@ -1,4 +1,4 @@
-//! Both programs as MCP servers, called by clients that others wrote.
+//! Both programs as MCP servers: protocol, conformance and third-party clients.
 
 mod answer_contents;
 mod call_forms;

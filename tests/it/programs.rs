@@ -1,4 +1,4 @@
-//! What programs mean, where they run, and what stops them.
+//! Programs: semantics, where they run, names, limits and attacks.
 
 mod attacks;
 mod bombs;

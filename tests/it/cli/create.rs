@@ -12,7 +12,7 @@ const TRIPLE: &str =
     "/** Triples a number. */\nreturn await mcp.math.eval({ expression: `3 * ${args.n}` })";
 
 fn author() -> Tenant {
-    Server::shared().tenant_that_can("execute,read,publish")
+    Server::shared().tenant_with_rights("execute,read,publish")
 }
 
 #[track_caller]

@@ -140,7 +140,7 @@ fn a_call_without_a_namespace_is_explained() {
 
 #[test]
 fn unknown_entries_are_named_in_the_error() {
-    let project = Project::of(&Server::shared().tenant_that_can("read,publish"));
+    let project = Project::of(&Server::shared().tenant_with_rights("read,publish"));
     for (arguments, what) in [
         (&["yank", "text.no@1.0.0"][..], "capability `text:no` 1.0.0"),
         (&["unpublish", "nowhere", "--yes"], "server `nowhere`"),

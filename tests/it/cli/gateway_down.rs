@@ -91,7 +91,7 @@ fn without_an_api_key_the_hint_names_the_command_that_makes_one() {
 /// An API key allows nothing beyond its rights.
 #[test]
 fn an_api_key_without_the_execute_right_is_refused() {
-    let tenant = Server::shared().tenant_that_can("read");
+    let tenant = Server::shared().tenant_with_rights("read");
     let envelope =
         Project::of(&tenant).stdio().execute("return await mcp.json.parse({ data: '{}' })");
     assert!(failure(&envelope, "FORBIDDEN").contains("execute"));

@@ -263,7 +263,7 @@ fn large_bodies_are_refused_and_slow_ones_can_be_cancelled() {
     let mut pml = project.stdio();
     let waiting = pml.begin(PROGRAM);
     poll("the program to be fetched", PATIENCE, || {
-        stub.heard().iter().any(|heard| heard.starts_with("GET")).then_some(())
+        stub.received().iter().any(|received| received.starts_with("GET")).then_some(())
     });
     failure(&pml.execute("return ("), "PARSE_ERROR");
     pml.notify("notifications/cancelled", json!({ "requestId": waiting }));

@@ -11,7 +11,7 @@ use crate::registry::capabilities::{DOUBLE, author, entry, published};
 use crate::skipped::skipped;
 use crate::support::cli::{Project, text};
 use crate::support::expect::{calls, failure, question, success};
-use crate::support::gateway_stub::{Answer, GatewayStub, pass_on};
+use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::mcp_client::StdioClient;
 use crate::support::{PATIENCE, poll};
 
@@ -384,7 +384,7 @@ fn a_pinned_capability_changed_in_transit_does_not_run() {
         if request.is_null() && head.starts_with("GET /mcp/") {
             return Answer::Raw(200, "application/typescript", forged.module.clone().into_bytes());
         }
-        let reply = pass_on(&url, head, request);
+        let reply = forward_request(&url, head, request);
         let reply = reply.replace(integrity.as_str().unwrap(), &forged.integrity);
         let reply = reply.replace(name.as_str().unwrap(), &forged.fqdn);
         Answer::Json(serde_json::from_str(&reply).unwrap())
@@ -397,7 +397,7 @@ fn a_pinned_capability_changed_in_transit_does_not_run() {
     for made in ["good.txt", "evil.txt"] {
         assert!(!project.path(made).exists());
     }
-    assert!(middle.heard().iter().any(|heard| heard.starts_with("GET")), "it was fetched");
+    assert!(middle.received().iter().any(|received| received.starts_with("GET")), "it was fetched");
     // Without a pin, the user is asked, and the question shows the changed program.
     let fresh = Project::at(&middle.url).set("PML_API_KEY", &author.key).allow(&["*"]);
     let asked = fresh.stdio().execute(program);
@@ -414,7 +414,7 @@ fn a_server_command_changed_in_transit_is_not_started() {
     let later = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let evil = std::sync::Arc::clone(&later);
     let middle = GatewayStub::start_with_head(move |head, request| {
-        let reply = pass_on(&url, head, request);
+        let reply = forward_request(&url, head, request);
         let mut reply: Value = serde_json::from_str(&reply).unwrap();
         if head.starts_with("GET /mcp/pml.mcp.memory ") {
             let evil = evil.load(std::sync::atomic::Ordering::SeqCst);

@@ -11,7 +11,7 @@ use crate::identity::secret_hosts::recording_server;
 use crate::registry::capabilities::{DOUBLE, published};
 use crate::support::cli::{Project, finish, text};
 use crate::support::expect::{calls, failure, success};
-use crate::support::gateway_stub::{Answer, GatewayStub, pass_on};
+use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, StdioClient, envelope};
 use crate::support::server::Server;
@@ -351,7 +351,7 @@ fn execute_approving(pml: &mut StdioClient, code: &str) -> Value {
 #[test]
 fn plan_dry_run_and_run_agree_on_routing() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can("execute,read,publish,admin");
+    let tenant = server.tenant_with_rights("execute,read,publish,admin");
     let upstream = recording_server();
     let url = format!("{}/mcp", upstream.url);
     let take =
@@ -367,7 +367,7 @@ fn plan_dry_run_and_run_agree_on_routing() {
     let scope = scope_of(&tenant);
     let ruled = Entry { routing: None, tools: vec![take], ..Entry::http(&scope, "ruled", &url) };
     ruled.publish(server.installation());
-    server.installation().run_well(&["routing", "set", "ruled:take", "server"]);
+    server.installation().run_ok(&["routing", "set", "ruled:take", "server"]);
     published(&tenant, "maths.double", DOUBLE);
     published(
         &tenant,
@@ -491,7 +491,7 @@ fn the_plan_reflects_the_users_permission_rules() {
 #[test]
 fn unknown_routing_is_stated_and_counts_as_egress() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can("execute,read,publish,admin");
+    let tenant = server.tenant_with_rights("execute,read,publish,admin");
     let body = json!({
         "name": "taker", "type": "http", "description": "Takes.", "proxy_to": "https://taker.test/mcp",
         "tools": [{ "name": "take", "description": "Takes", "inputSchema": { "type": "object" } }],
@@ -565,10 +565,10 @@ fn plan_sends_only_tool_names_to_the_gateway() {
         "{planned:#}"
     );
     assert_eq!(planned["tasks"][0]["routing_source"], "shipped");
-    let heard = stub.heard().join("\n");
-    assert!(heard.contains("slack") && heard.contains("post_message"), "{heard}");
+    let received = stub.received().join("\n");
+    assert!(received.contains("slack") && received.contains("post_message"), "{received}");
     for canary in ["canary-11", "canary-22", "canary33", "canary44"] {
-        assert!(!heard.contains(canary), "{heard}");
+        assert!(!received.contains(canary), "{received}");
     }
     // Nothing is sent for tools of this machine, or with `--offline`.
     let asked = stub.requests();
@@ -586,7 +586,11 @@ fn routing_rules_are_cached_and_revalidated_by_etag() {
     let serves = Arc::clone(&served);
     let gateway = GatewayStub::start_with_head(move |head, body| {
         if !head.starts_with("GET /api/v1/routing ") {
-            return Answer::Raw(200, "application/json", pass_on(&url, head, body).into_bytes());
+            return Answer::Raw(
+                200,
+                "application/json",
+                forward_request(&url, head, body).into_bytes(),
+            );
         }
         let (version, side) = *serves.lock().unwrap();
         if head.to_ascii_lowercase().contains(&format!("if-none-match: \"{version}\"")) {
@@ -604,7 +608,11 @@ fn routing_rules_are_cached_and_revalidated_by_etag() {
     let asks = || {
         let (planned, _) = plan(&project, "return await mcp.json.parse({ data: '1' })");
         assert_eq!(planned["routing"]["asked"], true, "{planned:#}");
-        gateway.heard().into_iter().filter(|text| text.starts_with("GET /api/v1/routing ")).count()
+        gateway
+            .received()
+            .into_iter()
+            .filter(|text| text.starts_with("GET /api/v1/routing "))
+            .count()
     };
     let offline = |tool: &str| {
         let code = format!("return await mcp.{tool}({{}})");
@@ -619,7 +627,7 @@ fn routing_rules_are_cached_and_revalidated_by_etag() {
     assert_eq!(offline("acme.ship"), json!(["server", "rules"]));
     assert_eq!(offline("slack.post_message"), json!(["server", "shipped"]));
     assert_eq!(asks(), 2);
-    let last = gateway.heard().pop().unwrap().to_ascii_lowercase();
+    let last = gateway.received().pop().unwrap().to_ascii_lowercase();
     assert!(last.contains("if-none-match: \"v1\""), "{last}");
     assert_eq!(offline("acme.ship"), json!(["server", "rules"]), "lost after 304");
     *served.lock().unwrap() = ("v2", "client");
@@ -655,9 +663,9 @@ fn the_plan_states_whether_the_source_is_sent_to_the_gateway() {
         let line =
             format!("\nIts text goes to the gateway {} for analysis.\n", gateway.as_str().unwrap());
         assert_eq!(shown.contains(&line), goes, "{shown}");
-        assert!(!stub.heard().join("\n").contains("canary-55"), "`plan` sent the source");
+        assert!(!stub.received().join("\n").contains("canary-55"), "`plan` sent the source");
         project.exec(code);
-        assert_eq!(stub.heard().join("\n").contains("canary-55"), goes, "{key} {code}");
+        assert_eq!(stub.received().join("\n").contains("canary-55"), goes, "{key} {code}");
     }
     // The default gateway, which the user did not name, receives nothing.
     let project = Project::at("").allow(&["*"]);

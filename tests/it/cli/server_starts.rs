@@ -37,7 +37,7 @@ fn program(path: &Path, script: &str) {
 }
 
 fn tenant() -> Tenant {
-    Server::shared().tenant_that_can("execute,read,publish,admin")
+    Server::shared().tenant_with_rights("execute,read,publish,admin")
 }
 
 #[track_caller]

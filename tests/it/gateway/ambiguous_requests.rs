@@ -28,7 +28,7 @@ const ONCE: [(&str, &str); 14] = [
 
 /// Returns every route of the gateway, and in addition its aliases and unknown paths.
 fn routes(server: &Server) -> Vec<(String, String)> {
-    let printed = server.installation().run_well(&["routes", "--json"]);
+    let printed = server.installation().run_ok(&["routes", "--json"]);
     let routes: Value = serde_json::from_str(&printed).unwrap();
     let text = |route: &Value, name: &str| route[name].as_str().unwrap().to_owned();
     let mut all: Vec<(String, String)> = routes

@@ -27,7 +27,7 @@ pub(crate) struct Setup {
 impl Setup {
     pub(crate) fn new(settings: &[(&str, &str)]) -> Self {
         let owner = Installation::new().start();
-        let key = owner.tenant_that_can("execute,read,publish,admin").key;
+        let key = owner.tenant_with_rights("execute,read,publish,admin").key;
         let relay = Relay::to(owner.installation());
         let url = relay.url();
         let master_key = owner.installation().data_dir().join("master.key");
@@ -185,7 +185,7 @@ fn hang_up_after(patience: Duration, gateway: &str, request: &str) -> String {
 #[test]
 fn a_client_disconnect_does_not_leak_its_tenant_to_the_next_request() {
     let setup = Setup::new(&[("PML_DATABASE_CONNECTIONS", "2")]);
-    let other = setup.owner.tenant_that_can("execute,read,publish,admin").key;
+    let other = setup.owner.tenant_with_rights("execute,read,publish,admin").key;
     let tenants = [("mine", &setup.key), ("theirs", &other)];
     for (name, key) in tenants {
         let body = json!({ "name": format!("only-{name}"), "can": ["read"] });
@@ -246,8 +246,7 @@ fn a_client_disconnect_does_not_leak_its_tenant_to_the_next_request() {
 #[test]
 fn calls_are_refused_when_their_quota_cannot_be_counted() {
     let setup = Setup::new(&[]);
-    let allow =
-        |calls| setup.owner.installation().run_well(&["quotas", "set", "*", "json:*", calls]);
+    let allow = |calls| setup.owner.installation().run_ok(&["quotas", "set", "*", "json:*", calls]);
     let tenant = Tenant { key: setup.key.clone(), url: setup.gateway.url().to_owned() };
     let ask = || {
         let answer =

@@ -270,7 +270,7 @@ fn half_open_connections_are_replaced() {
         assert_eq!(reply.status, 200, "{}", reply.json());
     }
     // Change notifications arrive on a new connection, too.
-    setup.owner.installation().run_well(&["quotas", "set", "*", "json:*", "0/min"]);
+    setup.owner.installation().run_ok(&["quotas", "set", "*", "json:*", "0/min"]);
     let tenant = Tenant { key: setup.key.clone(), url: setup.gateway.url().to_owned() };
     poll("the quota to be known", Duration::from_secs(30), || {
         let answer =

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::proxy::messages::Through;
+use crate::proxy::messages::ProxyClient;
 use crate::support::cli::{Project, text};
 use crate::support::expect::{failure, success};
 use crate::support::gateway_stub::{Answer, GatewayStub};
@@ -166,7 +166,7 @@ fn the_proxy_needs_bounded_memory_per_tenant() {
             "tools/call",
             json!({ "name": "many", "arguments": arguments }),
         );
-        Through::new(&tenant, server).post(&[("mcp-protocol-version", "2025-11-25")], &call)
+        ProxyClient::new(&tenant, server).post(&[("mcp-protocol-version", "2025-11-25")], &call)
     };
     let long = "x".repeat(9 << 20);
     let escaped = format!("\"\\n{KEY}\",[]");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::proxy::messages::{Raw, Through};
+use crate::proxy::messages::{ProxyClient, Raw};
 use crate::support::cli::Project;
 use crate::support::expect::{failure, success};
 use crate::support::gateway_stub::{Silence, handshaking};
@@ -141,14 +141,15 @@ fn many_small_messages_run_concurrently() {
         json!({ "name": "wait", "description": "Waits", "inputSchema": { "type": "object" } }),
     ];
     entry.publish(&home);
-    let mcp = Through { url: format!("{}/mcp", server.url()), key: tenant.key.clone() };
+    let mcp = ProxyClient { url: format!("{}/mcp", server.url()), key: tenant.key.clone() };
     let call = json!({ "name": "silent:wait", "arguments": {} });
     let call = Era::Handshake.request(1, "tools/call", call).to_string();
     let version = [("mcp-protocol-version", "2025-11-25")];
     let _waiting: Vec<Raw> =
         (0..MESSAGES).map(|_| Raw::open(&mcp, "POST", &version, Some(&call))).collect();
     poll("all calls to reach the server", PATIENCE, || {
-        let calls = upstream.heard().iter().filter(|heard| heard.contains("tools/call")).count();
+        let calls =
+            upstream.received().iter().filter(|received| received.contains("tools/call")).count();
         (calls == MESSAGES).then_some(())
     });
 }

@@ -107,8 +107,8 @@ fn tenants(server: &Server) -> [Tenant; 2] {
     // In separate organisations, as customers are.
     ["noisy.web", "quiet.web"].map(|scope| {
         let operator = server.installation();
-        operator.run_well(&["scope", "create", scope]);
-        let key = operator.run_well(&["keys", "create", "--scope", scope]);
+        operator.run_ok(&["scope", "create", scope]);
+        let key = operator.run_ok(&["keys", "create", "--scope", scope]);
         Tenant { key: key.trim().to_owned(), url: server.url().to_owned() }
     })
 }
@@ -151,7 +151,7 @@ fn a_tenant_over_its_tool_quota_does_not_affect_others() {
     let server = Installation::new().start();
     let [noisy, quiet] = tenants(&server);
     let operator = server.installation();
-    operator.run_well(&["quotas", "set", "*", "json:*", &format!("{ALLOWED}/day")]);
+    operator.run_ok(&["quotas", "set", "*", "json:*", &format!("{ALLOWED}/day")]);
     poll("the quota to be known", PATIENCE, || {
         operator.log().contains("Routes changed").then_some(())
     });

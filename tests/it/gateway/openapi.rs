@@ -140,7 +140,7 @@ fn the_gateway_conforms_to_its_openapi_document_for_an_owner() {
 
 #[test]
 fn the_gateway_conforms_to_its_openapi_document_for_readers_and_anonymous() {
-    let reader = Server::shared().tenant_that_can("read");
+    let reader = Server::shared().tenant_with_rights("read");
     let own = json!({ "only_reads": true });
     run_schemathesis("examples,coverage,fuzzing", Some(&reader.key), Some(&own));
     run_schemathesis("examples,coverage,fuzzing", None, None);
@@ -152,7 +152,7 @@ fn the_gateway_conforms_to_its_openapi_document_for_readers_and_anonymous() {
 /// `pml-server routes` and the document list the same routes with the same authentication.
 #[test]
 fn the_openapi_document_describes_every_route() {
-    let printed = Server::shared().installation().run_well(&["routes", "--json"]);
+    let printed = Server::shared().installation().run_ok(&["routes", "--json"]);
     let routes: Value = serde_json::from_str(&printed).unwrap();
     let document = document();
     let routes = routes.as_array().unwrap();
@@ -172,7 +172,7 @@ fn the_openapi_document_describes_every_route() {
 /// Every refusal is problem JSON, whether it comes from the router, a library or a handler.
 #[test]
 fn every_refusal_is_problem_json() {
-    let tenant = Server::shared().tenant_that_can("execute,read,publish,admin");
+    let tenant = Server::shared().tenant_with_rights("execute,read,publish,admin");
     let bearer = format!("Bearer {}", tenant.key);
     let json = "application/json";
     let both = "application/json, text/event-stream";
@@ -248,7 +248,7 @@ fn send_partially(url: &str, head: &str, body: &[u8]) -> (u16, String, Value) {
 #[test]
 fn a_body_over_the_limit_is_refused_with_problem_json() {
     const DECLARED: usize = 11 * 1024 * 1024;
-    let tenant = Server::shared().tenant_that_can("execute,read,publish,admin");
+    let tenant = Server::shared().tenant_with_rights("execute,read,publish,admin");
     for (method, path, limit) in [
         ("POST", "/mcp", 10 * 1024 * 1024),
         ("POST", "/api/v1/keys", 10 * 1024 * 1024),
@@ -286,7 +286,7 @@ fn a_body_over_the_limit_is_refused_with_problem_json() {
 /// `30.0` is an integer as in JSON Schema, an empty cursor means the first page, and page sizes are limited.
 #[test]
 fn parameters_are_validated_as_documented() {
-    let tenant = Server::shared().tenant_that_can("execute,read,publish,admin");
+    let tenant = Server::shared().tenant_with_rights("execute,read,publish,admin");
     let bearer = format!("Bearer {}", tenant.key);
     let read =
         |path: &str| get(&format!("{}{path}", tenant.url), &[("authorization", &bearer)]).status;

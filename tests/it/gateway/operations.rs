@@ -26,7 +26,7 @@ fn assert_works(server: &Server, key: &str) {
 fn the_first_start_prints_the_address_key_and_next_steps() {
     let installation = Installation::new();
     let server = installation.start();
-    let screen = server.screen();
+    let screen = server.start_screen();
     let key = installation.first_key();
     let shown = screen
         .replace(server.url(), "[url]")
@@ -43,7 +43,7 @@ fn the_first_start_prints_the_address_key_and_next_steps() {
     // After a restart, the same key works and is not printed again.
     assert_eq!(server.stop(), Some(0));
     let again = installation.start();
-    assert!(!again.screen().contains(&key), "the key was printed again");
+    assert!(!again.start_screen().contains(&key), "the key was printed again");
     assert_eq!(installation.first_key(), key);
     assert_works(&again, &key);
     assert!(!installation.log().contains(&key), "the key was logged");
@@ -66,23 +66,23 @@ fn health_ready_and_version_answer() {
 fn keys_are_created_with_and_without_a_running_server() {
     let installation = Installation::new();
     // Without a server, on a data directory that does not exist yet.
-    installation.run_well(&["migrate"]);
-    let seeded = installation.run_well(&["seed"]);
+    installation.run_ok(&["migrate"]);
+    let seeded = installation.run_ok(&["seed"]);
     assert!(seeded.contains("servers") && seeded.contains("tools"), "{seeded}");
-    installation.run_well(&["scope", "create", "acme.web"]);
-    let offline = installation.run_well(&["keys", "create", "--scope", "acme.web"]);
+    installation.run_ok(&["scope", "create", "acme.web"]);
+    let offline = installation.run_ok(&["keys", "create", "--scope", "acme.web"]);
     assert_eq!(offline.lines().count(), 1, "stdout has more than the key");
     assert!(offline.starts_with("pml_"), "not the form of a key");
 
     let server = installation.start();
     assert_works(&server, &offline);
     // While it runs.
-    let printed = installation.run_well(&["scope", "create", "acme.other"]);
+    let printed = installation.run_ok(&["scope", "create", "acme.other"]);
     assert!(printed.contains("`acme.other` now exists"), "{printed}");
-    let printed = installation.run_well(&["scope", "create", "acme.other"]);
+    let printed = installation.run_ok(&["scope", "create", "acme.other"]);
     assert!(printed.contains("already existed"), "{printed}");
     let online =
-        installation.run_well(&["keys", "create", "--scope", "acme.other", "--can", "execute"]);
+        installation.run_ok(&["keys", "create", "--scope", "acme.other", "--can", "execute"]);
     assert_works(&server, &online);
     assert_ne!(offline, online);
     assert_eq!(server.stop(), Some(0));
@@ -96,8 +96,8 @@ fn commands_can_run_concurrently() {
     std::thread::scope(|scope| {
         for n in 0..8 {
             scope.spawn(move || {
-                installation.run_well(&["scope", "create", &format!("once.p{n}")]);
-                installation.run_well(&["keys", "create", "--scope", &format!("once.p{n}")]);
+                installation.run_ok(&["scope", "create", &format!("once.p{n}")]);
+                installation.run_ok(&["keys", "create", "--scope", &format!("once.p{n}")]);
             });
         }
     });
@@ -183,16 +183,16 @@ fn lists_have_headers_and_readable_times() {
     let installation = Installation::new();
     let server = installation.start();
     let scope = "local.default";
-    let listed = installation.run_well(&["keys", "list", "--scope", scope]);
+    let listed = installation.run_ok(&["keys", "list", "--scope", scope]);
     let lines: Vec<&str> = listed.lines().collect();
     assert!(
         lines[0].starts_with("ID ") && lines[0].ends_with("MADE                  BY        NAME"),
         "{listed}"
     );
     assert!(lines[1].contains(" UTC  operator  first key") && !lines[1].contains('Z'), "{listed}");
-    let none = installation.run_well(&["keys", "list", "--scope", "no.such"]);
+    let none = installation.run_ok(&["keys", "list", "--scope", "no.such"]);
     assert_eq!(none, "`no.such` has no keys.\n");
-    let status = installation.run_well(&["secrets", "status"]);
+    let status = installation.run_ok(&["secrets", "status"]);
     assert!(status.starts_with("MASTER KEY "), "{status}");
     assert!(status.contains("0 data keys") || status.contains("1 data key "), "{status}");
     assert!(status.contains(" UTC  current\n"), "{status}");
@@ -220,7 +220,7 @@ fn a_killed_gateway_recovers_at_the_next_start() {
             key = installation.first_key();
         }
         assert_works(&server, &key);
-        let made = installation.run_well(&["keys", "create", "--scope", "local.default"]);
+        let made = installation.run_ok(&["keys", "create", "--scope", "local.default"]);
         let tree = server.pid().tree();
         server.kill();
         poll("every process of the killed gateway to end", PATIENCE, || {

@@ -59,7 +59,7 @@ fn a_key_has_one_rate_limit_on_all_gateways() {
         // Health checks are not limited.
         assert_eq!(get(&format!("{}/health", server.url()), &[]).status, 200);
     }
-    let other = installation.run_well(&["keys", "create", "--scope", "local.default"]);
+    let other = installation.run_ok(&["keys", "create", "--scope", "local.default"]);
     assert_eq!(ask(&servers[0], other.trim(), &[]).status, 200, "control: another key");
 }
 
@@ -76,8 +76,8 @@ fn the_keys_of_an_organisation_share_a_rate_limit() {
         Some(&json!({ "name": "more", "can": ["read"] })),
     );
     let second = made.json()["key"].as_str().unwrap().to_owned();
-    operator.run_well(&["scope", "create", "local.second"]);
-    let third = operator.run_well(&["keys", "create", "--scope", "local.second"]);
+    operator.run_ok(&["scope", "create", "local.second"]);
+    let third = operator.run_ok(&["keys", "create", "--scope", "local.second"]);
     let keys = [key.as_str(), second.as_str(), third.trim()];
     let mut turn = 0;
     let (allowed, refused) = exhaust(|| {
@@ -89,8 +89,8 @@ fn the_keys_of_an_organisation_share_a_rate_limit() {
     for key in keys {
         assert_eq!(ask(&server, key, &[]).status, 429);
     }
-    operator.run_well(&["scope", "create", "acme.web"]);
-    let other = operator.run_well(&["keys", "create", "--scope", "acme.web"]);
+    operator.run_ok(&["scope", "create", "acme.web"]);
+    let other = operator.run_ok(&["keys", "create", "--scope", "acme.web"]);
     assert_eq!(ask(&server, other.trim(), &[]).status, 200, "control: another organisation");
 }
 
@@ -174,7 +174,7 @@ fn a_tool_quota_counts_calls_on_all_gateways() {
     };
     let parse = "return await mcp.json.parse({ data: '1' })";
     assert_eq!(success(&run(0, &ours, parse)), 1);
-    let printed = installation.run_well(&["quotas", "set", "*", "json:*", "6/day"]);
+    let printed = installation.run_ok(&["quotas", "set", "*", "json:*", "6/day"]);
     assert_eq!(printed, "*  json:*  6/day\n");
     for (number, server) in servers.iter().enumerate() {
         poll("the quota to be known", PATIENCE, || {
@@ -193,16 +193,16 @@ fn a_tool_quota_counts_calls_on_all_gateways() {
     assert!(named["structuredContent"]["details"]["retry_after_s"].as_u64() > Some(600), "{named}");
     assert_eq!(success(&run(0, &theirs, parse)), 1, "control: another scope");
 
-    installation.run_well(&["quotas", "unset", "*", "json:*"]);
+    installation.run_ok(&["quotas", "unset", "*", "json:*"]);
     poll("the quota to be removed", PATIENCE, || {
         (run(1, &ours, parse)["status"] == "success").then_some(())
     });
-    installation.run_well(&["quotas", "set", "it", "json:parse", "0/min"]);
+    installation.run_ok(&["quotas", "set", "it", "json:parse", "0/min"]);
     poll("the tool to be closed", PATIENCE, || {
         (run(0, &theirs, parse)["status"] == "error").then_some(())
     });
     let listed: Value =
-        serde_json::from_str(&installation.run_well(&["quotas", "list", "--json"])).unwrap();
+        serde_json::from_str(&installation.run_ok(&["quotas", "list", "--json"])).unwrap();
     let zero = json!({ "scope": "it", "pattern": "json:parse", "calls": 0, "window": "minute" });
     assert_eq!(listed, json!([zero]));
     for wrong in [

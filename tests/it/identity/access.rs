@@ -18,7 +18,7 @@ struct Route {
 }
 
 fn routes() -> Vec<Route> {
-    let printed = Server::shared().installation().run_well(&["routes", "--json"]);
+    let printed = Server::shared().installation().run_ok(&["routes", "--json"]);
     let routes: Value = serde_json::from_str(&printed).unwrap();
     let field = |route: &Value, name: &str| route[name].as_str().unwrap().to_owned();
     let routes = routes.as_array().unwrap();
@@ -62,25 +62,23 @@ impl Side {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let (org, project) = (format!("side{number}"), format!("s{number}"));
         let (scope, member) = (format!("{org}.{project}"), format!("{org}@acme.example"));
-        operator.run_well(&["scope", "create", &scope]);
+        operator.run_ok(&["scope", "create", &scope]);
         let mut owner = vec!["keys", "create", "--scope", &scope, "--principal", "boss"];
         owner.extend(["--can", "execute,read,publish,admin"]);
-        let tenant = Tenant {
-            key: operator.run_well(&owner).trim().to_owned(),
-            url: server.url().to_owned(),
-        };
+        let tenant =
+            Tenant { key: operator.run_ok(&owner).trim().to_owned(), url: server.url().to_owned() };
         for (role, who) in [("owner", "boss"), ("viewer", &member)] {
-            operator.run_well(&["members", "add", "--org", &org, "--role", role, who]);
+            operator.run_ok(&["members", "add", "--org", &org, "--role", role, who]);
         }
         let make = |can: &str| -> Value {
             let made = ["keys", "create", "--scope", &scope, "--can", can, "--json"];
-            serde_json::from_str(&operator.run_well(&made)).unwrap()
+            serde_json::from_str(&operator.run_ok(&made)).unwrap()
         };
         let text = |made: &Value, field: &str| made[field].as_str().unwrap().to_owned();
         let (reader, ended, object) =
             (make("read"), make("execute,read,publish,admin"), make("read"));
         // Rotation makes the key expire instead of revoking it.
-        operator.run_well(&["keys", "rotate", "--scope", &scope, &text(&ended, "id")]);
+        operator.run_ok(&["keys", "rotate", "--scope", &scope, &text(&ended, "id")]);
         let expired = text(&ended, "key");
         crate::support::poll("the key to expire", crate::support::PATIENCE, || {
             let url = format!("{}/api/v1/keys/self", tenant.url);
@@ -121,7 +119,7 @@ impl Side {
     fn state(&self) -> Value {
         let keys = ["keys", "list", "--scope", &self.scope, "--json"];
         let keys: Value =
-            serde_json::from_str(&Server::shared().installation().run_well(&keys)).unwrap();
+            serde_json::from_str(&Server::shared().installation().run_ok(&keys)).unwrap();
         let audit = call(&self.admin, "GET", &format!("{}/api/v1/audit?limit=200", self.url), None);
         let read = |path: &str| {
             let reply = call(&self.admin, "GET", &format!("{}{path}", self.url), None);

@@ -77,7 +77,7 @@ impl Recorder {
 #[test]
 fn a_loopback_gateway_is_reached_without_a_proxy() {
     let recorder = Recorder::start();
-    let tenant = Server::shared().tenant_that_can("execute,read,publish");
+    let tenant = Server::shared().tenant_with_rights("execute,read,publish");
     let project = recorder.around(Project::of(&tenant));
     let (envelope, _) = project.exec("return await mcp.json.parse({ data: '1' })");
     assert_eq!(success(&envelope), 1);

@@ -14,7 +14,7 @@ fn audit(tenant: &Tenant, query: &str) -> Reply {
 #[test]
 fn the_audit_log_is_paged_and_its_chain_verified() {
     let server = Server::shared();
-    let admin = server.tenant_that_can("read,admin");
+    let admin = server.tenant_with_rights("read,admin");
     let whole = audit(&admin, "?verify=true");
     assert_eq!((whole.status, whole.header("cache-control")), (200, "private, no-store"));
     let whole = whole.json();
@@ -35,10 +35,10 @@ fn the_audit_log_is_paged_and_its_chain_verified() {
 #[test]
 fn the_audit_log_needs_admin_and_shows_only_its_scope() {
     let server = Server::shared();
-    let reader = server.tenant_that_can("execute,read,publish");
+    let reader = server.tenant_with_rights("execute,read,publish");
     let refused = audit(&reader, "");
     assert_eq!((refused.status, &refused.json()["code"]), (403, &json!("FORBIDDEN")));
-    let admin = server.tenant_that_can("admin");
+    let admin = server.tenant_with_rights("admin");
     for query in ["?limit=0", "?limit=201", "?limit=x", "?before=x", "?org=other", "?verify=maybe"]
     {
         assert_eq!(audit(&admin, query).status, 400, "{query}");

@@ -22,7 +22,7 @@ const PUBLIC: &[&str] = &[
 const LINKED: &str = "/r/{slug}/v0.1/servers";
 
 fn routes() -> Vec<(String, String, String)> {
-    let printed = Server::shared().installation().run_well(&["routes", "--json"]);
+    let printed = Server::shared().installation().run_ok(&["routes", "--json"]);
     let routes: Value = serde_json::from_str(&printed).unwrap();
     let field = |route: &Value, name: &str| route[name].as_str().unwrap().to_owned();
     let routes = routes.as_array().unwrap();
@@ -137,7 +137,7 @@ fn an_invalid_key_is_refused_even_on_public_routes() {
 /// GW-31: a key with only the right `execute` cannot read the catalog.
 #[test]
 fn the_execute_right_does_not_include_read() {
-    let executes = Server::shared().tenant_that_can("execute");
+    let executes = Server::shared().tenant_with_rights("execute");
     let authorization = format!("Bearer {}", executes.key);
     let reply = get(&format!("{}/mcp", executes.url), &[("authorization", &authorization)]);
     assert_eq!(reply.status, 403, "{}", text(&reply.body));

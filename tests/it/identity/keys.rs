@@ -27,7 +27,7 @@ fn status_of(url: &str, key: &str) -> u16 {
 /// SE-10: a new key is only in the answer that creates it.
 #[test]
 fn a_new_key_is_shown_only_once() {
-    let admin = Server::shared().tenant_that_can("execute,read,admin");
+    let admin = Server::shared().tenant_with_rights("execute,read,admin");
     let wanted = json!({
         "name": "build", "can": ["read", "execute"], "principal": "service:ci", "expires_in_days": 30,
     });
@@ -58,7 +58,7 @@ fn a_new_key_is_shown_only_once() {
 
 #[test]
 fn listing_keys_is_paged() {
-    let admin = Server::shared().tenant_that_can("admin");
+    let admin = Server::shared().tenant_with_rights("admin");
     for number in 0..4 {
         let made = keys(
             &admin,
@@ -89,7 +89,7 @@ fn listing_keys_is_paged() {
 #[test]
 fn a_key_cannot_grant_a_right_that_it_lacks() {
     let server = Server::shared();
-    let admin = server.tenant_that_can("read,admin");
+    let admin = server.tenant_with_rights("read,admin");
     for (can, lacks) in [
         (json!(["execute"]), "execute"),
         (json!(["read", "publish"]), "publish"),
@@ -109,7 +109,7 @@ fn a_key_cannot_grant_a_right_that_it_lacks() {
     let operator = server.installation();
     let scope = made.json()["scope"].as_str().unwrap().to_owned();
     let printed =
-        operator.run_well(&["keys", "create", "--scope", &scope, "--can", "execute", "--json"]);
+        operator.run_ok(&["keys", "create", "--scope", &scope, "--can", "execute", "--json"]);
     let stronger: Value = serde_json::from_str(&printed).unwrap();
     let path = format!("/{}/rotate", stronger["id"].as_str().unwrap());
     let refused = keys(&admin, "POST", &path, Some(json!({})));
@@ -136,12 +136,12 @@ fn a_key_cannot_grant_a_right_that_it_lacks() {
 #[test]
 fn a_key_without_admin_can_manage_only_itself() {
     let server = Server::shared();
-    let reader = server.tenant_that_can("read");
+    let reader = server.tenant_with_rights("read");
     let me = keys(&reader, "GET", "/self", None);
     assert_eq!(me.status, 200);
     let id = me.json()["id"].as_str().unwrap().to_owned();
     let scope = me.json()["scope"].as_str().unwrap().to_owned();
-    let printed = server.installation().run_well(&["keys", "create", "--scope", &scope, "--json"]);
+    let printed = server.installation().run_ok(&["keys", "create", "--scope", &scope, "--json"]);
     let other: Value = serde_json::from_str(&printed).unwrap();
     let others =
         [other["id"].as_str().unwrap(), "00000000-0000-7000-8000-000000000000", "x", "%00", "%ff"];
@@ -200,7 +200,7 @@ fn a_revocation_reaches_every_gateway() {
 /// GW-29: unknown and duplicate fields of a body are refused.
 #[test]
 fn unknown_and_duplicate_fields_are_refused() {
-    let admin = Server::shared().tenant_that_can("read,admin");
+    let admin = Server::shared().tenant_with_rights("read,admin");
     let good = json!({ "name": "n", "can": ["read"] });
     for (field, value) in [
         ("org_id", json!("other")),
@@ -267,7 +267,7 @@ fn the_operator_manages_keys_from_the_command_line() {
     let tenant = server.tenant();
     let me = keys(&tenant, "GET", "/self", None).json();
     let scope = me["scope"].as_str().unwrap();
-    let made: Value = serde_json::from_str(&operator.run_well(&[
+    let made: Value = serde_json::from_str(&operator.run_ok(&[
         "keys",
         "create",
         "--scope",
@@ -286,22 +286,22 @@ fn the_operator_manages_keys_from_the_command_line() {
     let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
     assert_eq!((&made["name"], &made["principal"]), (&json!("ci"), &json!("ci@acme.example")));
     assert!(made["expires_at"].is_string() && status_of(&tenant.url, key) == 200, "{made}");
-    let listed = operator.run_well(&["keys", "list", "--scope", scope]);
+    let listed = operator.run_ok(&["keys", "list", "--scope", scope]);
     assert!(
         listed.contains(id) && listed.contains("until") && !listed.contains(&key[8..]),
         "{listed}"
     );
-    let rotated = operator.run_well(&["keys", "rotate", "--scope", scope, id]);
+    let rotated = operator.run_ok(&["keys", "rotate", "--scope", scope, id]);
     let new = rotated.trim();
     poll("the old key to end", PATIENCE, || (status_of(&tenant.url, key) == 401).then_some(()));
     assert_eq!(status_of(&tenant.url, new), 200);
     let records: Value =
-        serde_json::from_str(&operator.run_well(&["keys", "list", "--scope", scope, "--json"]))
+        serde_json::from_str(&operator.run_ok(&["keys", "list", "--scope", scope, "--json"]))
             .unwrap();
     let successor =
         records.as_array().unwrap().iter().find(|key| key["id"] == id).unwrap()["replaced_by"]
             .clone();
-    operator.run_well(&["keys", "revoke", "--scope", scope, successor.as_str().unwrap()]);
+    operator.run_ok(&["keys", "revoke", "--scope", scope, successor.as_str().unwrap()]);
     poll("the new key to end", PATIENCE, || (status_of(&tenant.url, new) == 401).then_some(()));
     let unknown = operator.run(&["keys", "revoke", "--scope", "other.scope", id]);
     let stderr = String::from_utf8_lossy(&unknown.stderr).into_owned();

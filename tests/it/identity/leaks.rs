@@ -63,10 +63,10 @@ fn trace_logs_contain_no_keys_programs_arguments_or_results() {
 /// confirmed in a dry run that it runs the program.
 #[test]
 fn args_of_local_programs_are_not_sent_to_the_gateway() {
-    let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let hear = std::sync::Arc::clone(&heard);
+    let received = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let record = std::sync::Arc::clone(&received);
     let stub = GatewayStub::start(move |request| {
-        hear.lock().unwrap().push(request.to_string());
+        record.lock().unwrap().push(request.to_string());
         let asked = &request["params"]["arguments"];
         if asked["options"]["dry_run"] != true {
             return Answer::Close;
@@ -94,11 +94,11 @@ fn args_of_local_programs_are_not_sent_to_the_gateway() {
     }
     let server = "return await mcp.json.parse({ data: args.x })";
     pml.execute_request(json!({ "code": server, "args": { "x": "other-5b" } }));
-    let heard = heard.lock().unwrap();
-    assert!(heard.len() >= 5, "{heard:?}");
-    assert!(heard.iter().all(|body| !body.contains(CANARY)), "{heard:?}");
-    let with_args: Vec<_> = heard.iter().filter(|body| body.contains("other-5b")).collect();
-    assert_eq!(with_args.len(), 1, "control: server programs need their args; {heard:?}");
+    let received = received.lock().unwrap();
+    assert!(received.len() >= 5, "{received:?}");
+    assert!(received.iter().all(|body| !body.contains(CANARY)), "{received:?}");
+    let with_args: Vec<_> = received.iter().filter(|body| body.contains("other-5b")).collect();
+    assert_eq!(with_args.len(), 1, "control: server programs need their args; {received:?}");
     assert!(!with_args[0].contains("dry_run"), "{with_args:?}");
 }
 

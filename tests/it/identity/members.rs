@@ -23,8 +23,8 @@ impl<'a> Organisation<'a> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("org{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let operator = server.installation();
-        operator.run_well(&["projects", "create", &format!("{name}.web")]);
-        operator.run_well(&["members", "add", "--org", &name, "--role", "owner", "boss"]);
+        operator.run_ok(&["projects", "create", &format!("{name}.web")]);
+        operator.run_ok(&["members", "add", "--org", &name, "--role", "owner", "boss"]);
         let mut made = Self { server, name, boss: String::new() };
         made.boss = made.key("web", "boss", "execute,read,publish,admin");
         made
@@ -34,7 +34,7 @@ impl<'a> Organisation<'a> {
     pub(crate) fn key(&self, project: &str, principal: &str, can: &str) -> String {
         let scope = format!("{}.{project}", self.name);
         let make = ["keys", "create", "--scope", &scope, "--principal", principal, "--can", can];
-        self.server.installation().run_well(&make).trim().to_owned()
+        self.server.installation().run_ok(&make).trim().to_owned()
     }
 
     #[track_caller]
@@ -236,7 +236,7 @@ fn a_deleted_project_is_gone_and_its_name_is_never_reused() {
         let body = json!({ "name": name, "code": code, "visibility": visibility });
         assert_eq!(ours.ask(&ann, "POST", "capabilities", Some(body)).status, 201);
     }
-    let stranger = server.tenant_that_can("read").key;
+    let stranger = server.tenant_with_rights("read").key;
     let look = |key: Option<&str>, what: &str| {
         let url = format!("{}/mcp/{}.old.{}.{what}", server.url(), ours.name, ours.name);
         match key {
@@ -291,13 +291,13 @@ fn the_operator_manages_members_projects_and_organisations() {
     let ours = Organisation::on(&server);
     let name = ours.name.as_str();
     let json = |arguments: &[&str]| -> Value {
-        serde_json::from_str(&installation.run_well(arguments)).unwrap()
+        serde_json::from_str(&installation.run_ok(arguments)).unwrap()
     };
     let added = ["members", "add", "--org", name, "--project", "web", "--role", "viewer", "ann"];
-    assert_eq!(installation.run_well(&added), format!("`ann` is `viewer` of `{name}.web` now.\n"));
+    assert_eq!(installation.run_ok(&added), format!("`ann` is `viewer` of `{name}.web` now.\n"));
     let members = json(&["members", "list", "--org", name, "--json"]);
     assert_eq!((&members[0]["principal"], &members[1]["role"]), (&json!("ann"), &json!("owner")));
-    let listed = installation.run_well(&["members", "list", "--org", name]);
+    let listed = installation.run_ok(&["members", "list", "--org", name]);
     assert!(listed.contains("viewer  web") && listed.contains("owner   *"), "{listed}");
     assert_eq!(
         json(&["projects", "list", "--org", name, "--json"])[0]["scope"],
@@ -318,9 +318,9 @@ fn the_operator_manages_members_projects_and_organisations() {
         assert_eq!(refused.status.code(), Some(code), "{arguments:?}: {stderr}");
         assert!(stderr.contains(message), "{arguments:?}: {stderr}");
     }
-    installation.run_well(&["members", "remove", "--org", name, "--project", "web", "ann"]);
+    installation.run_ok(&["members", "remove", "--org", name, "--project", "web", "ann"]);
     assert_eq!(status_of(server.url(), &ours.boss), 200);
-    installation.run_well(&["orgs", "delete", name, "--yes"]);
+    installation.run_ok(&["orgs", "delete", name, "--yes"]);
     poll("the key to be refused", PATIENCE, || {
         (status_of(server.url(), &ours.boss) == 401).then_some(())
     });
@@ -328,7 +328,7 @@ fn the_operator_manages_members_projects_and_organisations() {
     let org = orgs.as_array().unwrap().iter().find(|org| org["name"] == name).unwrap();
     assert!(org["deleted_at"].is_string(), "{org}");
     // A gateway starts even if its first scope was deleted.
-    installation.run_well(&["projects", "delete", "local.default", "--yes"]);
+    installation.run_ok(&["projects", "delete", "local.default", "--yes"]);
     assert_eq!(server.stop(), Some(0));
     let again = installation.start();
     assert_eq!(get(&format!("{}/ready", again.url()), &[]).status, 200);

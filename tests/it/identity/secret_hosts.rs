@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::identity::keys::call;
-use crate::proxy::messages::Through;
+use crate::proxy::messages::ProxyClient;
 use crate::support::cli::{Project, text};
 use crate::support::expect::{failure, success};
 use crate::support::gateway_stub::{Answer, GatewayStub};
@@ -40,7 +40,7 @@ pub(crate) fn recording_server() -> GatewayStub {
 
 /// Returns whether a server received the secret.
 pub(crate) fn got(server: &GatewayStub, key: &str) -> bool {
-    server.heard().iter().any(|request| request.contains(key))
+    server.received().iter().any(|request| request.contains(key))
 }
 
 fn tool() -> Value {
@@ -54,7 +54,7 @@ fn store(tenant: &Tenant, hosts: &[&str], owner: &str) -> u16 {
 }
 
 /// Calls `take` of a server from a program, by name and through the proxy; returns the error codes, or `done`.
-pub(crate) fn in_each_way(
+pub(crate) fn call_in_each_way(
     tenant: &Tenant,
     namespace: &str,
     headers: &[(&str, &str)],
@@ -80,7 +80,7 @@ pub(crate) fn in_each_way(
             send("POST", &format!("{}/mcp", tenant.url), &all, Some(body.to_string().into()));
         reply.json()
     };
-    let through = Through::new(tenant, namespace);
+    let through = ProxyClient::new(tenant, namespace);
     let params = json!({ "name": "take", "arguments": {} });
     let body = Era::Stateless.request(1, "tools/call", params).to_string();
     let mut more = vec![
@@ -109,7 +109,7 @@ pub(crate) fn in_each_way(
 #[test]
 fn a_server_tool_without_its_secret_is_refused_without_a_question() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can("execute,read,admin");
+    let tenant = server.tenant_with_rights("execute,read,admin");
     let stub = recording_server();
     let scope = scope_of(&tenant);
     let mut entry = Entry::http(&scope, "keyed", &format!("{}/mcp", stub.url)).needs("TAKEN_KEY");
@@ -134,7 +134,7 @@ fn a_server_tool_without_its_secret_is_refused_without_a_question() {
     for code in [alone, &mixed] {
         assert_eq!(project.exec(code).0["status"], "approval_required", "{code}");
     }
-    assert!(stub.heard().is_empty(), "the server was called");
+    assert!(stub.received().is_empty(), "the server was called");
 }
 
 /// P4: an entry of another member receives a secret only if the secret's owner has named the host of the entry. This
@@ -142,7 +142,7 @@ fn a_server_tool_without_its_secret_is_refused_without_a_question() {
 #[test]
 fn a_secret_is_sent_only_to_hosts_its_owner_named() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can("execute,read,admin");
+    let tenant = server.tenant_with_rights("execute,read,admin");
     let (foreign, meant) = (recording_server(), recording_server());
     let scope = scope_of(&tenant);
     for (namespace, stub) in [("taker", &foreign), ("meant", &meant)] {
@@ -155,11 +155,11 @@ fn a_secret_is_sent_only_to_hosts_its_owner_named() {
     let host = host_of(&meant.url);
     for owner in ["project", "me"] {
         assert_eq!(store(&tenant, &[], owner), 201);
-        assert_eq!(in_each_way(&tenant, "taker", &[]), refused, "without hosts");
-        assert_eq!(in_each_way(&tenant, "meant", &[]), refused, "without hosts");
+        assert_eq!(call_in_each_way(&tenant, "taker", &[]), refused, "without hosts");
+        assert_eq!(call_in_each_way(&tenant, "meant", &[]), refused, "without hosts");
         assert_eq!(store(&tenant, &[&host], owner), 200);
-        assert_eq!(in_each_way(&tenant, "taker", &[]), refused, "with the other's host");
-        assert_eq!(in_each_way(&tenant, "meant", &[]), ["done"; 3]);
+        assert_eq!(call_in_each_way(&tenant, "taker", &[]), refused, "with the other's host");
+        assert_eq!(call_in_each_way(&tenant, "meant", &[]), ["done"; 3]);
         let place = format!("{}/api/v1/secrets/TAKEN_KEY?for={owner}", tenant.url);
         assert_eq!(call(&tenant.key, "DELETE", &place, None).status, 204);
     }
@@ -187,13 +187,13 @@ fn a_secret_is_sent_only_to_hosts_its_owner_named() {
         format!("{here}, *"),
         String::new(),
     ];
-    assert_eq!(in_each_way(&tenant, "taker", &[sent]), refused);
+    assert_eq!(call_in_each_way(&tenant, "taker", &[sent]), refused);
     for host in &foreign_hosts {
-        assert_eq!(in_each_way(&tenant, "taker", &[sent, (name, host)]), refused, "{host}");
+        assert_eq!(call_in_each_way(&tenant, "taker", &[sent, (name, host)]), refused, "{host}");
     }
-    let heard = foreign.heard();
-    assert!(!heard.iter().any(|request| request.contains("canary-6")), "{heard:?}");
-    assert_eq!(in_each_way(&tenant, "taker", &[sent, (name, &here)]), ["done"; 3]);
+    let received = foreign.received();
+    assert!(!received.iter().any(|request| request.contains("canary-6")), "{received:?}");
+    assert_eq!(call_in_each_way(&tenant, "taker", &[sent, (name, &here)]), ["done"; 3]);
     assert!(got(&foreign, "canary-62-sent") && !got(&foreign, CANARY));
     // The audit log has each refusal, with the host.
     let log = call(&tenant.key, "GET", &format!("{}/api/v1/audit?limit=200", tenant.url), None);
@@ -210,7 +210,7 @@ fn a_secret_is_sent_only_to_hosts_its_owner_named() {
 #[test]
 fn redirects_and_changed_hosts_do_not_forward_a_secret() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can("execute,read,admin");
+    let tenant = server.tenant_with_rights("execute,read,admin");
     let elsewhere = recording_server();
     let to = format!("{}/mcp", elsewhere.url);
     let redirecting = GatewayStub::start(move |_| Answer::Redirect(to.clone()));
@@ -221,10 +221,10 @@ fn redirects_and_changed_hosts_do_not_forward_a_secret() {
     entry.publish(server.installation());
     let (near, far) = (host_of(&redirecting.url), host_of(&elsewhere.url));
     assert_eq!(store(&tenant, &[&near, &far], "me"), 201);
-    for code in in_each_way(&tenant, "moved", &[]) {
+    for code in call_in_each_way(&tenant, "moved", &[]) {
         assert_eq!(code, "TOOL_UNAVAILABLE");
     }
-    assert!(got(&redirecting, CANARY) && elsewhere.heard().is_empty());
+    assert!(got(&redirecting, CANARY) && elsewhere.received().is_empty());
 
     let mut entry = Entry::http(&scope, "straight", &format!("{}/mcp", elsewhere.url));
     entry.tools = vec![tool()];
@@ -234,11 +234,11 @@ fn redirects_and_changed_hosts_do_not_forward_a_secret() {
     server.installation().sql(&format!(
         "update secrets set hosts = array['{far}'] where org = '{org}' and project = '{project}'"
     ));
-    assert_eq!(in_each_way(&tenant, "straight", &[]), ["SECRET_UNREADABLE"; 3]);
-    assert!(elsewhere.heard().iter().all(|request| !request.contains("canary-6")));
+    assert_eq!(call_in_each_way(&tenant, "straight", &[]), ["SECRET_UNREADABLE"; 3]);
+    assert!(elsewhere.received().iter().all(|request| !request.contains("canary-6")));
     // The control: stored again for that host, the secret is sent there.
     assert_eq!(store(&tenant, &[&far], "me"), 200);
-    assert_eq!(in_each_way(&tenant, "straight", &[]), ["done"; 3]);
+    assert_eq!(call_in_each_way(&tenant, "straight", &[]), ["done"; 3]);
     assert!(got(&elsewhere, CANARY));
 }
 

@@ -137,7 +137,7 @@ fn forms(key: &str) -> Vec<String> {
 fn no_secret_remains_in_answers_logs_or_the_database() {
     let installation = Installation::new();
     let server = installation.start_with(&[("PML_LOG", "trace")]);
-    let tenant = server.tenant_that_can("execute,read,publish,admin");
+    let tenant = server.tenant_with_rights("execute,read,publish,admin");
     let received = Arc::new(Mutex::new(Vec::new()));
     let stub = upstream(Arc::clone(&received));
     let (scope, host) = (scope_of(&tenant), host_of(&stub.url));

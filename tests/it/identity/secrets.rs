@@ -23,13 +23,13 @@ const OTHER_KEY: &str = "mJ8sQe2LwYt0Rz5HnVx7KcB3pGdUa1FoTi6XqNy4EvM=";
 /// An upstream that repeats the secret it receives in its answer.
 struct Upstream {
     stub: GatewayStub,
-    heard: Arc<Mutex<Vec<String>>>,
+    received: Arc<Mutex<Vec<String>>>,
 }
 
 impl Upstream {
     fn start() -> Self {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let hear = Arc::clone(&heard);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let record = Arc::clone(&received);
         let stub = GatewayStub::start_with_head(move |head, body| {
             let authorization = head
                 .lines()
@@ -50,7 +50,7 @@ impl Upstream {
                     "serverInfo": { "name": "echo", "version": "1" },
                 }}),
                 Some("tools/call") => {
-                    hear.lock().unwrap().push(authorization.clone());
+                    record.lock().unwrap().push(authorization.clone());
                     if body["params"]["name"] == "fail" {
                         json!({ "error": { "code": -32000, "message": format!("bad: {authorization}") } })
                     } else {
@@ -68,7 +68,7 @@ impl Upstream {
             }
             Answer::Json(whole)
         });
-        Self { stub, heard }
+        Self { stub, received }
     }
 
     /// Adds its tools to the catalog of a gateway.
@@ -97,8 +97,8 @@ impl Upstream {
         installation.sql(&sql);
     }
 
-    fn heard(&self) -> Vec<String> {
-        std::mem::take(&mut self.heard.lock().unwrap())
+    fn received(&self) -> Vec<String> {
+        std::mem::take(&mut self.received.lock().unwrap())
     }
 }
 
@@ -142,7 +142,7 @@ fn a_stored_secret_is_sent_to_its_upstream_only() {
     let server = installation.start_with(&[("PML_LOG", "trace")]);
     let upstream = Upstream::start();
     upstream.publish(&installation);
-    let tenant = server.tenant_that_can("execute,read,admin");
+    let tenant = server.tenant_with_rights("execute,read,admin");
     let missing = say(&tenant);
     assert_eq!(missing["error_code"], "API_KEY_REQUIRED", "{missing:#}");
     let message = missing["message"].as_str().unwrap();
@@ -151,14 +151,14 @@ fn a_stored_secret_is_sent_to_its_upstream_only() {
             && message.contains("X-PML-Key-ECHO-API-KEY"),
         "{message}"
     );
-    assert_eq!(upstream.heard(), [""; 0]);
+    assert_eq!(upstream.received(), [""; 0]);
 
     let mut answers = Vec::new();
     let made = put(&tenant, "ECHO_API_KEY", CANARY, "project");
     assert_eq!(made.status, 201, "{}", text(&made.body));
     answers.push(text(&made.body));
     let said = say(&tenant);
-    assert_eq!(upstream.heard(), [format!("Bearer {CANARY}")]);
+    assert_eq!(upstream.received(), [format!("Bearer {CANARY}")]);
     let echoed = success(&said).to_string();
     assert!(echoed.contains("[redacted]"), "{echoed}");
     answers.push(said.to_string());
@@ -172,7 +172,7 @@ fn a_stored_secret_is_sent_to_its_upstream_only() {
     }
     answers.push(mcp.call("echo:say", json!({})).to_string());
     answers.push(mcp.call("echo:fail", json!({})).to_string());
-    assert_eq!(upstream.heard().len(), 6);
+    assert_eq!(upstream.received().len(), 6);
     let listed = api(&tenant, "GET", "", None);
     assert_eq!(listed.json()["secrets"][0]["name"], "ECHO_API_KEY");
     assert_eq!(listed.header("cache-control"), "private, no-store");
@@ -190,7 +190,7 @@ fn a_stored_secret_is_sent_to_its_upstream_only() {
     // The caller's own secret takes precedence over the project's, and one in a header over both.
     assert_eq!(put(&tenant, "ECHO_API_KEY", "canary-9f-mine", "me").status, 201);
     answers.push(say(&tenant).to_string());
-    assert_eq!(upstream.heard(), ["Bearer canary-9f-mine"]);
+    assert_eq!(upstream.received(), ["Bearer canary-9f-mine"]);
     let body =
         Era::Stateless.request(1, "tools/call", json!({ "name": "echo:say", "arguments": {} }));
     let headers = [
@@ -204,7 +204,7 @@ fn a_stored_secret_is_sent_to_its_upstream_only() {
     ];
     let sent =
         send("POST", &format!("{}/mcp", tenant.url), &headers, Some(body.to_string().into()));
-    assert_eq!(upstream.heard(), ["Bearer canary-9f-sent"]);
+    assert_eq!(upstream.received(), ["Bearer canary-9f-sent"]);
     answers.push(text(&sent.body));
     for owner in ["me", "project"] {
         let gone = api(&tenant, "DELETE", &format!("/ECHO_API_KEY?for={owner}"), None);
@@ -216,10 +216,10 @@ fn a_stored_secret_is_sent_to_its_upstream_only() {
     assert_eq!(put(&tenant, "ECHO_API_KEY", CANARY, "me").status, 201);
     installation.sql("revoke insert on audit_log from pml_app");
     assert_eq!(say(&tenant)["status"], "error");
-    assert_eq!(upstream.heard(), [""; 0]);
+    assert_eq!(upstream.received(), [""; 0]);
     installation.sql("grant insert on audit_log to pml_app");
     success(&say(&tenant));
-    assert_eq!(upstream.heard().len(), 1);
+    assert_eq!(upstream.received().len(), 1);
 
     assert_eq!(server.stop(), Some(0));
     answers.iter().for_each(|answer| assert_clean("an answer", answer));
@@ -230,8 +230,8 @@ fn a_stored_secret_is_sent_to_its_upstream_only() {
 #[test]
 fn requests_to_store_a_secret_are_validated_strictly() {
     let server = Server::shared();
-    let (admin, member) = (server.tenant_that_can("execute,admin"), server.tenant());
-    let reader = server.tenant_that_can("read");
+    let (admin, member) = (server.tenant_with_rights("execute,admin"), server.tenant());
+    let reader = server.tenant_with_rights("read");
     let whole = r#"{"value":"canary-9f","for":"me"}"#;
     for (name, body) in [
         ("A", r#"{"value":"canary-9f"}"#),
@@ -375,8 +375,8 @@ fn a_killed_master_key_rotation_can_be_resumed() {
     let tenants: Vec<Tenant> = (0..6)
         .map(|number| {
             let scope = format!("org{number}.web");
-            installation.run_well(&["scope", "create", &scope]);
-            let key = installation.run_well(&["keys", "create", "--scope", &scope]);
+            installation.run_ok(&["scope", "create", &scope]);
+            let key = installation.run_ok(&["keys", "create", "--scope", &scope]);
             let tenant = Tenant { key: key.trim().to_owned(), url: server.url().to_owned() };
             assert_eq!(put(&tenant, "ECHO_API_KEY", CANARY, "me").status, 201);
             tenant
@@ -425,7 +425,7 @@ fn a_killed_master_key_rotation_can_be_resumed() {
     });
     assert!(reads >= tenants.len(), "{reads}");
     let status: Value =
-        serde_json::from_str(&installation.run_well(&["secrets", "status", "--json"])).unwrap();
+        serde_json::from_str(&installation.run_ok(&["secrets", "status", "--json"])).unwrap();
     assert_eq!(status.as_array().unwrap().len(), 1, "{status:#}");
     assert_eq!((&status[0]["data_keys"], &status[0]["current"]), (&json!(6), &json!(true)));
     assert_eq!(server.stop(), Some(0));

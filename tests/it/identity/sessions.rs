@@ -33,7 +33,7 @@ fn status(url: &str, credential: &str, path: &str) -> u16 {
 #[test]
 fn a_session_has_only_the_rights_it_was_given() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can("execute,read,admin");
+    let tenant = server.tenant_with_rights("execute,read,admin");
     let made =
         create(&tenant.url, &tenant.key, json!({ "can": ["read"], "expires_in_seconds": 60 }));
     assert_eq!((made.status, made.header("cache-control")), (201, "private, no-store"));
@@ -110,7 +110,7 @@ fn a_session_has_only_the_rights_it_was_given() {
 
 #[test]
 fn a_session_expires() {
-    let tenant = Server::shared().tenant_that_can("read");
+    let tenant = Server::shared().tenant_with_rights("read");
     let short = session(&tenant.url, &tenant.key, json!({ "expires_in_seconds": 2 }));
     let long = session(&tenant.url, &tenant.key, json!({}));
     poll("the session to end", PATIENCE, || {
@@ -165,7 +165,7 @@ fn a_session_ends_with_its_key_or_membership() {
 /// key.
 #[test]
 fn sessions_with_another_signature_are_refused() {
-    let tenant = Server::shared().tenant_that_can("read");
+    let tenant = Server::shared().tenant_with_rights("read");
     let good = session(&tenant.url, &tenant.key, json!({}));
     let ask = |token: &str| call(token, "GET", &format!("{}/mcp", tenant.url), None);
     assert_eq!(ask(&good).status, 200, "positive control");
@@ -263,8 +263,8 @@ fn sessions_and_tokens_are_not_interchangeable() {
     assert_eq!(status(ours.url(), &of_token, "/mcp"), 200);
     let operator = ours.installation();
     let who = ["--org", "local", "alice@acme.example"];
-    operator.run_well(&[&["members", "add", "--role", "viewer"], &who[..]].concat());
-    operator.run_well(&[&["members", "remove"], &who[..]].concat());
+    operator.run_ok(&[&["members", "add", "--role", "viewer"], &who[..]].concat());
+    operator.run_ok(&[&["members", "remove"], &who[..]].concat());
     poll("the session to end", PATIENCE, || {
         (status(ours.url(), &of_token, "/mcp") == 401).then_some(())
     });

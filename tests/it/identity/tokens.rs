@@ -227,7 +227,7 @@ fn a_token_has_the_scope_and_rights_of_its_claims() {
     let server = issuer.gateway(&[]);
     let good = issuer.claims();
     let token = |changes: Value| key.token(&header("EdDSA", "k"), &with(&good, changes));
-    let scopes = |_: ()| server.installation().run_well(&["scope", "create", "acme.other"]);
+    let scopes = |_: ()| server.installation().run_ok(&["scope", "create", "acme.other"]);
     for unknown in [
         json!({ "pml_scope": null }),
         json!({ "pml_scope": "acme.web" }),

@@ -37,16 +37,16 @@ impl Slow {
     }
 
     /// Returns how many requests or notifications of a method the server has received.
-    fn heard(&self, method: &str) -> usize {
+    fn received(&self, method: &str) -> usize {
         let method = format!("\"{method}\"");
-        self.upstream.heard().iter().filter(|request| request.contains(&method)).count()
+        self.upstream.received().iter().filter(|request| request.contains(&method)).count()
     }
 
     /// Waits until this number of calls has reached the server.
     #[track_caller]
     fn wait_for_calls(&self, calls: usize) {
         poll("the call to reach its server", PATIENCE, || {
-            (self.heard("tools/call") == calls).then_some(())
+            (self.received("tools/call") == calls).then_some(())
         });
     }
 }
@@ -134,7 +134,7 @@ fn a_notification_cancels_the_run_and_its_upstream_calls() {
         client.cancel(7);
         assert_cancelled(&answer);
         poll("the upstream to be notified", PATIENCE, || {
-            (slow.heard("notifications/cancelled") == n + 1).then_some(())
+            (slow.received("notifications/cancelled") == n + 1).then_some(())
         });
     }
     // A program that only sleeps.
@@ -215,7 +215,7 @@ fn a_dropped_connection_cancels_the_request() {
         slow.wait_for_calls(1);
         drop(stream);
         poll("the upstream to be notified", Duration::from_secs(20), || {
-            (slow.heard("notifications/cancelled") == 1).then_some(())
+            (slow.received("notifications/cancelled") == 1).then_some(())
         });
     }
 }

@@ -12,7 +12,7 @@ use crate::support::mcp_client::Era;
 use crate::support::server::{Server, Tenant};
 
 fn author() -> Tenant {
-    Server::shared().tenant_that_can("execute,read,publish")
+    Server::shared().tenant_with_rights("execute,read,publish")
 }
 
 /// Writes a capability of three files.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::identity::keys::call;
 use crate::support::cli::Project;
 use crate::support::expect::{calls, failure, question, success};
-use crate::support::gateway_stub::{Answer, GatewayStub, pass_on};
+use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::Era;
 use crate::support::server::{Server, Tenant};
@@ -28,10 +28,10 @@ impl World {
         let scopes = [format!("n{n}.web"), format!("n{n}.core"), format!("far{n}.one")];
         let [web, core, stranger] = scopes.each_ref().map(|scope| {
             let server = Server::shared();
-            server.installation().run_well(&["scope", "create", scope]);
+            server.installation().run_ok(&["scope", "create", scope]);
             let rights = "execute,read,publish";
             let key = ["keys", "create", "--scope", scope, "--can", rights];
-            let key = server.installation().run_well(&key);
+            let key = server.installation().run_ok(&key);
             Tenant { key: key.trim().to_owned(), url: server.url().to_owned() }
         });
         Self { web, core, stranger, scopes }
@@ -331,7 +331,7 @@ fn an_answer_with_another_version_than_requested_is_refused() {
                 return Answer::Raw(
                     200,
                     "application/typescript",
-                    pass_on(&url, &newest, request).into_bytes(),
+                    forward_request(&url, &newest, request).into_bytes(),
                 );
             }
             let mut asked = request.clone();
@@ -339,7 +339,8 @@ fn an_answer_with_another_version_than_requested_is_refused() {
                 let code = &mut asked["params"]["arguments"]["code"];
                 *code = json!(code.as_str().unwrap_or_default().replace("pick@0.1.0", "pick"));
             }
-            let mut reply: Value = serde_json::from_str(&pass_on(&url, head, &asked)).unwrap();
+            let mut reply: Value =
+                serde_json::from_str(&forward_request(&url, head, &asked)).unwrap();
             let honest = request["params"]["arguments"]["code"].clone();
             let answer = &mut reply["result"]["structuredContent"];
             if in_answer && answer["status"] == "execute_locally" {

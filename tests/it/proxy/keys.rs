@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::proxy::messages::{Raw, Through};
+use crate::proxy::messages::{ProxyClient, Raw};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::Era;
 use crate::support::server::{Installation, Server, Tenant};
@@ -12,11 +12,11 @@ use crate::support::{PATIENCE, poll};
 fn put(tenant: &Tenant, name: &str, value: &str, host: &str) -> u16 {
     let url = format!("{}/api/v1/secrets/{name}", tenant.url);
     let body = json!({ "value": value, "for": "me", "hosts": [host] }).to_string();
-    Through { url, key: tenant.key.clone() }.send("PUT", &[], Some(&body)).status
+    ProxyClient { url, key: tenant.key.clone() }.send("PUT", &[], Some(&body)).status
 }
 
 /// Opens the stream of a new session, which sends nothing by itself.
-fn stream(client: &Through) -> Raw {
+fn stream(client: &ProxyClient) -> Raw {
     let session = client.initialize("2025-11-25");
     let within = [("mcp-session-id", session.as_str()), ("mcp-protocol-version", "2025-11-25")];
     let mut stream = Raw::open(client, "GET", &within, None);
@@ -33,16 +33,16 @@ fn revoking_a_key_ends_its_streams_on_all_gateways() {
     Entry::http("local.default", "open", &upstream.url).publish(&home);
     let make = || -> serde_json::Value {
         let made = ["keys", "create", "--scope", "local.default", "--json"];
-        serde_json::from_str(&home.run_well(&made)).unwrap()
+        serde_json::from_str(&home.run_ok(&made)).unwrap()
     };
     let (revoked, other) = (make(), make());
     let at = |key: &serde_json::Value, server: &Server| {
         let key = key["key"].as_str().unwrap().to_owned();
-        stream(&Through::new(&Tenant { key, url: server.url().to_owned() }, "open"))
+        stream(&ProxyClient::new(&Tenant { key, url: server.url().to_owned() }, "open"))
     };
     let mut ending = [at(&revoked, &server), at(&revoked, &replica)];
     let mut staying = [at(&other, &server), at(&other, &replica)];
-    home.run_well(&["keys", "revoke", "--scope", "local.default", revoked["id"].as_str().unwrap()]);
+    home.run_ok(&["keys", "revoke", "--scope", "local.default", revoked["id"].as_str().unwrap()]);
     for stream in &mut ending {
         poll("the stream to end", PATIENCE, || stream.has_ended().then_some(()));
     }
@@ -55,7 +55,7 @@ fn changing_a_secret_closes_its_streams_and_connections() {
     let home = Installation::new();
     let server = home.start_with(&[("PML_LOG", "debug")]);
     let upstream = Everything::start();
-    let tenant = server.tenant_that_can("execute,read,admin");
+    let tenant = server.tenant_with_rights("execute,read,admin");
     let scope = scope_of(&tenant);
     let mut keyed = Entry::http(&scope, "open", &upstream.url).needs("OPEN_TOKEN");
     let echo =
@@ -65,7 +65,7 @@ fn changing_a_secret_closes_its_streams_and_connections() {
     let mut bare = Entry::http(&scope, "bare", &upstream.url);
     bare.tools = vec![echo];
     bare.publish(&home);
-    let (open, bare) = (Through::new(&tenant, "open"), Through::new(&tenant, "bare"));
+    let (open, bare) = (ProxyClient::new(&tenant, "open"), ProxyClient::new(&tenant, "bare"));
     let host = host_of(&upstream.url);
     // The log states how many connections a change closes. Changes that arrive together are logged as one.
     let closed = || -> Vec<u32> {
@@ -106,9 +106,9 @@ fn a_late_notification_does_not_close_a_stream_with_the_new_secret() {
     let home = Installation::new();
     let server = home.start();
     let upstream = Everything::start();
-    let tenant = server.tenant_that_can("execute,read,admin");
+    let tenant = server.tenant_with_rights("execute,read,admin");
     Entry::http(&scope_of(&tenant), "open", &upstream.url).needs("OPEN_TOKEN").publish(&home);
-    let open = Through::new(&tenant, "open");
+    let open = ProxyClient::new(&tenant, "open");
     let host = host_of(&upstream.url);
     for turn in 0..20 {
         assert!(put(&tenant, "OPEN_TOKEN", &format!("canary-{turn}"), &host) < 300);

@@ -17,14 +17,14 @@ use crate::support::{PATIENCE, poll};
 
 /// A client of one server behind the gateway.
 #[derive(Clone)]
-pub(crate) struct Through {
+pub(crate) struct ProxyClient {
     /// Where its requests go.
     pub(crate) url: String,
     /// Its key.
     pub(crate) key: String,
 }
 
-impl Through {
+impl ProxyClient {
     /// Creates a client.
     pub(crate) fn new(tenant: &Tenant, server: &str) -> Self {
         Self { url: format!("{}/mcp/proxy/{server}", tenant.url), key: tenant.key.clone() }
@@ -129,7 +129,7 @@ fn every_protocol_version_is_forwarded() {
     publish(&tenant, "whole", &upstream.url);
     let fqdn = format!("{}.whole", scope_of(&tenant));
     for name in ["whole", &fqdn] {
-        let client = Through::new(&tenant, name);
+        let client = ProxyClient::new(&tenant, name);
         for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
             let session = client.initialize(version);
             let said = client.call(&session, "echo", json!({ "message": "hello" }));
@@ -147,7 +147,7 @@ fn every_protocol_version_is_forwarded() {
         assert_eq!(answer(&said)["result"]["content"][0]["text"], "hello", "{}", text(&said.body));
     }
     // A stream can be resumed by `Last-Event-ID`.
-    let client = Through::new(&tenant, "whole");
+    let client = ProxyClient::new(&tenant, "whole");
     let session = client.initialize("2025-11-25");
     let said = text(&client.call(&session, "echo", json!({ "message": "again" })).body);
     let first = said.lines().find_map(|line| line.strip_prefix("id: ")).expect("events have ids");
@@ -165,22 +165,23 @@ fn a_proxy_session_is_bound_to_its_principal_scope_and_server() {
     let upstream = Everything::start();
     let key = |principal: &str, scope: &str| {
         let made = ["keys", "create", "--scope", scope, "--principal", principal];
-        home.run_well(&made).trim().to_owned()
+        home.run_ok(&made).trim().to_owned()
     };
     for scope in ["it.one", "it.two"] {
-        home.run_well(&["scope", "create", scope]);
+        home.run_ok(&["scope", "create", scope]);
         for namespace in ["first", "second"] {
             Entry::http(scope, namespace, &upstream.url).publish(&home);
         }
     }
     let client = |key: String, server: &Server, namespace: &str| {
-        Through::new(&Tenant { key, url: server.url().to_owned() }, namespace)
+        ProxyClient::new(&Tenant { key, url: server.url().to_owned() }, namespace)
     };
     let ours = client(key("alice", "it.one"), &server, "first");
     let session = ours.initialize("2025-11-25");
     assert!(session.len() >= 80, "{session}");
-    let echo =
-        |client: &Through, session: &str| client.call(session, "echo", json!({ "message": "x" }));
+    let echo = |client: &ProxyClient, session: &str| {
+        client.call(session, "echo", json!({ "message": "x" }))
+    };
     assert_eq!(echo(&ours, &session).status, 200);
     let elsewhere = client(ours.key.clone(), &replica, "first");
     assert_eq!(
@@ -220,12 +221,12 @@ fn a_proxy_session_is_bound_to_its_principal_scope_and_server() {
 #[test]
 fn the_proxy_separates_the_callers_credential_from_the_servers_secret() {
     let upstream = Everything::start();
-    let tenant = Server::shared().tenant_that_can("execute,read,admin");
+    let tenant = Server::shared().tenant_with_rights("execute,read,admin");
     publish(&tenant, "bare", &upstream.url);
     Entry::http(&scope_of(&tenant), "keyed", &upstream.url)
         .needs("KEYED_TOKEN")
         .publish(Server::shared().installation());
-    let (bare, keyed) = (Through::new(&tenant, "bare"), Through::new(&tenant, "keyed"));
+    let (bare, keyed) = (ProxyClient::new(&tenant, "bare"), ProxyClient::new(&tenant, "keyed"));
     let session = bare.initialize("2025-11-25");
     let seen = text(&bare.call(&session, "seen", json!({})).body);
     assert!(seen.contains("mcp-protocol-version"), "{seen}");
@@ -243,7 +244,7 @@ fn the_proxy_separates_the_callers_credential_from_the_servers_secret() {
     assert_eq!(result["resultType"], "complete");
     let hosts = [host_of(&upstream.url)];
     let body = json!({ "value": "canary-5e/1f+00", "for": "project", "hosts": hosts }).to_string();
-    let stored = Through { url: format!("{}/api/v1/secrets/KEYED_TOKEN", tenant.url), ..bare };
+    let stored = ProxyClient { url: format!("{}/api/v1/secrets/KEYED_TOKEN", tenant.url), ..bare };
     assert_eq!(stored.send("PUT", &[], Some(&body)).status, 201);
     let session = keyed.initialize("2025-11-25");
     for reply in [keyed.call(&session, "seen", json!({})), keyed.call_stateless("seen", json!({}))]
@@ -266,7 +267,7 @@ fn checked_messages_are_forwarded_unchanged_and_ambiguous_ones_refused() {
     let upstream = plain_upstream();
     let tenant = Server::shared().tenant();
     publish(&tenant, "exact", &upstream.url);
-    let client = Through::new(&tenant, "exact");
+    let client = ProxyClient::new(&tenant, "exact");
     for (body, code) in [
         (
             r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","name":"b"}}"#,
@@ -330,8 +331,8 @@ fn checked_messages_are_forwarded_unchanged_and_ambiguous_ones_refused() {
         200
     );
     assert_eq!(client.send("POST", &stateless("tools/call", "a"), Some(&call)).status, 200);
-    let heard = upstream.heard();
-    assert!(heard.len() == 2 && heard[0].ends_with(&body), "{heard:?}");
+    let received = upstream.received();
+    assert!(received.len() == 2 && received[0].ends_with(&body), "{received:?}");
 }
 
 /// Routing rules of the operator apply to proxied calls. Servers of other types cannot be proxied.
@@ -339,7 +340,7 @@ fn checked_messages_are_forwarded_unchanged_and_ambiguous_ones_refused() {
 fn routing_rules_apply_to_proxied_calls() {
     let server = Server::shared();
     let upstream = plain_upstream();
-    let tenant = server.tenant_that_can("execute,read,admin");
+    let tenant = server.tenant_with_rights("execute,read,admin");
     let scope = scope_of(&tenant);
     let home = server.installation();
     publish(&tenant, "fixed", &upstream.url);
@@ -352,10 +353,10 @@ fn routing_rules_apply_to_proxied_calls() {
     let mut stdio = Entry::http(&scope, "started", "");
     stdio.content = json!({ "type": "stdio", "description": "Test", "install": { "command": "true", "args": [] } });
     stdio.publish(home);
-    home.run_well(&["routing", "set", "ruled:*", "server"]);
-    home.run_well(&["routing", "set", "ruled:wipe", "client"]);
-    home.run_well(&["routing", "set", "fixed:wipe", "client"]);
-    let ruled = Through::new(&tenant, "ruled");
+    home.run_ok(&["routing", "set", "ruled:*", "server"]);
+    home.run_ok(&["routing", "set", "ruled:wipe", "client"]);
+    home.run_ok(&["routing", "set", "fixed:wipe", "client"]);
+    let ruled = ProxyClient::new(&tenant, "ruled");
     poll("the rules to arrive", PATIENCE, || {
         let listed = ruled.post(&[], &request("tools/list", json!({})));
         let wiped = ruled.call_stateless("wipe", json!({})).json();
@@ -365,29 +366,29 @@ fn routing_rules_apply_to_proxied_calls() {
     let wiped = ruled.call_stateless("wipe", json!({})).json();
     assert_eq!(wiped["result"]["structuredContent"]["error_code"], "CLIENT_TOOLS_REQUIRE_PACKAGE");
     let list = request("tools/list", json!({}));
-    let refused = Through::new(&tenant, "onlylocal").post(&[], &list);
+    let refused = ProxyClient::new(&tenant, "onlylocal").post(&[], &list);
     assert_eq!(
         (refused.status, &refused.json()["code"]),
         (403, &json!("CLIENT_TOOLS_REQUIRE_PACKAGE"))
     );
-    let refused = Through::new(&tenant, "started").post(&[], &list);
+    let refused = ProxyClient::new(&tenant, "started").post(&[], &list);
     assert_eq!((refused.status, &refused.json()["code"]), (501, &json!("TOOL_UNAVAILABLE")));
     assert!(text(&refused.body).contains("`stdio` server"), "{}", text(&refused.body));
     for unknown in ["nobodys", "local.default.nothing", "fixed:list", "..%2f", "json:parse"] {
-        let reply = Through::new(&tenant, unknown).post(&[], &list);
+        let reply = ProxyClient::new(&tenant, unknown).post(&[], &list);
         assert_eq!((reply.status, &reply.json()["code"]), (404, &json!("NOT_FOUND")), "{unknown}");
     }
     assert_eq!(upstream.requests(), before);
     // Positive controls: another tool of the same server, and one of a server whose row has its own routing.
     assert_eq!(ruled.call_stateless("list", json!({})).json()["result"]["content"], json!([]));
-    let fixed = Through::new(&tenant, "fixed");
+    let fixed = ProxyClient::new(&tenant, "fixed");
     assert_eq!(fixed.call_stateless("wipe", json!({})).json()["result"]["content"], json!([]));
     assert_eq!(upstream.requests(), before + 2);
     let audit =
         get(&format!("{}/api/v1/audit?limit=20", tenant.url), &[("x-api-key", &tenant.key)]);
     assert!(text(&audit.body).contains("ruled:wipe"), "{}", text(&audit.body));
     for rule in ["ruled:*", "ruled:wipe", "fixed:wipe"] {
-        home.run_well(&["routing", "unset", rule]);
+        home.run_ok(&["routing", "unset", rule]);
     }
 }
 
@@ -398,8 +399,8 @@ fn quotas_count_proxied_calls() {
     let home = Server::shared().installation();
     let tenant = Server::shared().tenant();
     publish(&tenant, "counted", &upstream.url);
-    home.run_well(&["quotas", "set", &scope_of(&tenant), "counted:list", "0/min"]);
-    let client = Through::new(&tenant, "counted");
+    home.run_ok(&["quotas", "set", &scope_of(&tenant), "counted:list", "0/min"]);
+    let client = ProxyClient::new(&tenant, "counted");
     let refused = poll("the quota to arrive", PATIENCE, || {
         let called = client.call_stateless("list", json!({})).json()["result"].clone();
         (called["isError"] == true).then_some(called)
@@ -410,7 +411,7 @@ fn quotas_count_proxied_calls() {
     assert_eq!(upstream.requests(), before);
     // The positive control.
     assert_eq!(client.call_stateless("read", json!({})).json()["result"]["content"], json!([]));
-    home.run_well(&["quotas", "unset", &scope_of(&tenant), "counted:list"]);
+    home.run_ok(&["quotas", "unset", &scope_of(&tenant), "counted:list"]);
 }
 
 /// GW-08, SE-13: the proxy neither follows a redirect of the server nor forwards its authentication challenge.
@@ -427,7 +428,7 @@ fn redirects_and_challenges_of_a_server_are_not_forwarded() {
         [("away", &away), ("closed", &closed), ("page", &page), ("gone", &gone)]
     {
         publish(&tenant, namespace, &stub.url);
-        let client = Through::new(&tenant, namespace);
+        let client = ProxyClient::new(&tenant, namespace);
         let refused =
             client.post(&[("x-pml-key-any", "canary")], &request("tools/list", json!({})));
         assert_eq!(
@@ -468,7 +469,8 @@ fn private_addresses_need_the_operators_permission() {
             ];
             entry.publish(&home);
             let before = upstream.requests();
-            let passed = Through::new(&tenant, &namespace).call_stateless("list", json!({})).json();
+            let passed =
+                ProxyClient::new(&tenant, &namespace).call_stateless("list", json!({})).json();
             let called =
                 HttpMcp::new(&tenant, Era::Stateless).call(&format!("{namespace}:list"), json!({}));
             if reached.contains(host) {
@@ -489,7 +491,7 @@ fn bodies_over_the_limit_are_not_forwarded() {
     let upstream = plain_upstream();
     let tenant = Server::shared().tenant();
     publish(&tenant, "small", &upstream.url);
-    let client = Through::new(&tenant, "small");
+    let client = ProxyClient::new(&tenant, "small");
     let body = |size: usize| {
         request("tools/call", json!({ "name": "a", "arguments": { "x": "y".repeat(size) } }))
             .to_string()
@@ -508,7 +510,7 @@ pub(crate) struct Raw {
 impl Raw {
     /// Sends a request.
     pub(crate) fn open(
-        client: &Through,
+        client: &ProxyClient,
         method: &str,
         more: &[(&str, &str)],
         body: Option<&str>,
@@ -591,7 +593,7 @@ fn a_client_disconnect_is_propagated_to_the_server() {
         let (url, events) = silent(head);
         publish(&tenant, namespace, &url);
         let call = request("tools/call", json!({ "name": "a", "arguments": {} })).to_string();
-        let mut client = Raw::open(&Through::new(&tenant, namespace), "POST", &[], Some(&call));
+        let mut client = Raw::open(&ProxyClient::new(&tenant, namespace), "POST", &[], Some(&call));
         assert_eq!(events.recv_timeout(PATIENCE), Ok("asked"));
         if !head.is_empty() {
             // The stream is forwarded piece by piece, not at its end.

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use serde_json::json;
 
-use crate::proxy::messages::{Raw, Through};
+use crate::proxy::messages::{ProxyClient, Raw};
 use crate::support::cli::text;
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::Era;
@@ -45,7 +45,7 @@ fn messages_of_a_json_subscription_arrive_one_by_one() {
         let entry = Entry::http(&scope, "streaming", &url);
         let entry = if needs_a_key { entry.needs("STREAM_TOKEN") } else { entry };
         entry.publish(server.installation());
-        let client = Through::new(&tenant, "streaming");
+        let client = ProxyClient::new(&tenant, "streaming");
         let params = json!({ "notifications": { "toolsListChanged": true } });
         let body = Era::Stateless.request(1, "subscriptions/listen", params).to_string();
         let mut headers =
@@ -73,7 +73,7 @@ fn task_methods_are_not_found() {
     let tenant = server.tenant();
     let scope = scope_of(&tenant);
     Entry::http(&scope, "streaming", "http://127.0.0.1:9/mcp").publish(server.installation());
-    let client = Through::new(&tenant, "streaming");
+    let client = ProxyClient::new(&tenant, "streaming");
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
         let body = Era::Stateless.request(1, method, json!({ "taskId": "t-1" })).to_string();
         let headers =

@@ -14,7 +14,7 @@ pub(crate) const DOUBLE: &str =
 
 /// Creates a tenant that can publish and run.
 pub(crate) fn author() -> Tenant {
-    Server::shared().tenant_that_can("execute,read,publish")
+    Server::shared().tenant_with_rights("execute,read,publish")
 }
 
 #[track_caller]
@@ -233,7 +233,7 @@ fn a_capability_is_seen_only_according_to_its_visibility() {
     let seen = entry(&stranger, made["fqdn"].as_str().unwrap(), "application/json");
     assert_eq!((seen.status, seen.header("cache-control")), (200, "public, max-age=300"));
 
-    let reader = Server::shared().tenant_that_can("execute,read,admin");
+    let reader = Server::shared().tenant_with_rights("execute,read,admin");
     let refused = publish(&reader, json!({ "name": "a:b", "code": DOUBLE }));
     assert_eq!((refused.status, &refused.json()["code"]), (403, &json!("FORBIDDEN")));
     assert_eq!(annotate(&reader, "s:public", "yank", json!({ "version": "0.1.0" })), 403);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::PATIENCE;
 use crate::support::cli::Project;
 use crate::support::expect::{failure, success};
-use crate::support::gateway_stub::{Answer, GatewayStub, pass_on};
+use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, StdioClient, envelope};
 use crate::support::poll;
@@ -306,7 +306,7 @@ fn gateway_tools_found_before_are_listed_offline_with_their_age() {
         if !is_there.load(Ordering::SeqCst) {
             return Answer::Close;
         }
-        Answer::Raw(200, "application/json", pass_on(&url, head, body).into_bytes())
+        Answer::Raw(200, "application/json", forward_request(&url, head, body).into_bytes())
     });
     let project = Project::at(&gateway.url).set("PML_API_KEY", &tenant.key);
     let project = own_server(project, &["kitchen:*"]);

@@ -32,7 +32,7 @@ fn new_key(name: &str) -> Value {
 /// GW-25: a repeated request creates no second key. Its answer names the first one without showing its secret part.
 #[test]
 fn a_repeated_request_is_executed_once() {
-    let admin = Server::shared().tenant_that_can("read,admin");
+    let admin = Server::shared().tenant_with_rights("read,admin");
     let first = post(&admin, "", "8e03978e-40d5", &new_key("a"));
     assert_eq!(first.status, 201);
     let (first, again) = (first.json(), post(&admin, "", "8e03978e-40d5", &new_key("a")));
@@ -52,14 +52,14 @@ fn a_repeated_request_is_executed_once() {
     }
     assert_eq!(post(&admin, "", "another", &new_key("a")).status, 201, "control: another key");
     // The same `Idempotency-Key` of another tenant is independent.
-    let other = Server::shared().tenant_that_can("read,admin");
+    let other = Server::shared().tenant_with_rights("read,admin");
     assert_eq!(post(&other, "", "8e03978e-40d5", &new_key("a")).status, 201);
 }
 
 /// GW-25: one of fifty concurrent requests is executed; the others get its outcome or `REQUEST_IN_PROGRESS`.
 #[test]
 fn one_of_many_concurrent_requests_is_executed() {
-    let admin = Server::shared().tenant_that_can("read,admin");
+    let admin = Server::shared().tenant_with_rights("read,admin");
     let replies: Vec<Reply> = thread::scope(|scope| {
         let sent: Vec<_> =
             (0..50).map(|_| scope.spawn(|| post(&admin, "", "once", &new_key("a")))).collect();
@@ -80,7 +80,7 @@ fn one_of_many_concurrent_requests_is_executed() {
 /// GW-25: a request whose gateway died during it is not executed again. After a day, its `Idempotency-Key` is free.
 #[test]
 fn a_request_with_unknown_outcome_is_not_executed_again() {
-    let admin = Server::shared().tenant_that_can("read,admin");
+    let admin = Server::shared().tenant_with_rights("read,admin");
     assert_eq!(post(&admin, "", "k", &new_key("a")).status, 201);
     let age = |by: &str| {
         let record = crate::identity::keys::call(
@@ -108,7 +108,7 @@ fn a_request_with_unknown_outcome_is_not_executed_again() {
 /// A refused request had no effect, so its `Idempotency-Key` can be used again.
 #[test]
 fn the_idempotency_key_of_a_refused_request_can_be_reused() {
-    let admin = Server::shared().tenant_that_can("read,admin");
+    let admin = Server::shared().tenant_with_rights("read,admin");
     let refused = post(&admin, "", "k", &json!({ "name": "a", "can": ["publish"] }));
     assert_eq!(refused.status, 403);
     assert_eq!(post(&admin, "", "k", &json!({ "name": "a", "can": "read" })).status, 400);
@@ -174,7 +174,7 @@ fn stored_answers_are_repeated_only_with_the_right_for_the_request() {
     put("chief", "owner");
     let spare = ours.ask(&chief, "POST", "keys", Some(new_key("spare"))).json();
     let writes = writes(&Names { key: spare["id"].as_str().unwrap().to_owned() });
-    let routes = ours.server.installation().run_well(&["routes", "--json"]);
+    let routes = ours.server.installation().run_ok(&["routes", "--json"]);
     let routes: Value = serde_json::from_str(&routes).unwrap();
     for route in routes.as_array().unwrap() {
         let path = route["path"].as_str().unwrap();

@@ -49,7 +49,7 @@ fn registry(pages: Vec<Value>) -> GatewayStub {
 
 fn quarantined(installation: &Installation, all: bool) -> Vec<Value> {
     let which = if all { "--all" } else { "--quarantined" };
-    let printed = installation.run_well(&["catalog", "list", which, "--json"]);
+    let printed = installation.run_ok(&["catalog", "list", which, "--json"]);
     serde_json::from_str::<Vec<Value>>(&printed).unwrap()
 }
 
@@ -77,7 +77,7 @@ fn ingested_servers_are_quarantined_pinned_on_approval_and_revocable() {
             None,
         ),
     ]);
-    let printed = operator.run_well(&["catalog", "ingest", &first.url]);
+    let printed = operator.run_ok(&["catalog", "ingest", &first.url]);
     assert!(printed.starts_with("Read 3 servers and versions from 2 pages: 3 new"), "{printed}");
     assert!(printed.contains("refused: page 2, entry 2"), "{printed}");
     let assert_invisible = || {
@@ -104,10 +104,10 @@ fn ingested_servers_are_quarantined_pinned_on_approval_and_revocable() {
         flags("io.example/odd").contains("hidden_characters")
             && flags("io.example/odd").contains("instructions")
     );
-    let shown = operator.run_well(&["catalog", "list", "--quarantined"]);
+    let shown = operator.run_ok(&["catalog", "list", "--quarantined"]);
     assert!(shown.contains("io.example/weather@1.0.0") && !shown.contains('\u{202e}'), "{shown}");
     // Reading again changes nothing.
-    let printed = operator.run_well(&["catalog", "ingest", &first.url]);
+    let printed = operator.run_ok(&["catalog", "ingest", &first.url]);
     assert!(printed.contains(": 0 new"), "{printed}");
 
     // Look-alike, reserved, existing and invalid names are refused.
@@ -144,7 +144,7 @@ fn ingested_servers_are_quarantined_pinned_on_approval_and_revocable() {
     }
     assert_invisible();
     std::fs::write(&file, json!({ "tools": [forecast] }).to_string()).unwrap();
-    let printed = operator.run_well(&["catalog", "approve", name, "--tools", &file]);
+    let printed = operator.run_ok(&["catalog", "approve", name, "--tools", &file]);
     assert!(printed.contains(", 1 tools"), "{printed}");
     let entry = crate::support::poll("the approved server", crate::support::PATIENCE, || {
         let reply = read("/mcp/pml.mcp.weather");
@@ -170,7 +170,7 @@ fn ingested_servers_are_quarantined_pinned_on_approval_and_revocable() {
         ],
         None,
     )]);
-    let printed = operator.run_well(&["catalog", "ingest", &second.url]);
+    let printed = operator.run_ok(&["catalog", "ingest", &second.url]);
     assert!(printed.contains("2 new, 1 of them with changed content"), "{printed}");
     assert_eq!(read("/v0.1/servers?search=weather").json(), listed);
     assert_eq!(read("/mcp/pml.mcp.weather").json(), entry);
@@ -187,7 +187,7 @@ fn ingested_servers_are_quarantined_pinned_on_approval_and_revocable() {
     );
     // With several versions, the version must be given.
     assert!(!operator.run(&["catalog", "approve", name]).status.success());
-    let printed = operator.run_well(&["catalog", "approve", "io.example/weather@1.1.0"]);
+    let printed = operator.run_ok(&["catalog", "approve", "io.example/weather@1.1.0"]);
     assert!(printed.contains(", 0 tools") && printed.contains("--tools"), "{printed}");
     assert_eq!(operator.sql("select count(*) from tools where namespace = 'weather'").trim(), "0");
     let versions = read("/v0.1/servers/io.example%2Fweather/versions").json();
@@ -210,10 +210,10 @@ fn ingested_servers_are_quarantined_pinned_on_approval_and_revocable() {
     assert_eq!(latest["servers"].as_array().unwrap().len(), 1);
 
     // Updating the shipped catalog does not change approved entries.
-    operator.run_well(&["seed"]);
+    operator.run_ok(&["seed"]);
     assert_eq!(read("/mcp/pml.mcp.weather").status, 200);
 
-    operator.run_well(&["catalog", "reject", name]);
+    operator.run_ok(&["catalog", "reject", name]);
     crate::support::poll("the rejected server to be removed", crate::support::PATIENCE, || {
         (read("/mcp/pml.mcp.weather").status == 404).then_some(())
     });
@@ -226,7 +226,7 @@ fn ingested_servers_are_quarantined_pinned_on_approval_and_revocable() {
     // `updated_since` returns the rejection without `include_deleted`.
     let followed = read("/v0.1/servers?search=weather&updated_since=2001-01-01T00:00:00Z").json();
     assert_eq!(followed["servers"].as_array().unwrap().len(), 2);
-    operator.run_well(&["catalog", "ingest", &second.url]);
+    operator.run_ok(&["catalog", "ingest", &second.url]);
     assert_eq!(read("/mcp/pml.mcp.weather").status, 404, "ingesting again undid the rejection");
 }
 
@@ -287,6 +287,6 @@ fn nothing_is_ingested_from_a_broken_registry() {
     let pages =
         json!([page(&[server("io.broken/good", "1.0.0", "Fine.")], Some("1")), page(&[], None)]);
     std::fs::write(&file, pages.to_string()).unwrap();
-    operator.run_well(&["catalog", "ingest", file.to_str().unwrap()]);
+    operator.run_ok(&["catalog", "ingest", file.to_str().unwrap()]);
     assert!(quarantined(&operator, true).iter().any(|one| one["name"] == "io.broken/good"));
 }

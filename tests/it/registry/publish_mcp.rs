@@ -10,7 +10,7 @@ use crate::support::server::{Server, Tenant};
 use crate::support::upstream::Everything;
 
 fn tenant() -> Tenant {
-    Server::shared().tenant_that_can("execute,read,publish,admin")
+    Server::shared().tenant_with_rights("execute,read,publish,admin")
 }
 
 /// Runs `pml`; returns its exit code, stdout, and both streams.

@@ -14,7 +14,7 @@ const TOOLS: &str = "ai.casys.pml/tools";
 const PUBLISHER: &str = "io.modelcontextprotocol.registry/publisher-provided";
 
 fn tenant() -> Tenant {
-    Server::shared().tenant_that_can("execute,read,publish,admin")
+    Server::shared().tenant_with_rights("execute,read,publish,admin")
 }
 
 fn publish(tenant: &Tenant, server: &Value) -> Reply {
@@ -204,7 +204,7 @@ fn mcp_publisher_logs_in_with_a_key_and_publishes() {
     assert_eq!(reply.status, 200, "{}", text(&reply.body));
     assert_eq!(reply.json()["server"], server);
     // The login is refused for a key without the right `publish`, and for an invalid key.
-    let reader = Server::shared().tenant_that_can("read");
+    let reader = Server::shared().tenant_with_rights("read");
     assert_eq!(login(&reader.key).json()["code"], "FORBIDDEN");
     for key in ["", "ghp_canary", "pml_key_x\n", &"x".repeat(20_000)] {
         let reply = login(key);
@@ -289,7 +289,7 @@ fn an_invalid_server_json_is_refused_with_the_reason() {
         events.iter().any(|it| it["action"] == "server.publish" && it["target"] == "notes"),
         "{audit:#}"
     );
-    let reader = Server::shared().tenant_that_can("read");
+    let reader = Server::shared().tenant_with_rights("read");
     let reply = publish(&reader, &minimal(&format!("{}/x", scope_of(&reader)), "1.0.0"));
     assert_eq!((reply.status, &reply.json()["code"]), (403, &json!("FORBIDDEN")));
 }

@@ -10,7 +10,7 @@ use crate::support::{PATIENCE, poll};
 
 fn rule(installation: &Installation, pattern: &str) -> Option<Value> {
     let rules: Value =
-        serde_json::from_str(&installation.run_well(&["routing", "list", "--json"])).unwrap();
+        serde_json::from_str(&installation.run_ok(&["routing", "list", "--json"])).unwrap();
     rules.as_array().unwrap().iter().find(|rule| rule["pattern"] == pattern).cloned()
 }
 
@@ -31,23 +31,23 @@ fn a_routing_rule_reaches_every_gateway() {
     let shipped = json!({ "pattern": "tavily:*", "routing": "server", "origin": "shipped" });
     assert_eq!(rule(&installation, "tavily:*"), Some(shipped.clone()));
 
-    let printed = installation.run_well(&["routing", "set", "tavily:*", "client"]);
+    let printed = installation.run_ok(&["routing", "set", "tavily:*", "client"]);
     assert_eq!(printed, "`tavily:*` now runs on the user's machine.\n");
     wait_for_changes(1);
     assert_eq!(rule(&installation, "tavily:*").unwrap()["origin"], "operator");
-    let listed = installation.run_well(&["routing", "list"]);
+    let listed = installation.run_ok(&["routing", "list"]);
     assert!(listed.lines().any(|line| line.starts_with("tavily:* ") && line.ends_with("(yours)")));
 
-    installation.run_well(&["routing", "set", "acme:deploy", "server"]);
+    installation.run_ok(&["routing", "set", "acme:deploy", "server"]);
     wait_for_changes(2);
     // Setting the same rule again changes nothing.
-    installation.run_well(&["routing", "set", "acme:deploy", "server"]);
-    installation.run_well(&["routing", "unset", "acme:deploy"]);
+    installation.run_ok(&["routing", "set", "acme:deploy", "server"]);
+    installation.run_ok(&["routing", "unset", "acme:deploy"]);
     wait_for_changes(3);
     assert_eq!(rule(&installation, "acme:deploy"), None);
 
     // Unsetting the operator's rule restores the shipped one.
-    installation.run_well(&["routing", "unset", "tavily:*"]);
+    installation.run_ok(&["routing", "unset", "tavily:*"]);
     wait_for_changes(4);
     assert_eq!(rule(&installation, "tavily:*"), Some(shipped));
 }
@@ -56,7 +56,7 @@ fn a_routing_rule_reaches_every_gateway() {
 #[test]
 fn invalid_routing_rules_are_refused() {
     let installation = Installation::new();
-    let before = installation.run_well(&["routing", "list", "--json"]);
+    let before = installation.run_ok(&["routing", "list", "--json"]);
     for (arguments, code, message) in [
         (&["routing", "set", "math", "client"][..], 2, "math"),
         (&["routing", "set", "Math Tools:*", "client"], 2, "Math Tools"),
@@ -69,7 +69,7 @@ fn invalid_routing_rules_are_refused() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
         assert!(stderr.contains(message), "{arguments:?}: {stderr}");
     }
-    assert_eq!(installation.run_well(&["routing", "list", "--json"]), before);
+    assert_eq!(installation.run_ok(&["routing", "list", "--json"]), before);
 }
 
 /// The operator can mark a tool as read-only, and `pml_discover` shows it.
@@ -85,21 +85,21 @@ fn the_operator_can_mark_a_tool_as_read_only() {
         found["structuredContent"]["tools"][0]["read_only"].clone()
     };
     assert_eq!(shown(), Value::Null);
-    let printed = installation.run_well(&["tools", "set", name, "read", "--eager"]);
+    let printed = installation.run_ok(&["tools", "set", name, "read", "--eager"]);
     assert!(
         printed.starts_with(&format!("`{name}.")) && printed.contains("is now marked `read`"),
         "{printed}"
     );
     assert_eq!(shown(), json!(true));
     let listed: Value =
-        serde_json::from_str(&installation.run_well(&["tools", "list", "--json"])).unwrap();
+        serde_json::from_str(&installation.run_ok(&["tools", "list", "--json"])).unwrap();
     let own = listed
         .as_array()
         .unwrap()
         .iter()
         .find(|tool| tool["fqdn"].as_str().unwrap().starts_with(&format!("{name}.")));
     assert_eq!(own.unwrap()["eager"], true, "{listed}");
-    installation.run_well(&["tools", "unset", name]);
+    installation.run_ok(&["tools", "unset", name]);
     assert_eq!(shown(), Value::Null);
     for (arguments, message) in [
         (&["tools", "set", "pml.mcp.no.such", "read"][..], "there is no tool"),

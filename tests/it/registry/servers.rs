@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::identity::keys::call;
-use crate::identity::secret_hosts::{got, in_each_way, recording_server};
+use crate::identity::secret_hosts::{call_in_each_way, got, recording_server};
 use crate::support::cli::text;
 use crate::support::http::{HttpMcp, Reply, get};
 use crate::support::mcp_client::Era;
@@ -55,7 +55,7 @@ fn entry(tenant: &Tenant, name: &str) -> Reply {
 fn colleague(server: &Server, tenant: &Tenant, principal: &str, rights: &str) -> Tenant {
     let scope = scope_of(tenant);
     let make = ["keys", "create", "--scope", &scope, "--principal", principal, "--can", rights];
-    let key = server.installation().run_well(&make).trim().to_owned();
+    let key = server.installation().run_ok(&make).trim().to_owned();
     Tenant { key, url: tenant.url.clone() }
 }
 
@@ -64,7 +64,7 @@ fn colleague(server: &Server, tenant: &Tenant, principal: &str, rights: &str) ->
 #[test]
 fn a_published_server_can_be_read_listed_and_called() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can(ALL);
+    let tenant = server.tenant_with_rights(ALL);
     let stub = recording_server();
     let url = format!("{}/mcp", stub.url);
     let made = published(&tenant, &http("taker", &url));
@@ -86,7 +86,7 @@ fn a_published_server_can_be_read_listed_and_called() {
     {
         let body = json!({ "value": "canary-71", "for": "me", "hosts": hosts });
         assert!(call(&tenant.key, "PUT", &secret, Some(&body)).status < 300);
-        assert_eq!(in_each_way(&tenant, "taker", &[]), [outcome; 3]);
+        assert_eq!(call_in_each_way(&tenant, "taker", &[]), [outcome; 3]);
         assert_eq!(got(&stub, "canary-71"), outcome == "done");
     }
     // The upstream's own `readOnlyHint` does not make its calls eager.
@@ -111,7 +111,7 @@ fn a_published_server_can_be_read_listed_and_called() {
     assert_eq!(names, [format!("{scope}/jotter"), format!("{scope}/taker")]);
     assert_eq!(listed["servers"][1]["server"]["version"], "0.1.0");
     // RG-06: for another scope it looks nonexistent.
-    let stranger = server.tenant_that_can(ALL);
+    let stranger = server.tenant_with_rights(ALL);
     for name in [format!("{scope}.taker"), format!("{scope}.taker.take"), "taker".to_owned()] {
         assert_eq!(entry(&stranger, &name).status, 404, "{name}");
     }
@@ -122,7 +122,7 @@ fn a_published_server_can_be_read_listed_and_called() {
 #[test]
 fn a_published_version_of_a_server_is_immutable() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can(ALL);
+    let tenant = server.tenant_with_rights(ALL);
     let with = |version: &str, command: &str| {
         let mut body = stdio("jotter", command);
         body["version"] = json!(version);
@@ -189,7 +189,7 @@ fn a_published_version_of_a_server_is_immutable() {
 #[test]
 fn invalid_servers_are_refused() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can(ALL);
+    let tenant = server.tenant_with_rights(ALL);
     let url = "https://mcp.acme.example/mcp";
     let body = json!({ "name": "ours:act", "code": "/** Ours. */ return 1" });
     assert_eq!(call(&tenant.key, "POST", &at(&tenant, "capabilities"), Some(&body)).status, 201);
@@ -280,8 +280,8 @@ fn invalid_servers_are_refused() {
 fn a_deleted_entry_is_gone_and_its_name_is_never_reused() {
     let home = Installation::new();
     let (server, replica) = (home.start(), home.replica().start());
-    let tenant = server.tenant_that_can(ALL);
-    let stranger = server.tenant_that_can(ALL);
+    let tenant = server.tenant_with_rights(ALL);
+    let stranger = server.tenant_with_rights(ALL);
     let (ann, bob) = (
         colleague(&server, &tenant, "ann", "execute,read,publish"),
         colleague(&server, &tenant, "bob", "execute,read,publish"),
@@ -388,7 +388,7 @@ fn a_deleted_entry_is_gone_and_its_name_is_never_reused() {
 #[test]
 fn deleting_a_project_deletes_its_servers() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can(ALL);
+    let tenant = server.tenant_with_rights(ALL);
     let stranger = server.tenant();
     let mut open = stdio("jotter", "npx");
     open["visibility"] = json!("public");
@@ -398,7 +398,7 @@ fn deleting_a_project_deletes_its_servers() {
     for name in &names {
         assert_eq!(entry(&stranger, name).status, 200, "{name}");
     }
-    server.installation().run_well(&["projects", "delete", &scope, "--yes"]);
+    server.installation().run_ok(&["projects", "delete", &scope, "--yes"]);
     for name in &names {
         poll("the answer 410", PATIENCE, || (entry(&stranger, name).status == 410).then_some(()));
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::proxy::messages::Through;
+use crate::proxy::messages::ProxyClient;
 use crate::support::expect::success;
 use crate::support::gateway_stub::{Answer, GatewayStub, handshaking};
 use crate::support::http::HttpMcp;
@@ -64,7 +64,7 @@ fn upstream_schemas_are_never_resolved_or_evaluated() {
     entry.publish(server.installation());
     let started = Instant::now();
     // The proxy forwards them unchanged.
-    let client = Through::new(&tenant, "bombs");
+    let client = ProxyClient::new(&tenant, "bombs");
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
     assert_eq!(client.post(&[], &list).json()["result"]["tools"], json!(tools));
     // They are read from the registry and found; their tools are called by id and in programs.
@@ -87,7 +87,7 @@ fn upstream_schemas_are_never_resolved_or_evaluated() {
     }
     let program = "return (await mcp.bombs.backtracks({ x: 'a'.repeat(5000) + '!' })).x + (await mcp.bombs.doubles({})).x";
     assert_eq!(success(&mcp.execute(program)), "yy");
-    assert_eq!(canary.requests(), 0, "{:?}", canary.heard());
+    assert_eq!(canary.requests(), 0, "{:?}", canary.received());
     // It takes about a hundredth of this limit; evaluating such a schema would take longer than any limit.
     assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
 }
