@@ -111,11 +111,11 @@ fn beside_noise() -> Result<(), Box<dyn Error>> {
             meanwhile.measure(&client, SAMPLES)
         })?;
     }
-    println!("### A tenant beside one that sends {TIMES} times what it may\n");
+    println!("### A tenant next to one that exceeds its rate limit {TIMES} times\n");
     println!(
         "A key may send {quota}. The noisy tenant and the measured one run the same program as above.\n"
     );
-    println!("{}", table("beside noise", &alone, &meanwhile));
+    println!("{}", table("with a noisy tenant", &alone, &meanwhile));
     println!("{}", noise.summary());
     Ok(())
 }
@@ -128,7 +128,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let client = HttpMcp::new(&server.tenant(), Era::Stateless);
     // Warm-up: one-time costs are not measured.
     Latencies::default().measure(&client, 20)?;
-    println!("### A tenant beside one that attacks\n");
+    println!("### A tenant next to one that attacks\n");
     println!(
         "The measured tenant runs `{PROGRAM}` by `pml_execute`, one after the other. The other one runs the programs of `tests/fixtures/attacks.txt` in turn.\n"
     );

@@ -131,7 +131,7 @@ fn main() {
         project.configure(&json!({ "permissions": { "allow": ["*"] }, "mcpServers": servers }));
     project.write("a.txt", "hello");
 
-    println!("### `pml stdio`, beside the MCP server that it starts\n");
+    println!("### `pml stdio`, compared with the MCP server that it starts\n");
     println!("{}", starts(&project).table(&[(PML, &[NODE, PROCESS])]));
 
     let mut pml = project.stdio();

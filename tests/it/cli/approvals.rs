@@ -134,11 +134,11 @@ fn invalid_calls_are_refused_without_a_question() {
     ] {
         failure(&pml.execute(&format!("return await mcp.{call}")), code);
     }
-    let asked = pml.execute(
+    let pending = pml.execute(
         "return (await mcp.shell.exec({ command: 'sh', args: ['-c', 'echo ran'] })).stdout",
     );
-    question(&asked);
-    assert_eq!(success(&pml.resume(&asked, true, false)), "ran\n");
+    question(&pending);
+    assert_eq!(success(&pml.resume(&pending, true, false)), "ran\n");
 }
 
 /// NX-12: the question warns that a name only looks like one of PML's own.
@@ -146,8 +146,8 @@ fn invalid_calls_are_refused_without_a_question() {
 fn a_question_warns_about_look_alike_names() {
     let servers = json!({ "memorv": { "command": "cat" } });
     let project = Project::new().configure(&json!({ "mcpServers": servers }));
-    let asked = project.stdio().execute("return await mcp.memorv.read_graph({})");
-    let description = question(&asked)["description"].as_str().unwrap();
+    let pending = project.stdio().execute("return await mcp.memorv.read_graph({})");
+    let description = question(&pending)["description"].as_str().unwrap();
     assert!(description.contains("`memorv` is not `memory`"), "{description}");
 }
 
@@ -161,16 +161,16 @@ fn concurrent_calls_are_asked_about_one_at_a_time() {
          await Promise.all(names.map((name) => mcp.filesystem.write_file({ path: name, content: name })));
          return (await mcp.filesystem.list_allowed_directories({})) !== '';",
     );
-    let mut asked = Vec::new();
-    while envelope["status"] == "approval_required" && asked.len() < 9 {
-        asked.push(envelope["context"]["tool"].as_str().unwrap().to_owned());
+    let mut asked_tools = Vec::new();
+    while envelope["status"] == "approval_required" && asked_tools.len() < 9 {
+        asked_tools.push(envelope["context"]["tool"].as_str().unwrap().to_owned());
         envelope = pml.resume(&envelope, true, false);
     }
     assert_eq!(success(&envelope), true);
     assert_eq!(
-        asked.iter().filter(|tool| *tool == "filesystem:write_file").count(),
+        asked_tools.iter().filter(|tool| *tool == "filesystem:write_file").count(),
         3,
-        "{asked:?}"
+        "{asked_tools:?}"
     );
     for name in ["a", "b", "c"] {
         assert_eq!(project.read(name), name);
@@ -186,8 +186,8 @@ fn always_writes_a_rule_for_exactly_that_tool() {
     }));
     let mut pml = project.stdio();
     let code = "for (const n of ['1', '2']) await mcp.filesystem.write_file({ path: n, content: n }); return 'ok';";
-    let asked = pml.execute(code);
-    let done = pml.resume(question(&asked), true, true);
+    let pending = pml.execute(code);
+    let done = pml.resume(question(&pending), true, true);
     assert_eq!(success(&done), "ok", "the second call of the tool is covered");
 
     let config: Value = serde_json::from_str(&project.read(".pml.json")).unwrap();
@@ -299,9 +299,9 @@ fn a_registry_server_is_not_started_before_approval() {
     let project = project.set("PATH", &format!("{path}:{}", programs.display()));
     let mut pml = project.stdio();
     let before = pml.pid().tree();
-    let asked = pml.execute("return await mcp.time.get_current_time({ timezone: 'UTC' })");
-    assert_eq!(question(&asked)["approval_type"], "dependency", "{asked:#}");
-    let start = asked["context"]["start"].as_str().expect("what would be started is shown");
+    let pending = pml.execute("return await mcp.time.get_current_time({ timezone: 'UTC' })");
+    assert_eq!(question(&pending)["approval_type"], "dependency", "{pending:#}");
+    let start = pending["context"]["start"].as_str().expect("what would be started is shown");
     assert!(start.contains("mcp-server-time"), "{start}");
     assert!(
         pml.pid()
@@ -309,7 +309,7 @@ fn a_registry_server_is_not_started_before_approval() {
             .iter()
             .all(|pid| { before.contains(pid) || !pid.command_line().contains("mcp-server-time") })
     );
-    failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
+    failure(&pml.resume(&pending, false, false), "APPROVAL_DENIED");
 }
 
 /// AP-02, AP-03: values in a question are escaped. A value is shown completely or, if it is long, shortened with its
@@ -318,17 +318,17 @@ fn a_registry_server_is_not_started_before_approval() {
 fn questions_escape_control_characters_and_shorten_long_values() {
     let project = Project::new();
     let mut pml = project.stdio();
-    let asked = pml.execute(
+    let pending = pml.execute(
         "return await mcp.filesystem.write_file({ path: 'a\\u202e\\u001b[2J', content: 'x'.repeat(50_000) + 'END' })",
     );
-    let description = question(&asked)["description"].as_str().unwrap();
+    let description = question(&pending)["description"].as_str().unwrap();
     assert!(description.chars().all(|c| !c.is_control() && c != '\u{202e}'), "{description}");
     assert!(description.contains("\\u{202e}"), "{description}");
     assert!(
         description.len() < 5_000 && description.contains("characters in all, sha256-"),
         "{description}"
     );
-    assert!(asked["context"]["code_hash"].as_str().unwrap().starts_with("sha256-"));
+    assert!(pending["context"]["code_hash"].as_str().unwrap().starts_with("sha256-"));
 }
 
 /// AP-09, AP-10: without a terminal, `pml exec` does not ask and does not run the call. "y" on a pipe is no approval.

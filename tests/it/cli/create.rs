@@ -131,15 +131,15 @@ fn pml_asks_the_user_before_it_publishes_a_program() {
     let project = Project::of(&author);
     let mut pml = project.stdio();
     let arguments = json!({ "name": "maths.triple", "code": TRIPLE, "visibility": "org" });
-    let asked = create_by_cli(&mut pml, arguments.clone());
-    assert_eq!(question(&asked)["context"]["tool"], "pml:create");
-    assert_eq!(asked["context"]["arguments"]["code"], TRIPLE);
-    assert!(asked.to_string().contains("everybody in your organisation"), "{asked:#}");
-    failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
+    let pending = create_by_cli(&mut pml, arguments.clone());
+    assert_eq!(question(&pending)["context"]["tool"], "pml:create");
+    assert_eq!(pending["context"]["arguments"]["code"], TRIPLE);
+    assert!(pending.to_string().contains("everybody in your organisation"), "{pending:#}");
+    failure(&pml.resume(&pending, false, false), "APPROVAL_DENIED");
     assert_eq!(entry(&author, "maths:triple").0, 404);
 
-    let asked = create_by_cli(&mut pml, arguments);
-    assert_eq!(success(&pml.resume(&asked, true, false))["version"], "0.1.0");
+    let pending = create_by_cli(&mut pml, arguments);
+    assert_eq!(success(&pml.resume(&pending, true, false))["version"], "0.1.0");
     assert_eq!(entry(&author, "maths:triple").0, 200);
     // An invalid program is refused without a question.
     let broken = json!({ "name": "maths.broken", "code": "return (" });

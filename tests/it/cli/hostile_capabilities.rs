@@ -137,10 +137,10 @@ fn a_capability_of_an_honest_gateway_runs() {
     let stub = GatewayStub::start_with_head(move |head, request| answer(&make(), head, request));
     let project = project(&stub).allow(&["*"]);
     let mut pml = project.stdio();
-    let asked = pml.execute(PROGRAM);
-    assert_eq!(question(&asked)["approval_type"], "dependency");
+    let pending = pml.execute(PROGRAM);
+    assert_eq!(question(&pending)["approval_type"], "dependency");
     assert!(!project.path("made.txt").exists());
-    success(&pml.resume(&asked, true, false));
+    success(&pml.resume(&pending, true, false));
     assert_eq!(project.read("made.txt"), "x");
 }
 

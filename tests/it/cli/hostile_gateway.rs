@@ -103,8 +103,8 @@ fn changed_code_does_not_run() {
 fn a_gateway_cannot_turn_a_dry_run_into_a_run() {
     let stub = GatewayStub::start(|request| result(request, delegation(WRITE, &hash(WRITE))));
     let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary").allow(&["*"]);
-    let asked = json!({ "code": WRITE, "options": { "dry_run": true } });
-    failure(&project.stdio().execute_request(asked), "GATEWAY_BAD_ANSWER");
+    let dry_run = json!({ "code": WRITE, "options": { "dry_run": true } });
+    failure(&project.stdio().execute_request(dry_run), "GATEWAY_BAD_ANSWER");
     assert!(!project.path("made.txt").exists());
 }
 

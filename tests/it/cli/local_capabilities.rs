@@ -23,12 +23,12 @@ const OUTER: &str = "/** Counts. */ return { count: await mcp.files.count(args) 
 /// Runs a program and approves every question; returns the result and the questions.
 fn execute_approving(pml: &mut StdioClient, code: &str) -> (Value, Vec<String>) {
     let mut envelope = pml.execute(code);
-    let mut asked = Vec::new();
+    let mut questions = Vec::new();
     while envelope["status"] == "approval_required" {
-        asked.push(envelope["description"].as_str().unwrap().to_owned());
+        questions.push(envelope["description"].as_str().unwrap().to_owned());
         envelope = pml.resume(&envelope, true, false);
     }
-    (envelope, asked)
+    (envelope, questions)
 }
 
 /// A capability is shown to the user once and runs on this machine; its server tools run on the gateway. Each call is
@@ -101,8 +101,8 @@ fn an_approved_capability_runs_on_the_users_machine() {
         "files.outer",
         "/** Counts. */ return await mcp.filesystem.read_text_file(args)",
     );
-    let asked = pml.execute(program);
-    let shown = question(&asked)["description"].as_str().unwrap();
+    let pending = pml.execute(program);
+    let shown = question(&pending)["description"].as_str().unwrap();
     assert!(shown.contains("0.1.1") && shown.contains("you allowed 0.1.0"), "{shown}");
 }
 
@@ -158,16 +158,16 @@ fn permission_rules_apply_within_a_capability() {
     let program =
         "let r; try { r = await mcp.files.catches({ path: 'a.txt' }) } catch { r = 'caught' }
         await mcp.filesystem.write_file({ path: 'made.txt', content: 'x' }); return r";
-    let mut asked = pml.execute(program);
-    while asked["context"]["tool"] != "filesystem:read_text_file" {
-        asked = pml.resume(question(&asked), true, false);
+    let mut pending = pml.execute(program);
+    while pending["context"]["tool"] != "filesystem:read_text_file" {
+        pending = pml.resume(question(&pending), true, false);
     }
-    let shown = asked["description"].as_str().unwrap();
+    let shown = pending["description"].as_str().unwrap();
     assert!(
         shown.contains("mcp.files.catches → mcp.files.count → filesystem:read_text_file"),
         "{shown}"
     );
-    let ended = pml.resume(&asked, false, false);
+    let ended = pml.resume(&pending, false, false);
     failure(&ended, "APPROVAL_DENIED");
     assert!(!project.path("made.txt").exists());
     let last = ended["calls"].as_array().unwrap().iter().rfind(|call| call["through"].is_array());
@@ -190,9 +190,9 @@ fn a_capability_calls_only_its_declared_tools() {
     let mut pml = project.stdio();
     let program = "if (args.never) await mcp.shell.exec({ command: ['touch', 'declared'] });
         return await mcp.files.hold({})";
-    let asked = pml.execute(program);
-    question(&asked);
-    let decision = json!({ "workflow_id": asked["workflow_id"], "approved": true });
+    let pending = pml.execute(program);
+    question(&pending);
+    let decision = json!({ "workflow_id": pending["workflow_id"], "approved": true });
     let waiting = pml.send("tools/call", json!({ "name": "pml_continue", "arguments": decision }));
     let mut socket = socket_of_the_program(pml.pid());
     let touch = json!({ "command": ["touch", "made.txt"] });
@@ -250,16 +250,16 @@ fn the_limits_of_a_run_include_its_capabilities() {
     failure(&large, "RESULT_TOO_LARGE");
 
     let short = |code: &str| json!({ "code": code, "options": { "timeout_ms": 1_500 } });
-    let asked = pml.execute_request(short("return await mcp.l.reads({})"));
-    question(&asked);
-    let asked = pml.resume(&asked, true, false);
-    assert_eq!(question(&asked)["context"]["tool"], "filesystem:read_text_file");
+    let pending = pml.execute_request(short("return await mcp.l.reads({})"));
+    question(&pending);
+    let pending = pml.resume(&pending, true, false);
+    assert_eq!(question(&pending)["context"]["tool"], "filesystem:read_text_file");
     // Longer than the time limit of the run.
     std::thread::sleep(Duration::from_millis(2_000));
-    assert_eq!(success(&pml.resume(&asked, true, false)), "abc");
+    assert_eq!(success(&pml.resume(&pending, true, false)), "abc");
 
-    let asked = pml.execute_request(short("try { await mcp.l.waits({}) } catch {} return 1"));
-    failure(&pml.resume(question(&asked), true, false), "TIME_LIMIT");
+    let pending = pml.execute_request(short("try { await mcp.l.waits({}) } catch {} return 1"));
+    failure(&pml.resume(question(&pending), true, false), "TIME_LIMIT");
 }
 
 /// Cancelling a request ends the processes that its capabilities started.
@@ -367,9 +367,9 @@ fn a_pinned_capability_changed_in_transit_does_not_run() {
 
     let project = Project::of(&author).allow(&["*"]);
     let program = "return await mcp.w.writes({})";
-    let (done, asked) = execute_approving(&mut project.stdio(), program);
+    let (done, questions) = execute_approving(&mut project.stdio(), program);
     success(&done);
-    assert_eq!(asked.len(), 1);
+    assert_eq!(questions.len(), 1);
     std::fs::remove_file(project.path("good.txt")).unwrap();
 
     // The same version with another program and consistent hashes.
@@ -400,8 +400,8 @@ fn a_pinned_capability_changed_in_transit_does_not_run() {
     assert!(middle.received().iter().any(|received| received.starts_with("GET")), "it was fetched");
     // Without a pin, the user is asked, and the question shows the changed program.
     let fresh = Project::at(&middle.url).set("PML_API_KEY", &author.key).allow(&["*"]);
-    let asked = fresh.stdio().execute(program);
-    assert!(question(&asked)["description"].as_str().unwrap().contains("evil.txt"));
+    let pending = fresh.stdio().execute(program);
+    assert!(question(&pending)["description"].as_str().unwrap().contains("evil.txt"));
 }
 
 /// RG-02: the same attack on the command of an MCP server.
@@ -428,9 +428,9 @@ fn a_server_command_changed_in_transit_is_not_started() {
     });
     let project = Project::at(&middle.url).set("PML_API_KEY", &author.key).allow(&["*"]);
     let program = "return typeof await mcp.memory.read_graph({})";
-    let (done, asked) = execute_approving(&mut project.stdio(), program);
+    let (done, questions) = execute_approving(&mut project.stdio(), program);
     success(&done);
-    assert_eq!(asked.len(), 1);
+    assert_eq!(questions.len(), 1);
     success(&project.exec(program).0);
 
     later.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -442,8 +442,8 @@ fn a_server_command_changed_in_transit_is_not_started() {
         text(&output.stderr)
     );
     let mut pml = project.stdio();
-    let asked = pml.execute(program);
-    question(&asked);
-    failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
+    let pending = pml.execute(program);
+    question(&pending);
+    failure(&pml.resume(&pending, false, false), "APPROVAL_DENIED");
     assert!(!project.path("started").exists());
 }

@@ -78,16 +78,16 @@ fn ask_rules_apply_to_server_tools() {
     let code = "const n = await mcp.math.eval({ expression: '1+1' });
         return await mcp.json.parse({ data: args.text + n })";
     let run = json!({ "code": code, "args": { "text": "4" } });
-    let asked = pml.execute_request(run.clone());
-    question(&asked);
-    assert!(asked["description"].as_str().unwrap().contains("json:parse"), "{asked:#}");
-    let done = pml.resume(&asked, true, false);
+    let pending = pml.execute_request(run.clone());
+    question(&pending);
+    assert!(pending["description"].as_str().unwrap().contains("json:parse"), "{pending:#}");
+    let done = pml.resume(&pending, true, false);
     assert_eq!(success(&done), 42);
     let sides: Vec<_> = calls(&done).into_iter().map(|(_, side)| side).collect();
     assert_eq!(sides, ["server", "server"], "{done:#}");
-    let asked = pml.execute_request(run);
-    question(&asked);
-    failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
+    let pending = pml.execute_request(run);
+    question(&pending);
+    failure(&pml.resume(&pending, false, false), "APPROVAL_DENIED");
     // The control: without such a rule, the gateway runs the program.
     let plain = Project::new().stdio().execute("return await mcp.math.eval({ expression: '1' })");
     assert_eq!((success(&plain), &plain["executed"]), (&json!(1), &json!("server")));

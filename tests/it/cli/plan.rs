@@ -571,10 +571,10 @@ fn plan_sends_only_tool_names_to_the_gateway() {
         assert!(!received.contains(canary), "{received}");
     }
     // Nothing is sent for tools of this machine, or with `--offline`.
-    let asked = stub.requests();
+    let requests_before = stub.requests();
     plan(&project, "return await mcp.filesystem.read_text_file({ path: 'a' })");
     project.run_with(&["plan", "-", "--offline"], code.as_bytes());
-    assert_eq!(stub.requests(), asked);
+    assert_eq!(stub.requests(), requests_before);
 }
 
 /// The gateway's routing rules are cached with their `ETag`. Offline, they decide where unseen tools run.

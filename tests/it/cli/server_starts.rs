@@ -73,9 +73,9 @@ fn a_start_shows_its_grants_and_pins_them() {
     project.write(".env", "GITHUB_TOKEN=canary-b2\n");
 
     let mut pml = project.stdio();
-    let asked = pml.execute(ADD);
-    assert_eq!(question(&asked)["approval_type"], "dependency");
-    let description = asked["description"].as_str().unwrap();
+    let pending = pml.execute(ADD);
+    assert_eq!(question(&pending)["approval_type"], "dependency");
+    let description = pending["description"].as_str().unwrap();
     let runner = project.home().join("bin/npx");
     for line in [
         "\"npx\" \"-y\" \"notes@1.0.0\"",
@@ -86,14 +86,14 @@ fn a_start_shows_its_grants_and_pins_them() {
     ] {
         assert!(description.contains(line), "{line}: {description}");
     }
-    assert_eq!(asked["context"]["grants"].as_array().unwrap().len(), 4, "{asked:#}");
-    assert!(asked["context"]["start_hash"].as_str().unwrap().starts_with("sha256-"));
-    assert!(!asked.to_string().contains("canary"), "{asked:#}");
-    failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
+    assert_eq!(pending["context"]["grants"].as_array().unwrap().len(), 4, "{pending:#}");
+    assert!(pending["context"]["start_hash"].as_str().unwrap().starts_with("sha256-"));
+    assert!(!pending.to_string().contains("canary"), "{pending:#}");
+    failure(&pml.resume(&pending, false, false), "APPROVAL_DENIED");
     assert!(!project.path(".pml/mcp.lock").exists());
 
-    let asked = pml.execute(ADD);
-    let got = success(&pml.resume(&asked, true, false)).clone();
+    let pending = pml.execute(ADD);
+    let got = success(&pml.resume(&pending, true, false)).clone();
     let names: Vec<&str> =
         got["names"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(names.contains(&"AWS_SECRET_ACCESS_KEY") && names.contains(&"GITHUB_TOKEN"), "{got:#}");
@@ -108,8 +108,8 @@ fn a_start_shows_its_grants_and_pins_them() {
 
     // The source changed: the approved token came from `.env`, this one from the user's environment.
     let project = project.set("GITHUB_TOKEN", "canary-c3");
-    let asked = project.stdio().execute(ADD);
-    let description = question(&asked)["description"].as_str().unwrap();
+    let pending = project.stdio().execute(ADD);
+    let description = question(&pending)["description"].as_str().unwrap();
     assert!(description.contains("whose start CHANGED"), "{description}");
     assert!(
         description.contains("NEW: It gets `GITHUB_TOKEN` from your environment"),
@@ -118,8 +118,8 @@ fn a_start_shows_its_grants_and_pins_them() {
 
     publish(&tenant, "1.1.0", &["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "NPM_TOKEN"]);
     let project = project.set("NPM_TOKEN", "canary-d4");
-    let asked = project.stdio().execute(ADD);
-    let description = question(&asked)["description"].as_str().unwrap();
+    let pending = project.stdio().execute(ADD);
+    let description = question(&pending)["description"].as_str().unwrap();
     assert!(description.contains("It gets `NPM_TOKEN`"), "{description}");
 }
 
@@ -135,8 +135,8 @@ fn a_long_command_does_not_hide_the_grants() {
     });
     let reply = call(&tenant.key, "POST", &format!("{}/api/v1/servers", tenant.url), Some(&body));
     assert_eq!(reply.status, 201, "{}", text(&reply.body));
-    let asked = project(&tenant).set("GITHUB_TOKEN", "canary-e5").stdio().execute(ADD);
-    let description = question(&asked)["description"].as_str().unwrap();
+    let pending = project(&tenant).set("GITHUB_TOKEN", "canary-e5").stdio().execute(ADD);
+    let description = question(&pending)["description"].as_str().unwrap();
     assert!(description.contains("characters in all, sha256-"), "{description}");
     assert!(
         description.contains("\nIt gets `GITHUB_TOKEN` from your environment"),
@@ -172,10 +172,10 @@ fn programs_and_interpreters_are_never_resolved_in_the_workspace() {
         }
         let project = project.set("PATH", &path);
         let mut pml = project.stdio();
-        let asked = pml.execute(ADD);
-        let description = question(&asked)["description"].as_str().unwrap();
+        let pending = pml.execute(ADD);
+        let description = question(&pending)["description"].as_str().unwrap();
         assert!(!description.contains(&project.workspace().display().to_string()), "{description}");
-        let got = success(&pml.resume(&asked, true, false)).clone();
+        let got = success(&pml.resume(&pending, true, false)).clone();
         let work = project.workspace().display().to_string();
         let entries: Vec<&str> = got["path"].as_str().unwrap().split(':').collect();
         assert!(

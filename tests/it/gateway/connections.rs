@@ -51,14 +51,14 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 
 /// Measures how long a new client waits for its answer, on a new connection.
 fn time_to_answer(server: &Server) -> Duration {
-    let asked = Instant::now();
+    let started = Instant::now();
     let mut stream = TcpStream::connect(address(server)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
-    asked.elapsed()
+    started.elapsed()
 }
 
 /// NX-05, R-13, R-14: with more silent and slow connections than descriptors, new requests are served, and existing
@@ -205,10 +205,10 @@ fn an_unread_body_is_discarded_or_the_connection_closed() {
         }
         // The rest of the body never arrives, or is too large to wait for.
         let large = head.replace(&format!("length: {}", body.len()), "length: 9000000");
-        for (head, begun) in [(&head, &body[..1]), (&large, &body[..2])] {
+        for (head, partial_body) in [(&head, &body[..1]), (&large, &body[..2])] {
             let mut stream = connect();
             stream.write_all(head.as_bytes()).unwrap();
-            stream.write_all(begun.as_bytes()).unwrap();
+            stream.write_all(partial_body.as_bytes()).unwrap();
             let refusal = answer(&mut stream);
             assert!(refusal.contains("\r\nconnection: close"), "{path}: {refusal}");
         }

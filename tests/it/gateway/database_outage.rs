@@ -121,9 +121,9 @@ fn acknowledged_writes_survive_a_database_outage() {
             setup.relay.set(network);
             // Authentication is cached for a second and rate limits are drawn in advance, so only the query itself
             // needs the database.
-            let asked = Instant::now();
+            let started = Instant::now();
             let reply = setup.ask("GET", "/api/v1/keys", None);
-            let took = asked.elapsed();
+            let took = started.elapsed();
             assert_eq!(reply.status, 503, "{network:?}: {}", reply.json());
             assert_eq!(reply.json()["code"], "DATABASE_UNAVAILABLE");
             assert_eq!(reply.header("retry-after"), "1");

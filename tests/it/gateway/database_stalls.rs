@@ -79,17 +79,17 @@ fn ask_all(setup: &Setup, round: usize) -> Vec<(String, Reply, Duration)> {
         ("a call", Box::new(|| mcp(called, serde_json::from_str(arguments).unwrap()))),
     ];
     std::thread::scope(|scope| {
-        let asked: Vec<_> = requests
+        let threads: Vec<_> = requests
             .iter()
             .map(|(what, request)| {
                 scope.spawn(move || {
-                    let begun = Instant::now();
+                    let started = Instant::now();
                     let reply = request();
-                    ((*what).to_owned(), reply, begun.elapsed())
+                    ((*what).to_owned(), reply, started.elapsed())
                 })
             })
             .collect();
-        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
 
@@ -137,23 +137,23 @@ fn stall_repeatedly<Stall>(stall: impl Fn(&Setup) -> Stall, resume: impl Fn(&Set
                 slowest = slowest.max(took);
             }
             errors.push(slowest);
-            let asked = Instant::now();
+            let sent = Instant::now();
             let ready = get(&format!("{}/ready", setup.gateway.url()), &[]);
-            readiness.push(asked.elapsed());
+            readiness.push(sent.elapsed());
             assert_eq!((ready.status, &ready.json()["checks"]["database"]), (503, &json!(false)));
-            let asked = Instant::now();
+            let sent = Instant::now();
             assert_eq!(get(&format!("{}/health", setup.gateway.url()), &[]).status, 200);
-            health.push(asked.elapsed());
+            health.push(sent.elapsed());
             resume(&setup, stalled);
-            let begun = Instant::now();
+            let started = Instant::now();
             poll("the first success", PATIENCE, || {
                 (setup.ask("GET", "/api/v1/keys", None).status == 200).then_some(())
             });
             poll("readiness", PATIENCE, || {
                 (get(&format!("{}/ready", setup.gateway.url()), &[]).status == 200).then_some(())
             });
-            recovery.push(begun.elapsed());
-            rounds.push(stalled_at..begun);
+            recovery.push(started.elapsed());
+            rounds.push(stalled_at..started);
         }
         drop(end);
         writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Vec<_>>()
@@ -161,9 +161,9 @@ fn stall_repeatedly<Stall>(stall: impl Fn(&Setup) -> Stall, resume: impl Fn(&Set
     // A writer in the middle of a transaction must get the error as soon as all others.
     for (slowest, round) in errors.iter_mut().zip(&rounds) {
         for written in &written {
-            for (asked, took) in &written.refused {
-                let waited = (*asked + *took).saturating_duration_since(round.start).min(*took);
-                if *asked < round.end && !waited.is_zero() {
+            for (sent, took) in &written.refused {
+                let waited = (*sent + *took).saturating_duration_since(round.start).min(*took);
+                if *sent < round.end && !waited.is_zero() {
                     *slowest = waited.max(*slowest);
                 }
             }
@@ -215,7 +215,7 @@ fn write(setup: &Setup, writer: usize, done: &AtomicBool) -> Written {
             count += 1;
             format!("w{writer}-{count}")
         });
-        let asked = Instant::now();
+        let sent = Instant::now();
         let reply = setup.make_key(&name);
         match reply.status {
             201 => written.acknowledged.push(name),
@@ -223,7 +223,7 @@ fn write(setup: &Setup, writer: usize, done: &AtomicBool) -> Written {
             409 => {}
             503 => {
                 assert_database_error(&name, &reply);
-                written.refused.push((asked, asked.elapsed()));
+                written.refused.push((sent, sent.elapsed()));
                 again = Some(name);
                 // `Retry-After` requires more; without any pause there would be thousands of requests.
                 std::thread::sleep(Duration::from_millis(100));

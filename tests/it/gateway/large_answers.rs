@@ -52,10 +52,10 @@ fn tool() -> Value {
     json!({ "name": "many", "description": "Answers much", "inputSchema": { "type": "object" } })
 }
 
-fn many(asked: &Value) -> String {
-    let count = asked["count"].as_u64().and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
-    let items = vec![asked["item"].as_str().unwrap_or("0"); count].join(",");
-    match asked["where"] == "blocks" {
+fn many(arguments: &Value) -> String {
+    let count = arguments["count"].as_u64().and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
+    let items = vec![arguments["item"].as_str().unwrap_or("0"); count].join(",");
+    match arguments["where"] == "blocks" {
         true => format!("{{\"content\":[{items}]}}"),
         false => format!("{{\"content\":[],\"structuredContent\":{{\"items\":[{items}]}}}}"),
     }

@@ -39,9 +39,9 @@ fn concurrent_large_messages_need_bounded_memory() {
         let health = scope.spawn(|| {
             let mut slowest = Duration::ZERO;
             while !done.load(Ordering::SeqCst) {
-                let asked = Instant::now();
+                let started = Instant::now();
                 assert_eq!(get(&format!("{}/health", server.url()), &[]).status, 200);
-                slowest = slowest.max(asked.elapsed());
+                slowest = slowest.max(started.elapsed());
             }
             slowest
         });

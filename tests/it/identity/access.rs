@@ -214,8 +214,8 @@ fn body(route: &Route) -> Option<Value> {
 }
 
 /// Returns the body of an answer without the requested name, for comparison.
-fn body_without_name(reply: &Reply, asked: &str) -> String {
-    let name = asked.rsplit('/').next().unwrap().split('?').next().unwrap();
+fn body_without_name(reply: &Reply, path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap().split('?').next().unwrap();
     String::from_utf8_lossy(&reply.body).replace(name, "")
 }
 

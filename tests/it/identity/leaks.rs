@@ -67,12 +67,12 @@ fn args_of_local_programs_are_not_sent_to_the_gateway() {
     let record = std::sync::Arc::clone(&received);
     let stub = GatewayStub::start(move |request| {
         record.lock().unwrap().push(request.to_string());
-        let asked = &request["params"]["arguments"];
-        if asked["options"]["dry_run"] != true {
+        let arguments = &request["params"]["arguments"];
+        if arguments["options"]["dry_run"] != true {
             return Answer::Close;
         }
         // For this gateway, the tools of `notes` run on the user's machine and those of `json` on the server.
-        let here = asked["code"].as_str().unwrap().contains("mcp.notes");
+        let here = arguments["code"].as_str().unwrap().contains("mcp.notes");
         let plan = json!({
             "status": "success", "execution_id": "1", "executed": "server", "duration_ms": 0.0,
             "result": { "dry_run": true, "routing": if here { "client" } else { "server" } },

@@ -90,9 +90,9 @@ fn the_api_key_is_erased_from_the_environment_of_pml() {
     let entry = json!({ "mcpServers": { "takes": { "command": "true", "env": { "KEY": "${PML_API_KEY}" } } },
         "permissions": { "allow": ["*"] } });
     let project = project.configure(&entry);
-    let asked = project.stdio().execute("return await mcp.takes.it({})");
-    let message = asked["message"].as_str().unwrap_or_default();
-    assert!(message.contains("belongs to `pml`"), "{asked:#}");
+    let refused_entry = project.stdio().execute("return await mcp.takes.it({})");
+    let message = refused_entry["message"].as_str().unwrap_or_default();
+    assert!(message.contains("belongs to `pml`"), "{refused_entry:#}");
 }
 
 /// NX-07: the master key cannot be read from the gateway's memory or environment, and core dumps are off.

@@ -157,11 +157,11 @@ fn a_stored_secret_is_sent_to_its_upstream_only() {
     let made = put(&tenant, "ECHO_API_KEY", CANARY, "project");
     assert_eq!(made.status, 201, "{}", text(&made.body));
     answers.push(text(&made.body));
-    let said = say(&tenant);
+    let envelope = say(&tenant);
     assert_eq!(upstream.received(), [format!("Bearer {CANARY}")]);
-    let echoed = success(&said).to_string();
+    let echoed = success(&envelope).to_string();
     assert!(echoed.contains("[redacted]"), "{echoed}");
-    answers.push(said.to_string());
+    answers.push(envelope.to_string());
     let mcp = HttpMcp::new(&tenant, Era::Stateless);
     for code in [
         "return await mcp.echo.fail({})",

@@ -131,9 +131,9 @@ fn include_applies_to_the_answer_after_an_approval() {
     for (include, has_calls) in [(json!([]), false), (json!(["calls"]), true)] {
         let code = "await mcp.filesystem.write_file({ path: 'made.txt', content: 'x' }); return 1";
         let request = json!({ "code": code, "options": { "include": include } });
-        let asked = envelope(&pml.call("pml_execute", request));
-        assert!(question(&asked).to_string().len() < 600, "{asked:#}");
-        let done = pml.resume(&asked, true, false);
+        let pending = envelope(&pml.call("pml_execute", request));
+        assert!(question(&pending).to_string().len() < 600, "{pending:#}");
+        let done = pml.resume(&pending, true, false);
         assert_eq!(success(&done), 1);
         assert_eq!(done.get("calls").is_some(), has_calls, "{done:#}");
     }

@@ -343,13 +343,13 @@ fn by_inspector(world: &World, transport: Transport, version: &str, forms: &[&Fo
         }
         command.args(["--protocol-era", era, "--format", "json", "--quiet"]).args(arguments);
         let output = finish(command, b"");
-        let said = text(&output.stdout);
-        let printed = serde_json::from_str::<Value>(&said).map_err(|error| error.to_string());
+        let stdout = text(&output.stdout);
+        let printed = serde_json::from_str::<Value>(&stdout).map_err(|error| error.to_string());
         match printed {
             Ok(printed) if output.status.success() || printed["result"]["isError"] == true => {
                 Ok(printed["result"].clone())
             }
-            _ => Err(format!("{}: {said}{}", output.status, text(&output.stderr))),
+            _ => Err(format!("{}: {stdout}{}", output.status, text(&output.stderr))),
         }
     };
     let listed = run(&["--method", "tools/list", "--strict"]);

@@ -45,9 +45,9 @@ fn run(client: &HttpMcp, attack: &Attack<'_>) -> Result<(), String> {
     if let Some(timeout_ms) = attack.timeout_ms {
         arguments["options"] = json!({ "timeout_ms": timeout_ms });
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let envelope = envelope(&client.call("pml_execute", arguments));
-    let (code, took) = (envelope["error_code"].as_str().unwrap_or("none"), begun.elapsed());
+    let (code, took) = (envelope["error_code"].as_str().unwrap_or("none"), started.elapsed());
     // A long program yields to short ones. On a busy machine it may wait until its wall time is over.
     let expected = attack.codes.contains(&code)
         || (code == "TIME_LIMIT" && attack.codes.contains(&"CPU_LIMIT"));

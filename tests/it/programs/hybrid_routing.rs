@@ -68,15 +68,15 @@ fn a_call_without_a_rule_runs_after_approval() {
     std::fs::create_dir(project.path("test")).unwrap();
     project.write("test/file", "x");
     let mut pml = project.stdio();
-    let asked = pml.execute("return await mcp.shell.exec({ command: ['rm', '-rf', 'test'] })");
-    let asked = question(&asked);
-    assert_eq!(asked["approval_type"], "tool_permission");
-    assert_eq!(asked["context"]["tool"], "shell:exec");
-    let description = asked["description"].as_str().unwrap();
+    let pending = pml.execute("return await mcp.shell.exec({ command: ['rm', '-rf', 'test'] })");
+    let pending = question(&pending);
+    assert_eq!(pending["approval_type"], "tool_permission");
+    assert_eq!(pending["context"]["tool"], "shell:exec");
+    let description = pending["description"].as_str().unwrap();
     assert!(description.contains("shell:exec") && description.contains("-rf"), "{description}");
     assert!(project.path("test/file").exists(), "the call ran before the approval");
 
-    let done = pml.resume(asked, true, false);
+    let done = pml.resume(pending, true, false);
     assert_eq!(success(&done)["exit_code"], 0, "{done:#}");
     assert!(!project.path("test").exists());
     assert_eq!(calls(&done), [("shell:exec", "client")]);

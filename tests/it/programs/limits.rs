@@ -183,11 +183,11 @@ fn busy_answers_have_a_retry_after_header() {
         let body = Era::Stateless.request(1, "tools/call", params).to_string();
         client.post(body.as_bytes(), "tools/call", Some("pml_execute"))
     };
-    let (found, begun) = (AtomicBool::new(false), Instant::now());
+    let (found, started) = (AtomicBool::new(false), Instant::now());
     std::thread::scope(|scope| {
         // Either request may find the other one running, so the long one is repeated until the short one was refused.
         scope.spawn(|| {
-            while !found.load(Ordering::Acquire) && begun.elapsed() < PATIENCE {
+            while !found.load(Ordering::Acquire) && started.elapsed() < PATIENCE {
                 call("await new Promise((done) => setTimeout(done, 500))");
             }
         });

@@ -334,13 +334,13 @@ fn an_answer_with_another_version_than_requested_is_refused() {
                     forward_request(&url, &newest, request).into_bytes(),
                 );
             }
-            let mut asked = request.clone();
+            let mut forwarded = request.clone();
             if in_answer {
-                let code = &mut asked["params"]["arguments"]["code"];
+                let code = &mut forwarded["params"]["arguments"]["code"];
                 *code = json!(code.as_str().unwrap_or_default().replace("pick@0.1.0", "pick"));
             }
             let mut reply: Value =
-                serde_json::from_str(&forward_request(&url, head, &asked)).unwrap();
+                serde_json::from_str(&forward_request(&url, head, &forwarded)).unwrap();
             let honest = request["params"]["arguments"]["code"].clone();
             let answer = &mut reply["result"]["structuredContent"];
             if in_answer && answer["status"] == "execute_locally" {

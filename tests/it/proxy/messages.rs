@@ -132,9 +132,9 @@ fn every_protocol_version_is_forwarded() {
         let client = ProxyClient::new(&tenant, name);
         for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
             let session = client.initialize(version);
-            let said = client.call(&session, "echo", json!({ "message": "hello" }));
-            assert_eq!(answer(&said)["result"]["content"][0]["text"], "hello", "{version}");
-            assert_eq!(said.header("content-type"), "text/event-stream");
+            let reply = client.call(&session, "echo", json!({ "message": "hello" }));
+            assert_eq!(answer(&reply)["result"]["content"][0]["text"], "hello", "{version}");
+            assert_eq!(reply.header("content-type"), "text/event-stream");
             let within = [("mcp-session-id", session.as_str()), ("mcp-protocol-version", version)];
             let listed = answer(&client.post(&within, &request("tools/list", json!({}))));
             let names =
@@ -143,14 +143,19 @@ fn every_protocol_version_is_forwarded() {
             assert_eq!(client.send("DELETE", &within, None).status, 200);
             assert_eq!(client.post(&within, &request("tools/list", json!({}))).status, 404);
         }
-        let said = client.call_stateless("echo", json!({ "message": "hello" }));
-        assert_eq!(answer(&said)["result"]["content"][0]["text"], "hello", "{}", text(&said.body));
+        let reply = client.call_stateless("echo", json!({ "message": "hello" }));
+        assert_eq!(
+            answer(&reply)["result"]["content"][0]["text"],
+            "hello",
+            "{}",
+            text(&reply.body)
+        );
     }
     // A stream can be resumed by `Last-Event-ID`.
     let client = ProxyClient::new(&tenant, "whole");
     let session = client.initialize("2025-11-25");
-    let said = text(&client.call(&session, "echo", json!({ "message": "again" })).body);
-    let first = said.lines().find_map(|line| line.strip_prefix("id: ")).expect("events have ids");
+    let reply = text(&client.call(&session, "echo", json!({ "message": "again" })).body);
+    let first = reply.lines().find_map(|line| line.strip_prefix("id: ")).expect("events have ids");
     let within = [("mcp-session-id", session.as_str()), ("last-event-id", first)];
     let mut stream = Raw::open(&client, "GET", &within, None);
     stream.until("again");

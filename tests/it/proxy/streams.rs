@@ -17,7 +17,7 @@ use crate::support::upstream::{Entry, host_of, scope_of};
 fn streaming() -> (String, Sender<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let (say, said) = channel::<String>();
+    let (send_piece, pieces) = channel::<String>();
     std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         let (mut read, mut piece) = (Vec::new(), [0; 4_096]);
@@ -27,11 +27,11 @@ fn streaming() -> (String, Sender<String>) {
         }
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
         socket.write_all(head.as_bytes()).unwrap();
-        while let Ok(text) = said.recv() {
+        while let Ok(text) = pieces.recv() {
             socket.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).unwrap();
         }
     });
-    (url, say)
+    (url, send_piece)
 }
 
 /// A subscription does not end: each message must arrive while the stream is open, with the secret redacted.
@@ -41,7 +41,7 @@ fn messages_of_a_json_subscription_arrive_one_by_one() {
     for needs_a_key in [false, true] {
         let tenant = server.tenant();
         let scope = scope_of(&tenant);
-        let (url, say) = streaming();
+        let (url, send_piece) = streaming();
         let entry = Entry::http(&scope, "streaming", &url);
         let entry = if needs_a_key { entry.needs("STREAM_TOKEN") } else { entry };
         entry.publish(server.installation());
@@ -55,11 +55,13 @@ fn messages_of_a_json_subscription_arrive_one_by_one() {
             headers.push(("x-pml-key-stream-token", "canary-7f3a91"));
             headers.push(("x-pml-host-stream-token", &host));
         }
-        say.send("{\"jsonrpc\":\"2.0\",\"method\":\"first\",\"params\":{}}\n".to_owned()).unwrap();
+        send_piece
+            .send("{\"jsonrpc\":\"2.0\",\"method\":\"first\",\"params\":{}}\n".to_owned())
+            .unwrap();
         let mut stream = Raw::open(&client, "POST", &headers, Some(&body));
         stream.until("\"first\"");
-        say.send("{\"method\":\"second\",\"params\":{\"key\":\"canary-".to_owned()).unwrap();
-        say.send("7f3a91\"}}\n".to_owned()).unwrap();
+        send_piece.send("{\"method\":\"second\",\"params\":{\"key\":\"canary-".to_owned()).unwrap();
+        send_piece.send("7f3a91\"}}\n".to_owned()).unwrap();
         stream.until("\"second\"");
         let expected = if needs_a_key { "[redacted]" } else { "canary-" };
         stream.until(expected);

@@ -264,8 +264,8 @@ fn discovery_does_not_start_servers_that_need_approval() {
     let answer = discover_here(&mut pml, request.clone());
     assert_eq!((&answer["tools"], &answer["not_started"]), (&json!([]), &json!(["kitchen"])));
     assert!(!project.path("started").exists());
-    let asked = pml.execute("return await mcp.kitchen.brew_coffee({ cups: 1 })");
-    assert_eq!(success(&pml.resume(&asked, true, false)), "brewed");
+    let pending = pml.execute("return await mcp.kitchen.brew_coffee({ cups: 1 })");
+    assert_eq!(success(&pml.resume(&pending, true, false)), "brewed");
     poll("the server's tools to be known", PATIENCE, || {
         let answer = discover_here(&mut pml, request.clone());
         kitchen(&answer).is_object().then_some(())

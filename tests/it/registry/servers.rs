@@ -96,8 +96,9 @@ fn a_published_server_can_be_read_listed_and_called() {
 
     let made = published(&tenant, &stdio("jotter", "npx"));
     assert_eq!(made["routing"], "client");
-    let asked = HttpMcp::new(&tenant, Era::Stateless).execute("return await mcp.jotter.add({})");
-    assert_eq!(asked["error_code"], "CLIENT_TOOLS_REQUIRE_PACKAGE", "{asked}");
+    let refused_run =
+        HttpMcp::new(&tenant, Era::Stateless).execute("return await mcp.jotter.add({})");
+    assert_eq!(refused_run["error_code"], "CLIENT_TOOLS_REQUIRE_PACKAGE", "{refused_run}");
     let bearer = format!("Bearer {}", tenant.key);
     let listed =
         get(&format!("{}/v0.1/servers?search={scope}", tenant.url), &[("authorization", &bearer)]);
