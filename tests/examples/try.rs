@@ -1,5 +1,5 @@
-//! `make try`: starts a gateway on the embedded default, runs three programs
-//! through a real `pml stdio`, and says how to connect an agent.
+//! `make try`: starts a gateway on its private Postgres, runs three programs
+//! through a real `pml stdio`, and prints how to connect an agent.
 
 #![allow(clippy::print_stdout, reason = "this program's whole purpose is to print")]
 
@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-type Anyhow<T> = Result<T, Box<dyn Error>>;
+type AnyResult<T> = Result<T, Box<dyn Error>>;
 
 const PROGRAMS: &[(&str, &str)] = &[
     (
@@ -38,19 +38,19 @@ return { orders: orders.length, total };"#,
     ),
 ];
 
-fn main() -> Anyhow<()> {
+fn main() -> AnyResult<()> {
     let bin = binaries()?;
     let base = fresh_folder()?;
     let result = run(&bin, &base);
-    // Everything here was made by this program.
+    // The folder contains only what this program has created.
     let _ = fs::remove_dir_all(&base);
     result
 }
 
-fn run(bin: &Path, base: &Path) -> Anyhow<()> {
+fn run(bin: &Path, base: &Path) -> AnyResult<()> {
     println!("Starting pml-server on its private Postgres …");
     let data = base.join("data");
-    let mut server = Stopped(
+    let mut server = StopOnDrop(
         Command::new(bin.join("pml-server"))
             .env("PML_LISTEN", "127.0.0.1:0")
             .env("PML_DATA_DIR", &data)
@@ -117,8 +117,8 @@ To use it: keep a gateway running and connect your agent to `pml stdio`.
     Ok(())
 }
 
-/// Prints one run: the plan, where it ran, each call with its time, the result.
-fn show(name: &str, program: &str, envelope: &Value) -> Anyhow<()> {
+/// Prints a run: the plan, the side that it ran on, each call with its duration, and the result.
+fn show(name: &str, program: &str, envelope: &Value) -> AnyResult<()> {
     println!("── {name}");
     for line in program.lines() {
         println!("   {line}");
@@ -160,7 +160,7 @@ fn show(name: &str, program: &str, envelope: &Value) -> Anyhow<()> {
 
 /// A minimal MCP client over a child's stdin and stdout.
 struct Agent {
-    child: Stopped,
+    child: StopOnDrop,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     next_id: u64,
@@ -168,8 +168,8 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(mut command: Command) -> Anyhow<Self> {
-        let mut child = Stopped(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
+    fn start(mut command: Command) -> AnyResult<Self> {
+        let mut child = StopOnDrop(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
         let stdin = child.0.stdin.take();
         let stdout = BufReader::new(child.0.stdout.take().ok_or("pml has no stdout")?);
         let mut agent = Self { child, stdin, stdout, next_id: 1, version: String::new() };
@@ -186,7 +186,7 @@ impl Agent {
         Ok(agent)
     }
 
-    fn execute(&mut self, code: &str) -> Anyhow<Value> {
+    fn execute(&mut self, code: &str) -> AnyResult<Value> {
         let result = self.request(
             "tools/call",
             json!({ "name": "pml_execute", "arguments": {
@@ -195,7 +195,7 @@ impl Agent {
         Ok(result["structuredContent"].clone())
     }
 
-    fn request(&mut self, method: &str, params: Value) -> Anyhow<Value> {
+    fn request(&mut self, method: &str, params: Value) -> AnyResult<Value> {
         let id = self.next_id;
         self.next_id += 1;
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))?;
@@ -215,7 +215,7 @@ impl Agent {
         }
     }
 
-    fn send(&mut self, message: &Value) -> Anyhow<()> {
+    fn send(&mut self, message: &Value) -> AnyResult<()> {
         let stdin = self.stdin.as_mut().ok_or("pml's stdin is closed")?;
         writeln!(stdin, "{message}")?;
         Ok(stdin.flush()?)
@@ -224,27 +224,27 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // The end of its stdin is how a client tells `pml stdio` to stop.
+        // Closing its stdin stops `pml stdio`.
         self.stdin = None;
         let _ = self.child.0.wait();
     }
 }
 
-/// A child that does not outlive this program's interest in it.
-struct Stopped(Child);
+/// A child that is stopped when it is dropped.
+struct StopOnDrop(Child);
 
-impl Drop for Stopped {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         if matches!(self.0.try_wait(), Ok(Some(_))) {
             return;
         }
-        // A polite stop lets the gateway stop its Postgres.
+        // `SIGTERM` lets the gateway stop its Postgres.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }
 }
 
-fn first_url(stdout: ChildStdout) -> Anyhow<String> {
+fn first_url(stdout: ChildStdout) -> AnyResult<String> {
     let mut lines = BufReader::new(stdout).lines();
     let mut url = None;
     for line in lines.by_ref() {
@@ -254,13 +254,15 @@ fn first_url(stdout: ChildStdout) -> Anyhow<String> {
             break;
         }
     }
-    // Keep reading, so that the server never waits for a full pipe.
+    // Keep reading, so that the server never blocks on a full pipe.
     std::thread::spawn(move || lines.for_each(drop));
-    url.ok_or_else(|| "pml-server ended before it was up; its log above says why".into())
+    url.ok_or_else(|| {
+        "pml-server exited before it was ready; the reason is in its log above".into()
+    })
 }
 
-/// The folder of the two programs: where this one was built.
-fn binaries() -> Anyhow<PathBuf> {
+/// Returns the folder of the two programs, which is the build folder of this one.
+fn binaries() -> AnyResult<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own
         .ancestors()
@@ -268,9 +270,9 @@ fn binaries() -> Anyhow<PathBuf> {
     Ok(folder.ok_or("pml-server and pml are not built; run `make build`")?.to_owned())
 }
 
-/// A folder that the account of the private Postgres can reach, also when this
-/// runs as root; short, because a unix socket's path is limited.
-fn fresh_folder() -> Anyhow<PathBuf> {
+/// Creates a folder that the account of the private Postgres can access even when this
+/// runs as root. Its path is short, because the path of a Unix socket is limited.
+fn fresh_folder() -> AnyResult<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = std::env::temp_dir().join(format!("pml-try-{}", std::process::id()));
     fs::create_dir(&folder)?;

@@ -1,8 +1,9 @@
-//! What a user does with `pml` besides running programs.
+//! `pml`: its commands, approvals and permissions, and its behaviour towards hostile gateways and servers.
 
 mod analyze;
 mod approvals;
 mod create;
+mod error_messages;
 mod gateway_down;
 mod hostile_capabilities;
 pub(crate) mod hostile_gateway;
@@ -13,8 +14,7 @@ mod login;
 mod odd_clients;
 mod permissions;
 mod plan;
-mod protected;
+mod protected_places;
 mod remote_servers;
 mod secrets;
-mod starts;
-mod words;
+mod server_starts;

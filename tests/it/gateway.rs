@@ -1,13 +1,13 @@
-//! The gateway as its operator sees it: the interface, its load and its faults.
+//! The gateway: its HTTP interface, its operation, and its behaviour under load and faults.
 
+mod ambiguous_requests;
 mod connections;
+mod database_outage;
+mod database_stalls;
 mod large_answers;
 mod malformed;
 mod memory;
-mod noisy;
+mod noisy_neighbour;
 mod openapi;
 mod operations;
-mod outage;
-mod rates;
-mod singular;
-mod stalls;
+mod rate_limits;

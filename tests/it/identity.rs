@@ -1,18 +1,18 @@
-//! Who may do what, and where keys and secrets go.
+//! Authentication and authorization, and where API keys and secrets are sent.
 
 mod access;
 mod ambient_proxies;
 mod audit;
 mod credentials;
 mod impersonation;
-pub(crate) mod key_hosts;
 pub(crate) mod keys;
 mod leaks;
 mod library_logs;
 pub(crate) mod members;
 mod passthrough;
-mod private;
+mod process_privacy;
+pub(crate) mod secret_hosts;
+mod secret_sweep;
 mod secrets;
 mod sessions;
-mod sweep;
 mod tokens;

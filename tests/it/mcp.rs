@@ -1,6 +1,6 @@
-//! Both programs as MCP servers, called by clients that others wrote.
+//! Both programs as MCP servers: protocol, conformance and third-party clients.
 
-mod answers;
+mod answer_contents;
 mod call_forms;
 mod cancellation;
 mod client_kinds;

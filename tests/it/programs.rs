@@ -1,14 +1,14 @@
-//! What programs mean, where they run, and what stops them.
+//! Programs: semantics, where they run, names, limits and attacks.
 
 mod attacks;
 mod bombs;
 mod bundle;
-mod ends;
+mod cleanup;
 mod hybrid_routing;
 mod injection;
 mod limits;
-mod meaning;
-mod names;
+mod model_programs;
+mod name_resolution;
 mod results;
+mod semantics;
 pub(crate) mod tampering;
-mod written;

@@ -1,8 +1,8 @@
 //! The project itself: its documents, layers and dependencies.
 
+mod document_blocks;
 mod documents;
 mod layering;
 mod supply_chain;
 mod threats;
 mod unsafe_code;
-mod walk;

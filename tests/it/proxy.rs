@@ -1,4 +1,4 @@
-//! `/mcp/proxy/{server}`: one server passed through.
+//! `/mcp/proxy/{server}`: the pass-through proxy to one server.
 
 mod keys;
 pub(crate) mod messages;

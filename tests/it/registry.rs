@@ -1,4 +1,4 @@
-//! What is published, found, routed and removed.
+//! The registry: publishing, discovery, routing and deletion.
 
 pub(crate) mod capabilities;
 mod discovery;

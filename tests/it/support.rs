@@ -1,4 +1,4 @@
-//! What the tests share: both programs, clients to speak with them, real MCP servers.
+//! The test harness: both programs, clients for them, and real MCP servers.
 
 pub(crate) mod binaries;
 pub(crate) mod cli;
@@ -16,10 +16,10 @@ pub(crate) mod upstream;
 
 use std::time::{Duration, Instant};
 
-/// How long anything may take that should take a moment: tells stopped from hung.
+/// The time limit of operations that normally take a moment: after this they count as hung.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Looks until `look` finds something; fails the test when it never does.
+/// Calls `look` until it returns a value; fails the test after `patience`.
 #[track_caller]
 pub(crate) fn poll<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + patience;
@@ -32,7 +32,7 @@ pub(crate) fn poll<T>(what: &str, patience: Duration, mut look: impl FnMut() -> 
     }
 }
 
-/// Scales a count by `PML_TEST_SCALE` (1 runs it in full), to at least one.
+/// Scales a count by `PML_TEST_SCALE` (1 is the full count), to at least one.
 pub(crate) fn scaled(full: usize) -> usize {
     let scale: f64 =
         std::env::var("PML_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(0.1);

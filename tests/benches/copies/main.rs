@@ -1,5 +1,5 @@
-//! SE-14: how many copies of a stored key are in the memory of the gateway's processes, before and after requests that
-//! used it. A report: an allocator keeps what was freed, so some copies stay until the next use of their place.
+//! SE-14: counts the copies of a stored secret in the memory of the gateway's processes, before and after requests that
+//! use it. It is a report, not a test: freed memory is not erased, so some copies remain until it is reused.
 
 #![expect(clippy::unwrap_used, reason = "a bench without its servers has nothing to measure")]
 
@@ -21,17 +21,17 @@ use support::mcp_client::Era;
 use support::server::{Installation, Tenant};
 use support::upstream::{Entry, Everything, host_of, scope_of};
 
-/// So many requests are sent between two looks.
+/// The numbers of requests between two counts.
 const FURTHER: [usize; 3] = [10, 100, 1_000];
 const PIECE: usize = 1 << 20;
 
-/// Counts how often a text is in the memory of a process; `None` if we may not look. What it only reads of files holds
-/// no key, and memory that processes share is looked at once, for the first of them: `seen` has those.
+/// Counts how often a text is in the memory of a process, or returns `None` without permission. Read-only mappings of
+/// files cannot contain the secret and are skipped. Shared mappings are recorded in `seen` and counted only once.
 fn count_copies(pid: u32, text: &[u8], seen: &mut HashSet<String>) -> Option<usize> {
     let (Ok(maps), Ok(memory)) =
         (fs::read_to_string(format!("/proc/{pid}/maps")), File::open(format!("/proc/{pid}/mem")))
     else {
-        // What has gone away meanwhile holds nothing.
+        // A process that has ended meanwhile has no copies.
         return (!Path::new(&format!("/proc/{pid}")).exists()).then_some(0);
     };
     let mut count = 0;
@@ -45,7 +45,7 @@ fn count_copies(pid: u32, text: &[u8], seen: &mut HashSet<String>) -> Option<usi
         let [from, to] = [from, to].map(|at| u64::from_str_radix(at, 16).unwrap_or(0));
         let mut at = from;
         while at < to {
-            // A little more than a piece, for a copy that begins in it and ends in the next.
+            // The pieces overlap, to find a copy across their border.
             let length = (to - at).min((PIECE + text.len() - 1) as u64);
             let mut piece = vec![0; length as usize];
             if memory.read_exact_at(&mut piece, at).is_err() {
@@ -58,7 +58,7 @@ fn count_copies(pid: u32, text: &[u8], seen: &mut HashSet<String>) -> Option<usi
     Some(count)
 }
 
-/// The key that is looked for, in halves: whole it would be found in the one who looks, too.
+/// The secret, kept in two halves so that the bench itself does not contain it.
 struct Canary([String; 2]);
 
 impl Canary {
@@ -75,19 +75,19 @@ impl Canary {
 }
 
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
-fn look(when: &str, gateway: u32, key: &Canary) {
+fn report(when: &str, gateway: u32, key: &Canary) {
     let key = key.whole();
     let others = tree(gateway).into_iter().filter(|pid| *pid != gateway);
     let mut seen = HashSet::new();
     let own = count_copies(gateway, key.as_bytes(), &mut seen);
     let others: Option<usize> =
         others.map(|pid| count_copies(pid, key.as_bytes(), &mut seen)).sum();
-    let told =
-        [own, others].map(|count| count.map_or("may not look".to_owned(), |n| n.to_string()));
-    println!("| {when} | {} | {} |", told[0], told[1]);
+    let counts =
+        [own, others].map(|count| count.map_or("no permission".to_owned(), |n| n.to_string()));
+    println!("| {when} | {} | {} |", counts[0], counts[1]);
 }
 
-/// Stores a key for one host, or deletes it.
+/// Stores the secret for one host, or deletes it.
 fn put(tenant: &Tenant, key: Option<(&str, &str)>) -> u16 {
     let (method, query) = if key.is_none() { ("DELETE", "?for=me") } else { ("PUT", "") };
     let url = format!("{}/api/v1/secrets/COPIES_TOKEN{query}", tenant.url);
@@ -99,26 +99,26 @@ fn put(tenant: &Tenant, key: Option<(&str, &str)>) -> u16 {
     send(method, &url, &headers, body).status
 }
 
-/// Calls the tool of a server, whose upstream must have had what it asks for.
+/// Calls the tool of a server, which must succeed.
 fn call(tenant: &Tenant, tool: &str, times: usize) {
     let client = HttpMcp::new(tenant, Era::Stateless);
     for _ in 0..times {
-        let said = client.call(tool, json!({ "message": "hello" }));
-        assert_eq!(said["content"][0]["text"], "hello", "{said}");
+        let result = client.call(tool, json!({ "message": "hello" }));
+        assert_eq!(result["content"][0]["text"], "hello", "{result}");
     }
 }
 
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 fn main() {
     let key = Canary::new();
-    // Who counts must be able to find what is there.
+    // Positive control: the copy in this process must be found.
     let here = key.whole().into_boxed_str();
     let own = count_copies(std::process::id(), here.as_bytes(), &mut HashSet::new());
-    assert!(own.is_some_and(|count| count >= 1), "a copy that is there was not found: {own:?}");
+    assert!(own.is_some_and(|count| count >= 1), "the existing copy was not found: {own:?}");
     let upstream = Everything::start();
     let home = Installation::new();
     let server = home.start();
-    let tenant = server.tenant_that_can("execute,read,admin");
+    let tenant = server.tenant_with_rights("execute,read,admin");
     let scope = scope_of(&tenant);
     let echo =
         json!({ "name": "echo", "description": "Echoes", "inputSchema": { "type": "object" } });
@@ -135,21 +135,21 @@ fn main() {
     println!(
         "| when | in `pml-server` itself | in its other processes and its Postgres |\n|---|---:|---:|"
     );
-    look("before it was stored", pid, &key);
+    report("before it was stored", pid, &key);
     assert_eq!(put(&tenant, Some((&here, &host_of(&upstream.url)))), 201);
-    look("stored", pid, &key);
+    report("stored", pid, &key);
     call(&tenant, "keyed:echo", 1);
-    look("right after the first request with it", pid, &key);
+    report("right after the first request with it", pid, &key);
     for count in FURTHER {
         call(&tenant, "keyed:echo", count);
-        look(&format!("{count} further requests with it"), pid, &key);
+        report(&format!("{count} further requests with it"), pid, &key);
     }
     call(&tenant, "bare:echo", FURTHER[1]);
-    look(&format!("{} requests without it", FURTHER[1]), pid, &key);
+    report(&format!("{} requests without it", FURTHER[1]), pid, &key);
     let deleted = put(&tenant, None);
     assert!((200..300).contains(&deleted), "{deleted}");
-    look("right after it was deleted", pid, &key);
+    report("right after it was deleted", pid, &key);
     call(&tenant, "bare:echo", FURTHER[2]);
-    look(&format!("{} requests later", FURTHER[2]), pid, &key);
+    report(&format!("{} requests later", FURTHER[2]), pid, &key);
     println!();
 }

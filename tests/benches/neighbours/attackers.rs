@@ -1,4 +1,4 @@
-//! A tenant that always has the same number of attacks in flight.
+//! A tenant that keeps a constant number of attacks in flight.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, envelope};
 use crate::support::server::Tenant;
 
-/// The attacking tenant, and how its programs have ended.
+/// The attacking tenant, and the outcomes of its programs.
 pub(crate) struct Attackers {
     tenant: Tenant,
     attacks: Vec<Attack>,
@@ -21,13 +21,13 @@ pub(crate) struct Attackers {
 }
 
 impl Attackers {
-    /// Returns a tenant that has not begun.
+    /// Creates the tenant without starting an attack.
     pub(crate) fn new(tenant: Tenant, attacks: Vec<Attack>) -> Attackers {
         Attackers { tenant, attacks, next: AtomicUsize::new(0), ended: Mutex::default() }
     }
 
-    /// Attacks with so many requests in flight as long as `meanwhile` takes, and until what is in flight then has ended. Goes through the list
-    /// of attacks from where it was, over and over.
+    /// Attacks with this number of requests in flight while `meanwhile` runs, then waits for those in flight. It cycles
+    /// through the list of attacks and continues where the last call stopped.
     pub(crate) fn attack<T>(&self, in_flight: usize, meanwhile: impl FnOnce() -> T) -> T {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -58,7 +58,7 @@ impl Attackers {
         *ended.entry(code.to_owned()).or_default() += 1;
     }
 
-    /// Returns a Markdown table of how they ended.
+    /// Returns a Markdown table of the outcomes.
     pub(crate) fn table(&self) -> String {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rows: Vec<(&String, &usize)> = ended.iter().collect();

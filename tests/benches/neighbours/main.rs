@@ -1,5 +1,5 @@
-//! What a tenant notices of another one that attacks the gateway, and of one that sends more than it may: the built
-//! program as a black box.
+//! How a tenant is affected by another one that attacks the gateway, and by one that exceeds its rate limit. The built
+//! program is a black box.
 
 mod attackers;
 #[path = "../support/attacks.rs"]
@@ -24,31 +24,32 @@ use support::mcp_client::Era;
 use support::server::Installation;
 
 const PROGRAM: &str = "return await mcp.math.eval({ expression: '1+1' })";
-/// Alone and meanwhile take turns so often, so that a noisy moment disturbs both.
+/// How often the measurements "alone" and "meanwhile" alternate, so that a disturbance of the machine affects both.
 const BLOCKS: usize = 3;
-/// Samples of a block.
+/// Samples per block.
 const SAMPLES: usize = 100;
-/// Between two samples, with attacks and without: what rests for longer starts more slowly.
+/// The pause between two samples. It is the same with and without attacks, because a longer idle time slows down the
+/// next request.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Attacks at the same time: one after the other, and as many as a tenant may have and more.
+/// Concurrent attacks: one at a time, and more than the limit of a tenant.
 const IN_FLIGHT: [usize; 2] = [1, 32];
-/// After this all attackers are at work.
-const RISE: Duration = Duration::from_secs(3);
+/// The time until all attackers are active.
+const RAMP_UP: Duration = Duration::from_secs(3);
 
-/// What the measured tenant has seen, in seconds.
+/// The latencies of the measured tenant, in seconds.
 #[derive(Default)]
-struct Seen {
-    /// Of whole requests.
+struct Latencies {
+    /// Of complete requests.
     requests: Vec<f64>,
-    /// Of the programs in the sandbox, as the gateway tells it.
+    /// Of the programs in the sandbox, as reported by the gateway.
     runs: Vec<f64>,
-    /// Requests that were not answered with the result. They have no time.
+    /// The number of requests without the expected result, which have no latency.
     failed: usize,
 }
 
-impl Seen {
-    /// Runs the program over and over, one after the other.
-    fn look(&mut self, client: &HttpMcp, samples: usize) -> Result<(), Box<dyn Error>> {
+impl Latencies {
+    /// Runs the program repeatedly, one run after the other.
+    fn measure(&mut self, client: &HttpMcp, samples: usize) -> Result<(), Box<dyn Error>> {
         for _ in 0..samples {
             let started = Instant::now();
             let envelope = client.execute(PROGRAM);
@@ -65,7 +66,7 @@ impl Seen {
         Ok(())
     }
 
-    /// The median and the p99 of the requests, and the same of the programs.
+    /// Returns the median and the p99 of the requests, then of the programs.
     fn figures(&self) -> [f64; 4] {
         let [requests, runs] = [sorted(&self.requests), sorted(&self.runs)];
         [
@@ -81,7 +82,7 @@ fn row(name: &str, counts: [String; 2], figures: [String; 4]) -> String {
     format!("| {name} | {} | {} |\n", counts.join(" | "), figures.join(" | "))
 }
 
-fn table(title: &str, alone: &Seen, meanwhile: &Seen) -> String {
+fn table(title: &str, alone: &Latencies, meanwhile: &Latencies) -> String {
     let mut table = format!(
         "| {title} | answers | failures | median | p99 | of it the program, median | p99 |\n|---|---:|---:|---:|---:|---:|---:|\n"
     );
@@ -94,28 +95,28 @@ fn table(title: &str, alone: &Seen, meanwhile: &Seen) -> String {
     table + &row("meanwhile, of alone", Default::default(), ratios)
 }
 
-/// beside one that sends ten times what it may.
+/// measures while another tenant sends ten times its rate limit.
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
 fn beside_noise() -> Result<(), Box<dyn Error>> {
     let quota = format!("{QUOTA}/s");
     let server = Installation::new().start_with(&[("PML_RATE_PER_KEY", &quota)]);
     let mut noise = Noise::new(server.tenant(), PROGRAM);
     let client = HttpMcp::new(&server.tenant(), Era::Stateless);
-    Seen::default().look(&client, 20)?;
-    let (mut alone, mut meanwhile) = (Seen::default(), Seen::default());
+    Latencies::default().measure(&client, 20)?;
+    let (mut alone, mut meanwhile) = (Latencies::default(), Latencies::default());
     for _ in 0..BLOCKS {
-        alone.look(&client, SAMPLES)?;
+        alone.measure(&client, SAMPLES)?;
         noise.drive(|| {
-            thread::sleep(RISE);
-            meanwhile.look(&client, SAMPLES)
+            thread::sleep(RAMP_UP);
+            meanwhile.measure(&client, SAMPLES)
         })?;
     }
     println!("### A tenant next to one that sends {TIMES} times its rate limit\n");
     println!(
         "A key may send {quota}. The noisy tenant and the measured one run the same program as above.\n"
     );
-    println!("{}", table("beside noise", &alone, &meanwhile));
-    println!("{}", noise.told());
+    println!("{}", table("with a noisy tenant", &alone, &meanwhile));
+    println!("{}", noise.summary());
     Ok(())
 }
 
@@ -125,19 +126,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let pid = server.pid();
     let attackers = Attackers::new(server.tenant(), attacks()?);
     let client = HttpMcp::new(&server.tenant(), Era::Stateless);
-    // What happens once is not what is measured.
-    Seen::default().look(&client, 20)?;
+    // Warm-up: one-time costs are not measured.
+    Latencies::default().measure(&client, 20)?;
     println!("### A tenant next to an attacker\n");
     println!(
         "The measured tenant runs `{PROGRAM}` by `pml_execute`, one after the other. The other one runs the programs of `tests/fixtures/attacks.txt` in turn.\n"
     );
     for in_flight in IN_FLIGHT {
-        let (mut alone, mut meanwhile) = (Seen::default(), Seen::default());
+        let (mut alone, mut meanwhile) = (Latencies::default(), Latencies::default());
         for _ in 0..BLOCKS {
-            alone.look(&client, SAMPLES)?;
+            alone.measure(&client, SAMPLES)?;
             attackers.attack(in_flight, || {
-                thread::sleep(RISE);
-                meanwhile.look(&client, SAMPLES)
+                thread::sleep(RAMP_UP);
+                meanwhile.measure(&client, SAMPLES)
             })?;
         }
         println!("{}", table(&format!("{in_flight} in flight"), &alone, &meanwhile));

@@ -1,4 +1,4 @@
-//! A tenant that sends more than it may.
+//! A tenant that exceeds its rate limit.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -10,14 +10,14 @@ use crate::support::http::HttpMcp;
 use crate::support::mcp_client::Era;
 use crate::support::server::Tenant;
 
-/// What a key may send in a second.
+/// The rate limit of a key, per second.
 pub(crate) const QUOTA: u32 = 100;
-/// So many times as much is sent.
+/// The factor by which the limit is exceeded.
 pub(crate) const TIMES: u32 = 10;
-/// Connections that it is sent on.
-const LANES: u32 = 8;
+/// The number of connections.
+const CONNECTIONS: u32 = 8;
 
-/// The noisy tenant, and what became of its requests.
+/// The noisy tenant, and the outcomes of its requests.
 pub(crate) struct Noise {
     tenant: Tenant,
     body: String,
@@ -28,7 +28,7 @@ pub(crate) struct Noise {
 }
 
 impl Noise {
-    /// Returns a tenant that is silent yet, and will run this program.
+    /// Creates the tenant without sending anything; its requests run this program.
     pub(crate) fn new(tenant: Tenant, program: &str) -> Self {
         let params = json!({ "name": "pml_execute", "arguments": { "code": program } });
         let body = Era::Stateless.request(1, "tools/call", params).to_string();
@@ -36,16 +36,16 @@ impl Noise {
         Self { tenant, body, served, refused, failed, driven: Duration::ZERO }
     }
 
-    /// Sends at its pace as long as `meanwhile` takes, whatever the answers are; a lane whose answer comes late sends
-    /// the next at once until it has made up for it.
+    /// Sends at a constant rate while `meanwhile` runs, whatever the answers are. After a late answer, a connection sends
+    /// without a pause until it has caught up.
     pub(crate) fn drive<T>(&mut self, meanwhile: impl FnOnce() -> T) -> T {
         let over = AtomicBool::new(false);
         let started = Instant::now();
         let result = thread::scope(|scope| {
-            for _ in 0..LANES {
+            for _ in 0..CONNECTIONS {
                 scope.spawn(|| {
                     let client = HttpMcp::new(&self.tenant, Era::Stateless);
-                    let pause = Duration::from_secs(1) * LANES / (QUOTA * TIMES);
+                    let pause = Duration::from_secs(1) * CONNECTIONS / (QUOTA * TIMES);
                     let mut next = Instant::now();
                     while !over.load(Ordering::Relaxed) {
                         self.send(&client);
@@ -72,8 +72,8 @@ impl Noise {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says what it sent, and what became of it.
-    pub(crate) fn told(&self) -> String {
+    /// Returns a summary of the requests and their outcomes.
+    pub(crate) fn summary(&self) -> String {
         let [served, refused, failed] =
             [&self.served, &self.refused, &self.failed].map(|count| count.load(Ordering::Relaxed));
         let rate = (served + refused + failed) as f64 / self.driven.as_secs_f64();

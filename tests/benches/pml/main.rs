@@ -1,5 +1,5 @@
-//! How long `pml stdio` takes to start and what it adds to a call: the built programs as black boxes, beside
-//! the MCP server itself.
+//! The start-up time of `pml stdio` and its overhead per call, compared with the MCP server itself. The built programs
+//! are black boxes.
 
 #![expect(clippy::unwrap_used, reason = "a bench without its servers has nothing to measure")]
 
@@ -28,13 +28,13 @@ const PROCESS: &str = "`/bin/true`, start to end";
 const DIRECT: &str = "a call of `everything:echo`, straight to the MCP server";
 const WITHIN: &str = "the same in a program: one more call of it";
 const THROUGH: &str = "the same as `tools/call` on `pml stdio`: a program of one call";
-/// Calls that a program makes to tell what one more costs.
+/// The number of additional calls in a program, to measure the cost of one.
 const MORE: u32 = 50;
 
 const SERVER_ONLY: &str = "program with one server tool, through `pml stdio`";
 const CLIENT_ONLY: &str = "program with one local tool, through `pml stdio`";
 
-/// What was started before has a moment to end.
+/// Gives processes of the previous measurement time to end.
 fn settle() {
     std::thread::sleep(Duration::from_millis(20));
 }

@@ -1,29 +1,29 @@
-//! The least that any proxy does: it reads a request, sends it on with the gateway's own HTTP client, and hands the
-//! answer back as it comes. It knows no caller, no rule and no record, not even a timeout.
+//! A minimal proxy as the baseline: it reads a request, forwards it with the same HTTP client library as the gateway,
+//! and streams the answer back. It has no authentication, rules, records or timeouts.
 
 use std::io;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The word by which the bench becomes it.
+/// The argument that makes the bench binary run the proxy.
 pub(crate) const WORD: &str = "bare";
-/// What goes on of a request, and back of an answer.
+/// The headers that are forwarded in both directions.
 const HEADERS: [&str; 4] = ["content-type", "accept", "mcp-protocol-version", "mcp-session-id"];
 
-/// Serves until it is ended.
+/// Serves until the process is killed.
 pub(crate) fn serve(upstream: &str, port: &str) {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    #[expect(clippy::disallowed_methods, reason = "a program of its own")]
+    #[expect(clippy::disallowed_methods, reason = "it is a separate program")]
     let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build().unwrap();
-    // As many threads as the gateway has.
+    // The same number of threads as the gateway.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await.unwrap();
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             let (client, upstream) = (client.clone(), upstream.to_owned());
-            // Whoever hangs up ends it.
+            // A disconnect ends the task.
             tokio::spawn(async move { converse(stream, client, &upstream).await.ok() });
         }
     });

@@ -1,9 +1,9 @@
-//! What it costs to pass a call on: `/mcp/proxy/{server}` and `tools/call` by id of the built gateway, with its key,
-//! its tenant, its rules and its record, beside two gateways that have none of them and a proxy that does nothing
-//! else. All stand in front of the same server: one on the official Python SDK, then one that answers at once.
+//! The cost of forwarding a call by `/mcp/proxy/{server}` and by `tools/call` with an id. The built gateway checks keys,
+//! tenants and rules and records calls; it is compared with two gateways that do not, and with a minimal proxy. All of
+//! them are in front of the same server: one on the official Python SDK, then one that answers immediately.
 //!
-//! Counted is the CPU time of the gateway with its database and its sandboxes; of the others that of their own
-//! process, without the server that one of them starts itself.
+//! The CPU time of the gateway includes its database and its sandboxes. For the others, only their own process counts,
+//! without the server that one of them starts itself.
 //!
 //! ```sh
 //! export PML_PG_BIN=$(deploy/find-postgres.sh)
@@ -44,21 +44,21 @@ const SUPERGATEWAY: &str = "supergateway 4.0.0, its own process";
 const FASTMCP: &str = "FastMCP proxy 4.1.2, its own process";
 
 const ROUNDS: usize = 5;
-/// So many calls are a sample: more where one costs less, or takes less time.
+/// The number of calls per sample: more where a call is cheaper or faster.
 const CALLS: usize = 1_000;
 const QUICK_CALLS: usize = 5_000;
 const SUPERGATEWAY_CALLS: usize = 300;
 const FASTMCP_CALLS: usize = 60;
-/// What warms a side, and what is under way at a time.
+/// The calls to warm up a side, and the numbers of calls in flight.
 const WARM: usize = SESSIONS;
 const IN_FLIGHT: [usize; 2] = [1, 16];
 
-/// Does what may need what is not there: the panic has said what.
+/// Starts a baseline, or returns `None` if it is missing on this machine. The panic has already printed the reason.
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
-fn there<T>(what: &str, make: impl FnOnce() -> T) -> Option<T> {
+fn if_available<T>(what: &str, make: impl FnOnce() -> T) -> Option<T> {
     let made = catch_unwind(AssertUnwindSafe(make)).ok();
     if made.is_none() {
-        println!("**{what} is not there, so its rows are missing.**\n");
+        println!("**{what} is not available, so its rows are missing.**\n");
     }
     made
 }
@@ -83,14 +83,14 @@ fn bare(upstream: &str) -> Peer {
     Peer::start(&std::env::current_exe().unwrap(), &[bare::WORD, upstream, "{port}"])
 }
 
-/// Prints what one call costs each of them.
+/// Prints the cost of a call for each side.
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench reports to its terminal")]
 fn compare(sides: &[&Side], in_flight: usize) {
     let mut rounds = Rounds::default();
     for round in 0..=ROUNDS {
         for side in sides {
             let started = Instant::now();
-            // The first round warms what is warm in a gateway that serves.
+            // The first round is the warm-up.
             let cost = side.cost(if round == 0 { WARM } else { side.calls }, in_flight);
             let took = started.elapsed().as_secs_f64();
             eprintln!(
@@ -107,9 +107,9 @@ fn compare(sides: &[&Side], in_flight: usize) {
     println!("{}", rounds.table(&[(PASSED, against), (BY_ID, against)]));
 }
 
-/// Prints the memory of each, while its sessions and their streams are open.
+/// Prints the memory of each side while its sessions and their streams are open.
 #[expect(clippy::print_stdout, reason = "a bench reports to its terminal")]
-fn weigh(sides: &[&Side], gateway: u32) {
+fn print_memory(sides: &[&Side], gateway: u32) {
     println!(
         "| {SESSIONS} sessions, each with its stream | resident | private | with its part of what is shared |"
     );
@@ -162,10 +162,10 @@ fn main() {
         sessions: Vec::new(),
         streams: Vec::new(),
     };
-    let supergateway = there("supergateway", supergateway);
+    let supergateway = if_available("supergateway", supergateway);
     let supergateway =
         supergateway.as_ref().map(|peer| peer.side(SUPERGATEWAY, SUPERGATEWAY_CALLS).open());
-    let python = there("the server on the Python SDK", Everything::start);
+    let python = if_available("the server on the Python SDK", Everything::start);
     let quick = quick::start();
     let upstreams = [
         ("sdk", "A server on the Python SDK", python.as_ref().map(|python| &python.url), CALLS),
@@ -179,11 +179,11 @@ fn main() {
             vec![json!({ "name": "echo", "description": "Echoes", "inputSchema": schema })];
         entry.publish(&home);
         let bare = bare(url);
-        let fastmcp = there("the FastMCP proxy", || fastmcp(url));
+        let fastmcp = if_available("the FastMCP proxy", || fastmcp(url));
         let path = format!("/mcp/proxy/{namespace}");
         let mut sides = vec![
             ours(PASSED, ALONE[0], &path, "echo", calls).open(),
-            // The gateway keeps the session with the server; its own endpoint has none.
+            // `/mcp` has no sessions: the gateway itself keeps the session with the server.
             ours(BY_ID, ALONE[1], "/mcp", &format!("{namespace}:echo"), calls),
             bare.side(BARE, calls).open(),
         ];
@@ -194,7 +194,7 @@ fn main() {
             compare(&sides, in_flight);
         }
         if calls == CALLS {
-            weigh(&sides, pid);
+            print_memory(&sides, pid);
         }
     }
 }

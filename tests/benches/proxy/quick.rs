@@ -1,5 +1,5 @@
-//! An MCP server that answers at once: what passes calls on to it is never idle, and what a call costs is what it takes
-//! and not what it takes to wake up. It knows one tool, and answers with events, as the SDKs' servers do.
+//! An MCP server that answers immediately. A proxy in front of it is never idle, so the measurement does not include the
+//! cost of waking up. The server has one tool and answers with events, like the servers of the SDKs.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,13 +7,13 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-/// Starts it in this process and returns its URL. It ends with the bench.
+/// Starts the server in this process and returns its URL. It ends with the bench.
 pub(crate) fn start() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // Whoever hangs up ends it.
+            // A disconnect ends the thread.
             thread::spawn(move || serve(stream).ok());
         }
     });
@@ -45,13 +45,13 @@ fn serve(mut stream: TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// Returns the whole HTTP answer to a message.
+/// Returns the complete HTTP response to a message.
 fn answer(body: &[u8]) -> String {
     let message: Value = serde_json::from_slice(body).unwrap_or_default();
     let Some(id) = message.get("id") else {
         return "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n".to_owned();
     };
-    let told = match message["method"].as_str().unwrap_or_default() {
+    let payload = match message["method"].as_str().unwrap_or_default() {
         "initialize" => json!({ "result": {
             "protocolVersion": message["params"]["protocolVersion"],
             "capabilities": { "tools": {} },
@@ -68,12 +68,12 @@ fn answer(body: &[u8]) -> String {
         _ => json!({ "error": { "code": -32601, "message": "Method not found" } }),
     };
     let mut whole = json!({ "jsonrpc": "2.0", "id": id });
-    whole.as_object_mut().unwrap().extend(told.as_object().unwrap().clone());
+    whole.as_object_mut().unwrap().extend(payload.as_object().unwrap().clone());
     let event = format!("event: message\r\ndata: {whole}\r\n\r\n");
     format!("{}{:x}\r\n{event}\r\n0\r\n\r\n", events("mcp-session-id: quick\r\n"), event.len())
 }
 
-/// Returns the head of an answer with events.
+/// Returns the head of an event stream response.
 fn events(more: &str) -> String {
     format!(
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n{more}\r\n"

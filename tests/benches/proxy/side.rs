@@ -1,4 +1,4 @@
-//! A gateway that passes calls on, ours or somebody else's, as its client sees it.
+//! A gateway that forwards calls, ours or another one, from its client's point of view.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -16,19 +16,20 @@ use crate::support::guard::{self, Guarded};
 use crate::support::http::{Reply, send};
 use crate::support::{PATIENCE, poll};
 
-/// So many sessions each has open.
+/// The number of open sessions of each side.
 pub(crate) const SESSIONS: usize = 32;
 
-/// A gateway, one way to call a tool through it, and how many calls make a sample: its clock has ticks of 10 ms.
+/// A gateway, one way to call a tool through it, and the number of calls per sample. It must be large enough for the
+/// CPU clock, which has ticks of 10 ms.
 pub(crate) struct Side {
     pub(crate) name: &'static str,
     pub(crate) url: String,
     pub(crate) key: Option<String>,
     pub(crate) pid: u32,
-    /// Where the CPU time of all below it and all that it has reaped counts too: what that of the process alone is
-    /// called. What else a process starts is the upstream, which counts for nobody.
+    /// If the CPU time of its descendants and reaped children counts, too: the name of the row for the process alone.
+    /// `None` for the other gateways, whose only child is the upstream server, which does not count.
     pub(crate) alone: Option<&'static str>,
-    /// The tool's name there.
+    /// The name of the tool on this gateway.
     pub(crate) tool: String,
     pub(crate) calls: usize,
     pub(crate) sessions: Vec<String>,
@@ -36,7 +37,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// Opens the sessions, and for each the stream of what the server says of itself.
+    /// Opens the sessions, each with its stream for messages of the server.
     pub(crate) fn open(mut self) -> Self {
         let client = json!({ "name": "bench", "version": "1" });
         let params =
@@ -48,8 +49,8 @@ impl Side {
             assert_eq!(reply.status, 200, "{}: {body}", self.name);
             let session = reply.header("mcp-session-id").to_owned();
             assert!(!session.is_empty(), "{} opens no session", self.name);
-            let told = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-            assert_eq!(self.post(Some(&session), &told).status, 202, "{}", self.name);
+            let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+            assert_eq!(self.post(Some(&session), &initialized).status, 202, "{}", self.name);
             self.streams.push(self.stream(&session));
             self.sessions.push(session);
         }
@@ -103,18 +104,18 @@ impl Side {
         assert!(right, "{}: {} {body}", self.name, reply.status);
     }
 
-    /// Calls so often, with so many calls under way; returns the CPU time of one, and of it that of the process alone.
+    /// Makes the calls with `in_flight` at a time; returns the CPU time of one call, in total and of the process alone.
     pub(crate) fn cost(&self, calls: usize, in_flight: usize) -> [Duration; 2] {
         let before = self.cpu();
         let next = AtomicUsize::new(0);
-        let lane = || {
+        let worker = || {
             while let Some(number) =
                 Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < calls)
             {
                 self.call(number);
             }
         };
-        thread::scope(|scope| (0..in_flight).for_each(|_| drop(scope.spawn(lane))));
+        thread::scope(|scope| (0..in_flight).for_each(|_| drop(scope.spawn(worker))));
         let after = self.cpu();
         [0, 1].map(|at| after[at].saturating_sub(before[at]) / u32::try_from(calls).unwrap())
     }
@@ -125,14 +126,14 @@ impl Side {
     }
 }
 
-/// A gateway of somebody else, which runs.
+/// A running gateway of another project.
 pub(crate) struct Peer {
     program: Arc<Guarded>,
     url: String,
 }
 
 impl Peer {
-    /// Starts it on a free port, which `{port}` stands for.
+    /// Starts it on a free port, which replaces `{port}` in the arguments.
     pub(crate) fn start(program: &Path, arguments: &[&str]) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new(program);
@@ -149,7 +150,7 @@ impl Peer {
         Self { program, url: format!("http://127.0.0.1:{free}/mcp") }
     }
 
-    /// Returns what its client sees.
+    /// Returns its client's view.
     pub(crate) fn side(&self, name: &'static str, calls: usize) -> Side {
         Side {
             name,

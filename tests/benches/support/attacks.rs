@@ -1,17 +1,17 @@
-//! The programs of `tests/fixtures/attacks.txt`, which want more than they may have.
+//! The hostile programs of `tests/fixtures/attacks.txt`.
 
 use std::error::Error;
 use std::fs;
 
 const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/attacks.txt");
 
-/// One of them.
+/// A hostile program.
 pub(crate) struct Attack {
-    /// What it tries.
+    /// The description.
     #[allow(dead_code, reason = "not every bench names them")]
     pub(crate) what: String,
-    /// The wall time that it asks for.
-    #[allow(dead_code, reason = "not every bench can grant it")]
+    /// The requested wall time limit.
+    #[allow(dead_code, reason = "not every bench supports it")]
     pub(crate) timeout_ms: Option<u64>,
     /// The program.
     pub(crate) code: String,
@@ -24,7 +24,7 @@ pub(crate) fn attacks() -> Result<Vec<Attack>, Box<dyn Error>> {
 }
 
 impl Attack {
-    /// Reads `CODE|CODE: what it tries @timeout MS`, and the program on the lines below.
+    /// Parses `CODE|CODE: description @timeout MS`, and the program on the lines below.
     fn read(text: &str) -> Result<Attack, Box<dyn Error>> {
         let (head, code) = text.split_once('\n').ok_or("an attack without a program")?;
         let (_, what) = head.split_once(": ").ok_or("an attack without codes")?;

@@ -1,10 +1,10 @@
-//! How the benches report. Cases are measured in the same rounds, in turn, and compared round by round: a
-//! noisy machine disturbs both sides of a ratio.
+//! The reports of the benches. The cases are measured in turn in each round and compared round by round, so that a
+//! disturbance of the machine affects both sides of a ratio.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// What was measured, one sample of each case a round.
+/// The measurements, with one sample of each case per round.
 #[derive(Default)]
 pub(crate) struct Rounds {
     cases: Vec<Case>,
@@ -76,25 +76,25 @@ fn compared(case: &Case, baseline: &Case) -> String {
     }
 }
 
-/// Returns the middle one.
+/// Returns the median.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     quantile(&sorted(&values.collect::<Vec<_>>()), 0.5)
 }
 
-/// Returns the value below which this part of the sorted values lies.
+/// Returns the quantile of sorted values; `part` is between 0 and 1.
 pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
     sorted.get((last as f64 * part).round() as usize).copied().unwrap_or(f64::NAN)
 }
 
-/// Returns the values in order.
+/// Returns the values in ascending order.
 pub(crate) fn sorted(values: &[f64]) -> Vec<f64> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     values
 }
 
-/// Shows seconds in a unit that fits.
+/// Formats seconds in a suitable unit.
 pub(crate) fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1e-4 => format!("{:.1} µs", s * 1e6),

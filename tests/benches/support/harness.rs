@@ -24,10 +24,10 @@ pub(crate) mod upstream;
 
 use std::time::{Duration, Instant};
 
-/// How long anything may take that should take a moment.
+/// The time limit of operations that normally take a moment.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Looks until `look` finds something.
+/// Calls `look` until it returns a value.
 pub(crate) fn poll<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + patience;
     loop {

@@ -1,4 +1,4 @@
-//! Installs what the benches compare with: npm packages of pinned versions.
+//! Installs the baselines of the benches: npm packages with pinned versions.
 
 use std::error::Error;
 use std::fs;
@@ -6,11 +6,11 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the pins lie.
+/// The folder of the pins.
 const PINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/bench");
 
-/// Installs the pinned packages, once for each state of the pins, and returns the folder with its
-/// `node_modules`; `file` is one in it that must be there.
+/// Installs the pinned packages, once for each state of the pins; returns the folder with `node_modules`. If `file`
+/// exists in it, it is complete.
 pub(crate) fn installed(file: &str) -> Result<PathBuf, Box<dyn Error>> {
     let pins = Path::new(PINS);
     let names = ["package.json", "package-lock.json"];
@@ -28,7 +28,7 @@ pub(crate) fn installed(file: &str) -> Result<PathBuf, Box<dyn Error>> {
             fs::copy(pins.join(name), folder.join(name))?;
         }
         let output = Command::new("npm")
-            // `ci` asks for the packages of all platforms, which not every registry has.
+            // `npm ci` requests the packages of all platforms, which not every registry has.
             .args(["install", "--ignore-scripts", "--no-audit", "--no-fund"])
             .current_dir(&folder)
             .output()
@@ -40,8 +40,8 @@ pub(crate) fn installed(file: &str) -> Result<PathBuf, Box<dyn Error>> {
     Ok(folder)
 }
 
-/// Builds a package of the folder that is native code; `file` is what comes of it. A machine without compilers
-/// cannot, and is told so by the error.
+/// Builds a package with native code in the folder, if its output `file` does not exist. It is an error if the machine
+/// has no compiler.
 #[allow(dead_code, reason = "not every bench needs native code")]
 pub(crate) fn built(folder: &Path, package: &str, file: &str) -> Result<(), Box<dyn Error>> {
     let file = folder.join("node_modules").join(package).join(file);

@@ -1,14 +1,14 @@
-//! What a tree of processes has used, as `/proc` tells it.
+//! CPU time and memory of process trees, from `/proc`.
 
 use std::collections::HashMap;
 use std::fs;
 use std::ops::Range;
 use std::time::Duration;
 
-/// The unit of the times in `/proc/<pid>/stat`; part of the kernel's interface to programs.
+/// The unit of the times in `/proc/<pid>/stat` (`USER_HZ`), which is part of the kernel's ABI.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// Returns the CPU time of a process, all that it started and all that it has reaped.
+/// Returns the CPU time of a process, its descendants, and all children that they have reaped.
 #[allow(dead_code, reason = "not every bench counts CPU time")]
 pub(crate) fn cpu_of_tree(root: u32) -> Duration {
     let ticks: u64 = tree(root).iter().filter_map(|pid| stat(*pid)).map(|stat| stat.ticks).sum();
@@ -37,19 +37,19 @@ pub(crate) fn resident_mib(pid: u32) -> f64 {
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(f64::NAN) / 1024.0
 }
 
-/// Memory of some processes, in KiB.
+/// Memory of a set of processes, in KiB.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(dead_code, reason = "not every bench looks at memory")]
 pub(crate) struct Memory {
-    /// What is in memory of each, summed up: what they share counts several times.
+    /// The sum of their resident memory (RSS), which counts shared pages several times.
     pub(crate) resident: u64,
-    /// What none of them shares with another process.
+    /// The memory that none of them shares with another process.
     pub(crate) private: u64,
-    /// That, and each one's part of what it shares.
+    /// The private memory and a proportional part of the shared memory (PSS).
     pub(crate) proportional: u64,
 }
 
-/// Returns the memory of some processes; `None` if we may not look.
+/// Returns the memory of a set of processes, or `None` without permission.
 #[allow(dead_code, reason = "not every bench looks at memory")]
 pub(crate) fn memory(pids: &[u32]) -> Option<Memory> {
     let mut sum = Memory::default();
@@ -69,14 +69,14 @@ pub(crate) fn memory(pids: &[u32]) -> Option<Memory> {
     Some(sum)
 }
 
-/// Returns the memory that a process shares with no other, in KiB; `None` if we may not look.
+/// Returns the private memory of a process, in KiB, or `None` without permission.
 #[allow(dead_code, reason = "not every bench looks at memory")]
 pub(crate) fn private_kib(pid: u32) -> Option<u64> {
     Some(memory(&[pid])?.private)
 }
 
-/// Returns the short name of a process's program.
-#[allow(dead_code, reason = "not every bench tells processes apart")]
+/// Returns the short name of a process (`comm`).
+#[allow(dead_code, reason = "not every bench distinguishes processes")]
 pub(crate) fn program(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
 }
@@ -89,12 +89,12 @@ pub(crate) fn children(parent: u32) -> Vec<u32> {
         .filter(|(_, stat)| stat.parent == parent)
         .map(|(pid, stat)| (stat.started, pid))
         .collect();
-    // Those of the same tick have numbers in the order of their births.
+    // Processes that were started in the same tick are ordered by their ids.
     children.sort_unstable();
     children.into_iter().map(|(_, pid)| pid).collect()
 }
 
-/// Returns a process and all below it.
+/// Returns a process and all its descendants.
 pub(crate) fn tree(root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for (pid, stat) in processes() {
@@ -123,7 +123,7 @@ struct Stat {
     parent: u32,
     /// In user and kernel mode.
     own: u64,
-    /// In user and kernel mode, its own and of the children that it has waited for.
+    /// In user and kernel mode, including the children that it has waited for.
     ticks: u64,
     /// When it was started, in ticks.
     started: u64,
@@ -131,7 +131,7 @@ struct Stat {
 
 fn stat(pid: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in brackets and may hold anything, brackets too.
+    // The name is in parentheses and may itself contain parentheses, so the last one counts.
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
     let ticks = |range: Range<usize>| -> Option<u64> {
         Some(fields.get(range)?.iter().map(|field| field.parse().unwrap_or(0u64)).sum())

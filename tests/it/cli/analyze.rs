@@ -1,4 +1,4 @@
-//! `pml analyze`: what a program calls, told without running it, offline.
+//! `pml analyze`: reports what a program calls, offline and without running it.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ fn keys(value: &Value) -> BTreeSet<&str> {
     value.as_object().unwrap_or_else(|| panic!("{value}")).keys().map(String::as_str).collect()
 }
 
-/// The JSON has exactly the fields of the design, and no others.
+/// The JSON has exactly the documented fields.
 #[test]
-fn the_report_has_exactly_its_fields() {
+fn the_json_report_has_exactly_the_documented_fields() {
     let project = Project::offline();
     let (report, code) = project.analyze(
         "const text = await mcp.filesystem.read_text_file({ path: args.path });
@@ -62,14 +62,14 @@ fn the_report_has_exactly_its_fields() {
     assert_eq!((&read["conditional"], &read["repeats"]), (&json!(false), &json!(false)));
 }
 
-/// Only server tools: the program would run on the server.
+/// The routing is `server` for server tools only, `client` for dynamic programs, and `unknown` for unknown tools.
 #[test]
-fn the_routing_is_told() {
+fn the_report_states_where_the_program_runs() {
     let project = Project::offline();
     let routing = |code: &str| project.analyze(code).0["routing"].clone();
     assert_eq!(routing("return await mcp.json.parse({ data: '1' })"), "server");
     assert_eq!(routing("return 1"), "server");
-    // No table has it: what the gateway says of it is not known here.
+    // No table has this tool, and `analyze` does not ask the gateway.
     assert_eq!(routing("return await mcp.unheard_of.tool({})"), "unknown");
     let (report, code) = project.analyze("return await mcp[args.x].y({})");
     assert_eq!((&report["dynamic"], &report["routing"], code), (&json!(true), &json!("client"), 0));
@@ -82,11 +82,11 @@ fn the_routing_is_told() {
     );
 }
 
-/// A program that cannot run ends with 2, with its diagnostics on stdout as JSON.
+/// For an invalid program the exit code is 2, and its diagnostics are on stdout as JSON.
 #[test]
-fn a_program_that_cannot_run_ends_with_two() {
+fn invalid_programs_exit_with_2_and_json_diagnostics() {
     let project = Project::offline();
-    // The parser panics for the last one.
+    // The last one makes the parser panic.
     let programs =
         ["const = 1;", "import fs from 'fs';", "export const a = 1;", "return (", "<a:b.c/>"];
     for program in programs {
@@ -99,9 +99,9 @@ fn a_program_that_cannot_run_ends_with_two() {
     }
 }
 
-/// With `--json` a machine finds JSON on stdout, whatever is wrong with the file.
+/// With `--json`, stdout has JSON whatever is wrong with the file.
 #[test]
-fn machines_get_json_for_every_failure() {
+fn every_failure_is_json_with_the_json_flag() {
     let project = Project::offline();
     let too_large = " ".repeat(70_000);
     let (report, code) = project.analyze(&too_large);
@@ -115,18 +115,18 @@ fn machines_get_json_for_every_failure() {
         ("-", b"return '\xff'", "INVALID_REQUEST"),
         ("no-such-file.ts", b"", "INVALID_REQUEST"),
     ];
-    for (file, input, told) in inputs {
+    for (file, input, expected) in inputs {
         for command in ["analyze", "exec"] {
             let output = project.run_with(&[command, file, "--json"], input);
             assert_eq!(output.status.code(), Some(2), "{command} {file}");
-            failure(&serde_json::from_slice(&output.stdout).unwrap(), told);
+            failure(&serde_json::from_slice(&output.stdout).unwrap(), expected);
         }
     }
 }
 
-/// For people it is text, with the code frame on stderr.
+/// Without `--json` the report is text, and errors are shown with a code frame on stderr.
 #[test]
-fn people_get_text() {
+fn the_default_output_is_text_with_a_code_frame_on_stderr() {
     let project = Project::offline();
     let output = project.run_with(&["analyze", "-"], b"return await mcp.json.parse({ data: '1' })");
     assert!(output.status.success());
@@ -139,9 +139,9 @@ fn people_get_text() {
     assert!(text(&missing.stderr).contains("no-such-file.ts"));
 }
 
-/// AN-16: analysing runs nothing.
+/// AN-16: `analyze` does not run the program.
 #[test]
-fn analysing_runs_nothing() {
+fn analyze_does_not_run_the_program() {
     let project = Project::offline();
     let (report, code) = project.analyze(
         "for (;;) { await mcp.filesystem.write_file({ path: 'made.txt', content: '' }); }",

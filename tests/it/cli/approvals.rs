@@ -1,4 +1,4 @@
-//! Asking the human: a run pauses inside its call, and goes on where it stood.
+//! Approvals: a run pauses inside a call, and continues there after the answer.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, StdioClient};
 use crate::support::server::Server;
 
-/// Appends to a file before, between and after two calls that are asked about.
+/// Appends to a file before, between and after two calls that need approval.
 const TWO_QUESTIONS: &str = "
     const note = (text: string) => mcp.shell.exec({ command: ['sh', '-c', `echo ${text} >> log`] });
     await note('before');
@@ -25,9 +25,9 @@ fn two_questions() -> (Project, StdioClient) {
     (project, pml)
 }
 
-/// A paused run resumes where it stood: no call is done twice (it used to start anew).
+/// A paused run continues where it paused. It does not start again, so no call runs twice.
 #[test]
-fn a_run_goes_on_where_it_stood() {
+fn an_approved_run_continues_inside_the_paused_call() {
     let (project, mut pml) = two_questions();
     let first = pml.execute(TWO_QUESTIONS);
     assert_eq!(question(&first)["context"]["tool"], "filesystem:write_file");
@@ -52,7 +52,7 @@ fn a_run_goes_on_where_it_stood() {
 
 /// `continue_workflow` inside `pml_execute` does the same as `pml_continue`.
 #[test]
-fn execute_continues_too() {
+fn pml_execute_accepts_continue_workflow() {
     let (project, mut pml) = two_questions();
     let first = pml.execute(TWO_QUESTIONS);
     let decision =
@@ -62,9 +62,9 @@ fn execute_continues_too() {
     assert_eq!(project.read("log"), "before\nbetween\n");
 }
 
-/// A no ends the run; what comes after the call never happens.
+/// A no ends the run: nothing after the denied call runs.
 #[test]
-fn a_no_ends_the_run() {
+fn a_denied_call_ends_the_run() {
     let (project, mut pml) = two_questions();
     let first = pml.execute(TWO_QUESTIONS);
     let refused = pml.resume(&first, false, false);
@@ -74,9 +74,9 @@ fn a_no_ends_the_run() {
     success(&pml.execute("return 1"));
 }
 
-/// `try/catch` in the program hides neither the question nor the no.
+/// `try`/`catch` in the program suppresses neither the question nor the denial.
 #[test]
-fn a_program_cannot_catch_a_question() {
+fn programs_cannot_catch_a_denial() {
     let project = Project::new();
     let mut pml = project.stdio();
     let code = "
@@ -93,9 +93,9 @@ fn a_program_cannot_catch_a_question() {
     assert!(!project.path("b.txt").exists() && !project.path("c.txt").exists());
 }
 
-/// NX-12: calls alike that wait together are one question, which says how many they are.
+/// NX-12: identical calls that wait at the same time are one question, which states their number.
 #[test]
-fn calls_alike_are_one_question_with_their_count() {
+fn identical_calls_are_one_question_with_a_count() {
     let project = Project::new();
     let mut pml = project.stdio();
     let first = pml.execute(
@@ -106,7 +106,7 @@ fn calls_alike_are_one_question_with_their_count() {
     );
     assert_eq!(question(&first)["context"]["count"], 200, "{first:#}");
     assert!(first["description"].as_str().unwrap().contains("200 times"), "{first:#}");
-    // The yes is for the calls that were counted, and for none after them.
+    // The yes covers the calls that were counted, and none after them.
     let second = pml.resume(&first, true, false);
     assert_eq!(question(&second)["context"].get("count"), None);
     assert_eq!(project.read("log").lines().count(), 200);
@@ -114,9 +114,9 @@ fn calls_alike_are_one_question_with_their_count() {
     assert_eq!(project.read("log").lines().count(), 201);
 }
 
-/// NX-12: arguments that no call takes, and paths that lead nowhere, are told before anybody is asked.
+/// NX-12: invalid arguments and paths outside the workspace are refused before the user is asked.
 #[test]
-fn what_cannot_run_is_not_asked_about() {
+fn invalid_calls_are_refused_without_a_question() {
     let project = Project::new();
     let mut pml = project.stdio();
     for (call, code) in [
@@ -134,26 +134,26 @@ fn what_cannot_run_is_not_asked_about() {
     ] {
         failure(&pml.execute(&format!("return await mcp.{call}")), code);
     }
-    let asked = pml.execute(
+    let pending = pml.execute(
         "return (await mcp.shell.exec({ command: 'sh', args: ['-c', 'echo ran'] })).stdout",
     );
-    question(&asked);
-    assert_eq!(success(&pml.resume(&asked, true, false)), "ran\n");
+    question(&pending);
+    assert_eq!(success(&pml.resume(&pending, true, false)), "ran\n");
 }
 
-/// NX-12: a question warns about a name that looks like a known one.
+/// NX-12: the question warns that a name only looks like one of PML's own.
 #[test]
-fn a_question_warns_about_a_look_alike_name() {
+fn a_question_warns_about_look_alike_names() {
     let servers = json!({ "memorv": { "command": "cat" } });
     let project = Project::new().configure(&json!({ "mcpServers": servers }));
-    let asked = project.stdio().execute("return await mcp.memorv.read_graph({})");
-    let description = question(&asked)["description"].as_str().unwrap();
+    let pending = project.stdio().execute("return await mcp.memorv.read_graph({})");
+    let description = question(&pending)["description"].as_str().unwrap();
     assert!(description.contains("`memorv` looks like `memory`"), "{description}");
 }
 
-/// Questions of parallel calls come one after the other; each is its own.
+/// Concurrent calls with different arguments are separate questions, asked one after the other.
 #[test]
-fn parallel_questions_are_asked_one_by_one() {
+fn concurrent_calls_are_asked_about_one_at_a_time() {
     let project = Project::new();
     let mut pml = project.stdio();
     let mut envelope = pml.execute(
@@ -161,33 +161,33 @@ fn parallel_questions_are_asked_one_by_one() {
          await Promise.all(names.map((name) => mcp.filesystem.write_file({ path: name, content: name })));
          return (await mcp.filesystem.list_allowed_directories({})) !== '';",
     );
-    let mut asked = Vec::new();
-    while envelope["status"] == "approval_required" && asked.len() < 9 {
-        asked.push(envelope["context"]["tool"].as_str().unwrap().to_owned());
+    let mut asked_tools = Vec::new();
+    while envelope["status"] == "approval_required" && asked_tools.len() < 9 {
+        asked_tools.push(envelope["context"]["tool"].as_str().unwrap().to_owned());
         envelope = pml.resume(&envelope, true, false);
     }
     assert_eq!(success(&envelope), true);
     assert_eq!(
-        asked.iter().filter(|tool| *tool == "filesystem:write_file").count(),
+        asked_tools.iter().filter(|tool| *tool == "filesystem:write_file").count(),
         3,
-        "{asked:?}"
+        "{asked_tools:?}"
     );
     for name in ["a", "b", "c"] {
         assert_eq!(project.read(name), name);
     }
 }
 
-/// AP-11: "always" allows exactly that tool, now and in later sessions.
+/// AP-11: "always" allows exactly that tool, in this session and in later ones.
 #[test]
-fn always_allows_exactly_that_tool() {
+fn always_writes_a_rule_for_exactly_that_tool() {
     let project = Project::new().configure(&json!({
         "permissions": { "deny": ["shell:*"], "allow": ["json:parse"] },
         "$schema": "https://example.com/kept-as-it-is",
     }));
     let mut pml = project.stdio();
     let code = "for (const n of ['1', '2']) await mcp.filesystem.write_file({ path: n, content: n }); return 'ok';";
-    let asked = pml.execute(code);
-    let done = pml.resume(question(&asked), true, true);
+    let pending = pml.execute(code);
+    let done = pml.resume(question(&pending), true, true);
     assert_eq!(success(&done), "ok", "the second call of the tool is covered");
 
     let config: Value = serde_json::from_str(&project.read(".pml.json")).unwrap();
@@ -211,9 +211,9 @@ fn always_allows_exactly_that_tool() {
     );
 }
 
-/// AP-08, GW-24: an id works once, in the process that gave it, for its principal.
+/// AP-08, GW-24: a workflow id works once, in the process that issued it, for its principal.
 #[test]
-fn an_id_works_once_and_only_where_it_came_from() {
+fn a_workflow_id_works_once_and_in_its_own_session_only() {
     let (project, mut pml) = two_questions();
     let first = pml.execute(TWO_QUESTIONS);
     question(&first);
@@ -228,14 +228,14 @@ fn an_id_works_once_and_only_where_it_came_from() {
         failure(&answer, "WORKFLOW_NOT_FOUND");
         assert!(!answer.to_string().contains('\u{1b}'));
     }
-    assert!(!project.path("first.txt").exists(), "nobody else's answer counts");
+    assert!(!project.path("first.txt").exists(), "an answer from another session was accepted");
 
     let second = pml.resume(&first, true, false);
     question(&second);
     failure(&pml.resume(&first, true, false), "WORKFLOW_LOST");
     assert_eq!(project.read("log"), "before\nbetween\n");
 
-    // After a restart the paused run is gone, and says so.
+    // A paused run does not survive a restart, and the error states that.
     drop(pml);
     let mut restarted = project.stdio();
     let lost = restarted.resume(&second, true, false);
@@ -244,9 +244,9 @@ fn an_id_works_once_and_only_where_it_came_from() {
     assert!(!project.path("second.txt").exists());
 }
 
-/// A gateway's own workflow id is passed on to it, and is not found for anybody else.
+/// The gateway's own workflow ids are forwarded to it. It answers another principal's id like an unknown one.
 #[test]
-fn gateway_workflows_are_passed_on() {
+fn gateway_workflow_ids_are_forwarded_to_the_gateway() {
     let tenant = Server::shared().tenant();
     let id = json!({ "workflow_id": format!("ws_{}", "0".repeat(32)) });
     let through_pml = Project::of(&tenant).stdio().resume(&id, true, false);
@@ -256,18 +256,18 @@ fn gateway_workflows_are_passed_on() {
     failure(&direct["structuredContent"], "WORKFLOW_NOT_FOUND");
 }
 
-/// The decision about a gateway's paused run reaches it unchanged (it used to be dropped).
+/// The decision about a run that is paused on the gateway arrives there with all of its fields.
 #[test]
-fn a_decision_reaches_the_gateway() {
+fn decisions_are_forwarded_to_the_gateway_unchanged() {
     let stub = GatewayStub::start(|request| {
         let arguments = request["params"]["arguments"].clone();
-        let heard = json!({
+        let received = json!({
             "status": "success", "result": arguments, "execution_id": "ex_1", "executed": "server",
             "duration_ms": 1.0, "console": [], "calls": [], "tools_used": [], "dag": {},
         });
         Answer::Json(json!({ "jsonrpc": "2.0", "id": request["id"], "result": {
-            "resultType": "complete", "structuredContent": heard,
-            "content": [{ "type": "text", "text": heard.to_string() }],
+            "resultType": "complete", "structuredContent": received,
+            "content": [{ "type": "text", "text": received.to_string() }],
         }}))
     });
     let mut pml = Project::at(&stub.url).set("PML_API_KEY", "pml_test").stdio();
@@ -279,18 +279,18 @@ fn a_decision_reaches_the_gateway() {
         })),
     ];
     for answer in answers {
-        let heard = success(&answer);
+        let received = success(&answer);
         assert_eq!(
-            (&heard["workflow_id"], &heard["approved"], &heard["always"]),
+            (&received["workflow_id"], &received["approved"], &received["always"]),
             (&json!(id), &json!(true), &json!(true))
         );
     }
 }
 
-/// LM-04: a server of the registry is not even started before a yes, also where its tools are allowed.
+/// LM-04: a server from the registry is not started before the user approves it, even if its tools are allowed.
 #[test]
-fn a_registry_server_starts_only_after_a_yes() {
-    // Nobody is asked about a server whose program is missing, and not every machine has `uvx`.
+fn a_registry_server_is_not_started_before_approval() {
+    // `pml` does not ask about a server whose program is missing, and not every machine has `uvx`.
     let project = Project::new().allow(&["*"]);
     let programs = project.home().join("bin");
     std::fs::create_dir_all(&programs).unwrap();
@@ -299,9 +299,9 @@ fn a_registry_server_starts_only_after_a_yes() {
     let project = project.set("PATH", &format!("{path}:{}", programs.display()));
     let mut pml = project.stdio();
     let before = pml.pid().tree();
-    let asked = pml.execute("return await mcp.time.get_current_time({ timezone: 'UTC' })");
-    assert_eq!(question(&asked)["approval_type"], "dependency", "{asked:#}");
-    let start = asked["context"]["start"].as_str().expect("what would be started is shown");
+    let pending = pml.execute("return await mcp.time.get_current_time({ timezone: 'UTC' })");
+    assert_eq!(question(&pending)["approval_type"], "dependency", "{pending:#}");
+    let start = pending["context"]["start"].as_str().expect("what would be started is shown");
     assert!(start.contains("mcp-server-time"), "{start}");
     assert!(
         pml.pid()
@@ -309,30 +309,31 @@ fn a_registry_server_starts_only_after_a_yes() {
             .iter()
             .all(|pid| { before.contains(pid) || !pid.command_line().contains("mcp-server-time") })
     );
-    failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
+    failure(&pml.resume(&pending, false, false), "APPROVAL_DENIED");
 }
 
-/// AP-02, AP-03: what a human reads is escaped, and told whole or by length and hash.
+/// AP-02, AP-03: values in a question are escaped. A value is shown completely or, if it is long, shortened with its
+/// length and hash.
 #[test]
-fn questions_are_rendered_safely() {
+fn questions_escape_control_characters_and_shorten_long_values() {
     let project = Project::new();
     let mut pml = project.stdio();
-    let asked = pml.execute(
+    let pending = pml.execute(
         "return await mcp.filesystem.write_file({ path: 'a\\u202e\\u001b[2J', content: 'x'.repeat(50_000) + 'END' })",
     );
-    let description = question(&asked)["description"].as_str().unwrap();
+    let description = question(&pending)["description"].as_str().unwrap();
     assert!(description.chars().all(|c| !c.is_control() && c != '\u{202e}'), "{description}");
     assert!(description.contains("\\u{202e}"), "{description}");
     assert!(
         description.len() < 5_000 && description.contains("characters in total, sha256-"),
         "{description}"
     );
-    assert!(asked["context"]["code_hash"].as_str().unwrap().starts_with("sha256-"));
+    assert!(pending["context"]["code_hash"].as_str().unwrap().starts_with("sha256-"));
 }
 
-/// AP-09, AP-10: `pml exec` without a terminal asks nobody and does nothing; "y" on a pipe is no yes.
+/// AP-09, AP-10: without a terminal, `pml exec` does not ask and does not run the call. "y" on a pipe is no approval.
 #[test]
-fn a_pipe_cannot_say_yes() {
+fn exec_without_a_terminal_denies_and_ignores_piped_answers() {
     let project = Project::new();
     project.write(
         "p.ts",
@@ -345,9 +346,9 @@ fn a_pipe_cannot_say_yes() {
     }
 }
 
-/// A question that the client has cancelled is gone, and with it the run.
+/// When the client disconnects, the paused run and its question end.
 #[test]
-fn a_lost_client_ends_the_paused_run() {
+fn a_disconnect_ends_the_paused_run() {
     let (project, mut pml) = two_questions();
     question(&pml.execute(TWO_QUESTIONS));
     pml.hang_up();

@@ -1,4 +1,4 @@
-//! `pml_create`: what has run, or what is given, gets a name; on the user's machine after they said so.
+//! `pml_create`: publishes a program, given as text or by the id of a run. Through `pml`, the user approves it first.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const TRIPLE: &str =
     "/** Triples a number. */\nreturn await mcp.math.eval({ expression: `3 * ${args.n}` })";
 
 fn author() -> Tenant {
-    Server::shared().tenant_that_can("execute,read,publish")
+    Server::shared().tenant_with_rights("execute,read,publish")
 }
 
 #[track_caller]
@@ -35,7 +35,7 @@ fn entry(tenant: &Tenant, name: &str) -> (u16, Value) {
 }
 
 #[test]
-fn a_given_program_gets_a_name_and_its_parameters() {
+fn create_publishes_code_and_infers_its_parameters() {
     let author = author();
     let done = create(&author, json!({ "name": "maths.triple", "code": TRIPLE }));
     let made = success(&done);
@@ -52,7 +52,7 @@ fn a_given_program_gets_a_name_and_its_parameters() {
         HttpMcp::new(&author, Era::Stateless).execute("return await mcp.maths.triple({ n: 5 })");
     assert_eq!(success(&run), 15);
 
-    // A schema that is given wins, and a version never changes.
+    // A given schema replaces the inferred one, and a published version never changes.
     let given = json!({ "type": "object", "properties": { "n": { "type": "number" } } });
     let again = json!({
         "name": "maths:triple", "code": TRIPLE, "version": "0.1.0", "parameters": given,
@@ -63,7 +63,7 @@ fn a_given_program_gets_a_name_and_its_parameters() {
     let (_, found) = entry(&author, "maths:triple");
     assert_eq!(found["tools"][0]["inputSchema"], given);
 
-    // A tool says of which type its arguments are.
+    // The type of a parameter comes from the schema of the tool that receives it.
     let code = "/** Parses. */ return await mcp.json.parse({ data: args.text })";
     success(&create(&author, json!({ "name": "texts.parse", "code": code })));
     let (_, found) = entry(&author, "texts:parse");
@@ -76,9 +76,9 @@ fn a_given_program_gets_a_name_and_its_parameters() {
     assert_eq!(found["tools"][0]["inputSchema"]["required"], json!(["text"]), "{tool:#}");
 }
 
-/// A run that is named is one of this principal, has succeeded, and was of these very bytes.
+/// A given execution id must name a run of the same principal that succeeded with exactly this code.
 #[test]
-fn a_run_vouches_for_its_own_program_only() {
+fn an_execution_id_must_be_a_successful_run_of_the_same_code() {
     let author = author();
     let run = |tenant: &Tenant, code: &str, args: Value| {
         let arguments = json!({ "code": code, "args": args });
@@ -110,7 +110,7 @@ fn a_run_vouches_for_its_own_program_only() {
 }
 
 #[test]
-fn a_key_without_the_right_publishes_nothing() {
+fn create_needs_the_publish_right() {
     let reader = Server::shared().tenant();
     let arguments = json!({ "name": "a.b", "code": TRIPLE });
     failure(&create(&reader, arguments.clone()), "FORBIDDEN");
@@ -124,30 +124,30 @@ fn a_key_without_the_right_publishes_nothing() {
     }
 }
 
-/// The program leaves the machine: the user is asked with the program itself, and a no publishes nothing.
+/// Publishing sends the program to the gateway. The question shows its text, and a no publishes nothing.
 #[test]
-fn the_user_is_asked_before_a_program_leaves_the_machine() {
+fn pml_asks_the_user_before_it_publishes_a_program() {
     let author = author();
     let project = Project::of(&author);
     let mut pml = project.stdio();
     let arguments = json!({ "name": "maths.triple", "code": TRIPLE, "visibility": "org" });
-    let asked = create_by_cli(&mut pml, arguments.clone());
-    assert_eq!(question(&asked)["context"]["tool"], "pml:create");
-    assert_eq!(asked["context"]["arguments"]["code"], TRIPLE);
-    assert!(asked.to_string().contains("everybody in your organisation"), "{asked:#}");
-    failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
+    let pending = create_by_cli(&mut pml, arguments.clone());
+    assert_eq!(question(&pending)["context"]["tool"], "pml:create");
+    assert_eq!(pending["context"]["arguments"]["code"], TRIPLE);
+    assert!(pending.to_string().contains("everybody in your organisation"), "{pending:#}");
+    failure(&pml.resume(&pending, false, false), "APPROVAL_DENIED");
     assert_eq!(entry(&author, "maths:triple").0, 404);
 
-    let asked = create_by_cli(&mut pml, arguments);
-    assert_eq!(success(&pml.resume(&asked, true, false))["version"], "0.1.0");
+    let pending = create_by_cli(&mut pml, arguments);
+    assert_eq!(success(&pml.resume(&pending, true, false))["version"], "0.1.0");
     assert_eq!(entry(&author, "maths:triple").0, 200);
-    // What is wrong with the program is told before anybody is asked.
+    // An invalid program is refused without a question.
     let broken = json!({ "name": "maths.broken", "code": "return (" });
     failure(&create_by_cli(&mut pml, broken), "PARSE_ERROR");
 }
 
 #[test]
-fn a_rule_lets_a_program_out_as_far_as_the_project() {
+fn an_allow_rule_covers_project_visibility_only() {
     let author = author();
     let project = Project::of(&author).allow(&["pml:create"]);
     let mut pml = project.stdio();
@@ -166,9 +166,9 @@ fn a_rule_lets_a_program_out_as_far_as_the_project() {
     assert_eq!(entry(&author, "a:near").0, 200);
 }
 
-/// `pml` remembers the programs of its runs, those on this machine too.
+/// `pml` remembers the program of each run, whether it ran on the gateway or on this machine.
 #[test]
-fn a_finished_run_is_published_by_its_id() {
+fn a_successful_run_can_be_published_by_its_execution_id() {
     let author = author();
     let project = Project::of(&author).allow(&["*"]);
     project.write("a.txt", "text");

@@ -1,4 +1,4 @@
-//! Without the gateway, or without a valid key.
+//! `pml` without a reachable gateway, or without a valid API key.
 
 use serde_json::json;
 
@@ -6,9 +6,9 @@ use crate::support::cli::{Project, text};
 use crate::support::expect::{failure, success};
 use crate::support::server::Server;
 
-/// A program whose tools are all here runs without the gateway.
+/// A program whose tools are all on this machine runs without the gateway.
 #[test]
-fn client_programs_run_without_the_gateway() {
+fn client_programs_run_offline() {
     let project = Project::offline().allow(&["filesystem:*"]);
     project.write("a.txt", "offline");
     let mut pml = project.stdio();
@@ -21,9 +21,9 @@ fn client_programs_run_without_the_gateway() {
     assert_eq!((success(&envelope), code), (&json!("offline"), 0));
 }
 
-/// A program with a server tool says that it is offline, before anything runs.
+/// A program with a server tool fails before any of it runs.
 #[test]
-fn server_tools_say_that_they_are_offline() {
+fn programs_with_server_tools_fail_offline_before_they_run() {
     let project = Project::offline().allow(&["*"]);
     let mut pml = project.stdio();
     for code in [
@@ -31,18 +31,18 @@ fn server_tools_say_that_they_are_offline() {
         "await mcp.filesystem.write_file({ path: 'made.txt', content: 'x' }); return await mcp.json.parse({ data: '{}' })",
     ] {
         let envelope = pml.execute(code);
-        let told = envelope["error_code"].as_str().unwrap_or_default();
-        assert!(["GATEWAY_UNREACHABLE", "SERVER_TOOLS_OFFLINE"].contains(&told), "{envelope:#}");
+        let error = envelope["error_code"].as_str().unwrap_or_default();
+        assert!(["GATEWAY_UNREACHABLE", "SERVER_TOOLS_OFFLINE"].contains(&error), "{envelope:#}");
         assert!(envelope["hint"].as_str().unwrap().contains("gateway"), "{envelope:#}");
     }
-    assert!(!project.path("made.txt").exists(), "a program that cannot run does nothing");
+    assert!(!project.path("made.txt").exists(), "part of the program ran");
     let (_, code) = project.exec("return await mcp.json.parse({ data: '{}' })");
     assert_eq!(code, 4);
 }
 
-/// The gateway goes away and comes back while `pml stdio` lives.
+/// The gateway stops and starts again while `pml stdio` runs.
 #[test]
-fn a_gateway_may_come_back() {
+fn pml_stdio_survives_a_restart_of_the_gateway() {
     let server = crate::support::server::Installation::new().start();
     let address = server.url().strip_prefix("http://").unwrap().to_owned();
     let project = Project::of(&server.tenant()).allow(&["*"]);
@@ -59,9 +59,9 @@ fn a_gateway_may_come_back() {
     assert_eq!(again.stop(), Some(0));
 }
 
-/// A wrong key is told as such, and is never treated like no key.
+/// An invalid API key is an error, and is not treated like a missing one.
 #[test]
-fn a_wrong_key_is_told() {
+fn an_invalid_api_key_is_unauthorized_and_not_echoed() {
     let server = Server::shared();
     let wrong = server.tenant().key.chars().rev().collect::<String>();
     for key in ["pml_live_nonsense", wrong.as_str()] {
@@ -72,9 +72,9 @@ fn a_wrong_key_is_told() {
     }
 }
 
-/// Without a key server tools are refused with the way to get one; local ones run.
+/// Without an API key, server tools are refused with a hint how to get one; local tools run.
 #[test]
-fn no_key_is_told() {
+fn without_an_api_key_the_hint_names_the_command_that_makes_one() {
     let project = Project::at(Server::shared().url()).allow(&["filesystem:*"]);
     let mut pml = project.stdio();
     let envelope = pml.execute("return await mcp.json.parse({ data: '{}' })");
@@ -88,18 +88,18 @@ fn no_key_is_told() {
     assert_eq!(success(&envelope), "no key needed");
 }
 
-/// The key of one tenant does nothing beyond its rights.
+/// An API key allows nothing beyond its rights.
 #[test]
-fn a_key_without_the_right_is_refused() {
-    let tenant = Server::shared().tenant_that_can("read");
+fn an_api_key_without_the_execute_right_is_refused() {
+    let tenant = Server::shared().tenant_with_rights("read");
     let envelope =
         Project::of(&tenant).stdio().execute("return await mcp.json.parse({ data: '{}' })");
     assert!(failure(&envelope, "FORBIDDEN").contains("execute"));
 }
 
-/// `pml exec` tells a person what is wrong and what to do, on stderr.
+/// `pml exec` without `--json` prints the error and the hint on stderr, and nothing on stdout.
 #[test]
-fn exec_speaks_to_people_on_stderr() {
+fn exec_prints_errors_and_hints_on_stderr() {
     let project = Project::offline();
     let output = project.run_with(&["exec", "-"], b"return await mcp.json.parse({ data: '{}' })");
     assert_eq!(output.status.code(), Some(4));

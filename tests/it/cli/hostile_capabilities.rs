@@ -1,4 +1,5 @@
-//! A gateway that lies about capabilities: what is not what it says it is never runs, and nobody is asked about it.
+//! A gateway that lies about capabilities: content that does not match its name or hash never runs, and the user is
+//! not asked about it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,19 +16,19 @@ use crate::support::{PATIENCE, poll};
 const PROGRAM: &str = "return await mcp.files.make(args)";
 const MAKE: &str = "return await mcp.filesystem.write_file({ path: 'made.txt', content: 'x' })";
 
-/// A capability as a gateway serves it: whole, hashes and all.
+/// A capability as a gateway serves it, with its hashes.
 #[derive(Clone)]
 pub(crate) struct Served {
-    /// Its full name with its pin.
+    /// The FQDN with the hash part.
     pub(crate) fqdn: String,
-    /// The hash of its entry.
+    /// The hash of the entry.
     pub(crate) integrity: String,
-    /// Its entry and its program.
+    /// The entry and the program.
     pub(crate) module: String,
 }
 
 impl Served {
-    /// Makes what an honest gateway would serve.
+    /// Builds what an honest gateway would serve.
     pub(crate) fn new(fqdn: &str, version: &str, code: &str, calls: &[&str]) -> Self {
         Self::of_entry(
             json!({
@@ -38,7 +39,7 @@ impl Served {
         )
     }
 
-    /// Names an entry as its content is, and serves it with this program.
+    /// Computes the name and hash of an entry from its content, and serves it with this program.
     pub(crate) fn of_entry(mut entry: Value, code: &str) -> Self {
         let mut content = entry.clone();
         for field in ["integrity", "routing", "deprecated"] {
@@ -55,12 +56,12 @@ impl Served {
     }
 }
 
-/// What a gateway has: capabilities by id. The rest of what programs call runs on it.
-type Shelf = BTreeMap<&'static str, Served>;
+/// The capabilities that a gateway serves, by id. Everything else that programs call are the gateway's own tools.
+type Offered = BTreeMap<&'static str, Served>;
 
-fn shelf(
+fn offer(
     capabilities: impl IntoIterator<Item = (&'static str, &'static str, Vec<&'static str>)>,
-) -> Shelf {
+) -> Offered {
     let served = capabilities.into_iter().map(|(id, code, calls)| {
         let name = format!("evil.corp.{}", id.replace(':', "."));
         (id, Served::new(&name, "0.1.0", code, &calls))
@@ -68,11 +69,11 @@ fn shelf(
     served.collect()
 }
 
-/// Answers as the gateway that has this shelf would.
-fn answer(shelf: &Shelf, head: &str, request: &Value) -> Answer {
+/// Answers as a gateway with these capabilities would.
+fn answer(offered: &Offered, head: &str, request: &Value) -> Answer {
     if request.is_null() {
         let wanted = head.split(' ').nth(1).and_then(|path| path.strip_prefix("/mcp/")).unwrap();
-        let found = shelf.values().find(|served| served.fqdn == wanted);
+        let found = offered.values().find(|served| served.fqdn == wanted);
         return match found {
             Some(served) => {
                 Answer::Raw(200, "application/typescript", served.module.clone().into_bytes())
@@ -82,7 +83,7 @@ fn answer(shelf: &Shelf, head: &str, request: &Value) -> Answer {
     }
     let code = request["params"]["arguments"]["code"].as_str().unwrap();
     let known =
-        shelf.iter().filter(|(id, _)| code.contains(&format!("mcp.{}(", id.replace(':', "."))));
+        offered.iter().filter(|(id, _)| code.contains(&format!("mcp.{}(", id.replace(':', "."))));
     let mut tools: Vec<Value> = known
         .map(|(id, served)| {
             json!({ "id": id, "fqdn": served.fqdn, "integrity": served.integrity,
@@ -113,9 +114,9 @@ fn project(stub: &GatewayStub) -> Project {
     Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary")
 }
 
-/// Has a shelf, and submits [`PROGRAM`] to a `pml` that may call everything.
-fn run(shelf: Shelf) -> Value {
-    let stub = GatewayStub::start_with_head(move |head, request| answer(&shelf, head, request));
+/// Serves these capabilities, and submits [`PROGRAM`] to a `pml` that allows every tool.
+fn run(offered: Offered) -> Value {
+    let stub = GatewayStub::start_with_head(move |head, request| answer(&offered, head, request));
     let project = project(&stub).allow(&["*"]);
     let mut pml = project.stdio();
     let envelope = pml.execute(PROGRAM);
@@ -126,47 +127,47 @@ fn run(shelf: Shelf) -> Value {
     envelope
 }
 
-fn make() -> Shelf {
-    shelf([("files:make", MAKE, vec!["filesystem:write_file"])])
+fn make() -> Offered {
+    offer([("files:make", MAKE, vec!["filesystem:write_file"])])
 }
 
-/// The twin of all that follows: a gateway that tells the truth.
+/// The positive control for the tests below: an honest gateway.
 #[test]
-fn an_honest_capability_runs() {
+fn a_capability_of_an_honest_gateway_runs() {
     let stub = GatewayStub::start_with_head(move |head, request| answer(&make(), head, request));
     let project = project(&stub).allow(&["*"]);
     let mut pml = project.stdio();
-    let asked = pml.execute(PROGRAM);
-    assert_eq!(question(&asked)["approval_type"], "dependency");
+    let pending = pml.execute(PROGRAM);
+    assert_eq!(question(&pending)["approval_type"], "dependency");
     assert!(!project.path("made.txt").exists());
-    success(&pml.resume(&asked, true, false));
+    success(&pml.resume(&pending, true, false));
     assert_eq!(project.read("made.txt"), "x");
 }
 
-/// CL-10: other bytes than the hashes say.
+/// CL-10: the content does not match its hashes.
 #[test]
-fn a_wrong_hash_never_runs() {
+fn a_capability_with_a_wrong_hash_does_not_run() {
     let changes: [fn(&mut Served); 3] = [
         |served| served.module = served.module.replace("made.txt", "evil.txt"),
         |served| served.module = served.module.replace("Makes.", "Harmless."),
         |served| served.integrity = hash("another content"),
     ];
     for change in changes {
-        let mut shelf = make();
-        change(shelf.get_mut("files:make").unwrap());
-        failure(&run(shelf), "INTEGRITY_MISMATCH");
+        let mut offered = make();
+        change(offered.get_mut("files:make").unwrap());
+        failure(&run(offered), "INTEGRITY_MISMATCH");
     }
 }
 
-/// CL-10: a whole and true entry, of something else.
+/// CL-10: an entry that is valid, but of another capability.
 #[test]
-fn an_entry_of_another_name_never_runs() {
+fn an_entry_under_another_name_does_not_run() {
     let other = Served::new("evil.corp.files.other", "0.1.0", MAKE, &["filesystem:write_file"]);
-    let mut shelf = make();
-    let served = shelf.get_mut("files:make").unwrap();
+    let mut offered = make();
+    let served = offered.get_mut("files:make").unwrap();
     served.module.clone_from(&other.module);
-    failure(&run(shelf), "GATEWAY_BAD_ANSWER");
-    // Under that name it is asked for, and it is not what the program calls.
+    failure(&run(offered), "GATEWAY_BAD_ANSWER");
+    // The gateway lists it under its true name, but the program calls another.
     let message =
         failure(&run(BTreeMap::from([("files:make", other)])), "GATEWAY_BAD_ANSWER").to_owned();
     assert!(message.contains("files:make"), "{message}");
@@ -176,9 +177,9 @@ fn an_entry_of_another_name_never_runs() {
     failure(&run(server), "GATEWAY_BAD_ANSWER");
 }
 
-/// P1, P2: what the program calls, our own analysis says: not its entry, and not the list that came with it.
+/// P1, P2: `pml` determines the called tools by its own analysis, not from the entry or the list that came with it.
 #[test]
-fn our_own_analysis_decides() {
+fn the_declared_calls_must_match_the_local_analysis() {
     for (code, calls) in [
         (MAKE, vec![]),
         (MAKE, vec!["filesystem:read_file"]),
@@ -189,42 +190,43 @@ fn our_own_analysis_decides() {
         ("import x from 'x'; return x", vec![]),
         ("return eval(args.code)", vec![]),
     ] {
-        failure(&run(shelf([("files:make", code, calls)])), "INTEGRITY_MISMATCH");
+        failure(&run(offer([("files:make", code, calls)])), "INTEGRITY_MISMATCH");
     }
     let deep = format!("return {}1{}", "(".repeat(32_000), ")".repeat(32_000));
     let deep = Served::new("evil.corp.files.make", "0.1.0", &deep, &[]);
     failure(&run(BTreeMap::from([("files:make", deep)])), "INTEGRITY_MISMATCH");
 }
 
-/// A `deny` is found wherever it would be called, although the gateway keeps quiet about it.
+/// A `deny` rule stops the program at any depth, although the gateway does not list the nested call.
 #[test]
-fn what_is_denied_is_found_within() {
-    let shelf = shelf([
+fn deny_rules_apply_to_nested_capabilities() {
+    let offered = offer([
         ("files:make", "return await mcp.files.inner(args)", vec!["files:inner"]),
         ("files:inner", MAKE, vec!["filesystem:write_file"]),
     ]);
     for denied in ["filesystem:*", "files:inner", "files:make", "filesystem:write_file"] {
-        let shelf = shelf.clone();
-        let stub = GatewayStub::start_with_head(move |head, request| answer(&shelf, head, request));
+        let offered = offered.clone();
+        let stub =
+            GatewayStub::start_with_head(move |head, request| answer(&offered, head, request));
         let rules = json!({ "permissions": { "allow": ["*"], "deny": [denied] } });
         let project = project(&stub).configure(&rules);
-        let told = project.stdio().execute(PROGRAM);
-        let message = failure(&told, "PERMISSION_DENIED");
+        let envelope = project.stdio().execute(PROGRAM);
+        let message = failure(&envelope, "PERMISSION_DENIED");
         assert!(message.contains(denied), "{message}");
         assert!(!project.path("made.txt").exists());
     }
 }
 
 #[test]
-fn circles_and_depths_end() {
-    let itself = shelf([("files:make", "return await mcp.files.make({})", vec!["files:make"])]);
+fn recursive_and_deeply_nested_capabilities_are_refused() {
+    let itself = offer([("files:make", "return await mcp.files.make({})", vec!["files:make"])]);
     failure(&run(itself), "TOO_COMPLEX");
-    let circle = shelf([
+    let circle = offer([
         ("files:make", "return await mcp.files.b({})", vec!["files:b"]),
         ("files:b", "return await mcp.files.make({})", vec!["files:make"]),
     ]);
     failure(&run(circle), "TOO_COMPLEX");
-    let deep = shelf([
+    let deep = offer([
         ("files:make", "return await mcp.files.b({})", vec!["files:b"]),
         ("files:b", "return await mcp.files.c({})", vec!["files:c"]),
         ("files:c", "return await mcp.files.d({})", vec!["files:d"]),
@@ -232,8 +234,8 @@ fn circles_and_depths_end() {
         ("files:e", MAKE, vec!["filesystem:write_file"]),
     ]);
     failure(&run(deep), "TOO_COMPLEX");
-    // What was found on a short way counts on a long one, too.
-    let found = shelf([
+    // `files:c` is within the depth limit when called directly, and beyond it through `files:z`.
+    let found = offer([
         (
             "files:make",
             "await mcp.files.c({}); return await mcp.files.z({})",
@@ -247,9 +249,9 @@ fn circles_and_depths_end() {
     failure(&run(found), "TOO_COMPLEX");
 }
 
-/// A body without end is cut off; one that does not come can be cancelled, and holds up nobody.
+/// A body over the limit is refused. A body that does not arrive can be cancelled, and does not block other requests.
 #[test]
-fn large_and_slow_bodies_end() {
+fn large_bodies_are_refused_and_slow_ones_can_be_cancelled() {
     let mut large = make();
     large.get_mut("files:make").unwrap().module += &" ".repeat(10 << 20);
     failure(&run(large), "GATEWAY_BAD_ANSWER");
@@ -260,8 +262,8 @@ fn large_and_slow_bodies_end() {
     let project = project(&stub).allow(&["*"]);
     let mut pml = project.stdio();
     let waiting = pml.begin(PROGRAM);
-    poll("the program to be asked for", PATIENCE, || {
-        stub.heard().iter().any(|heard| heard.starts_with("GET")).then_some(())
+    poll("the program to be fetched", PATIENCE, || {
+        stub.received().iter().any(|received| received.starts_with("GET")).then_some(())
     });
     failure(&pml.execute("return ("), "PARSE_ERROR");
     pml.notify("notifications/cancelled", json!({ "requestId": waiting }));
@@ -270,15 +272,15 @@ fn large_and_slow_bodies_end() {
     assert!(!project.path("made.txt").exists());
 }
 
-/// What the gateway does not say is not made up.
+/// `pml` does not run a capability for which the gateway states no name or no hash.
 #[test]
-fn an_answer_without_a_hash_is_refused() {
+fn a_capability_without_a_name_or_hash_is_refused() {
     for field in ["fqdn", "integrity"] {
         let stub = GatewayStub::start_with_head(move |head, request| {
-            let Answer::Json(mut told) = answer(&make(), head, request) else { unreachable!() };
-            let tool = &mut told["result"]["structuredContent"]["tools_used"][0];
+            let Answer::Json(mut reply) = answer(&make(), head, request) else { unreachable!() };
+            let tool = &mut reply["result"]["structuredContent"]["tools_used"][0];
             tool.as_object_mut().unwrap().remove(field);
-            Answer::Json(told)
+            Answer::Json(reply)
         });
         let project = project(&stub).allow(&["*"]);
         failure(&project.stdio().execute(PROGRAM), "TOOL_UNAVAILABLE");

@@ -1,4 +1,4 @@
-//! A gateway that answers nonsense or lies: a clear error, nothing runs, `pml` lives on.
+//! A gateway that answers nonsense or lies: `pml` reports a clear error, runs nothing and continues to serve.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::gateway_stub::{Answer, GatewayStub};
 
 const WRITE: &str = "return await mcp.filesystem.write_file({ path: 'made.txt', content: 'x' })";
 
-/// The true SHA-256 of [`WRITE`], as an honest gateway would tell it.
+/// Returns the SHA-256 hash of a program in the form that a gateway states it.
 pub(crate) fn hash(code: &str) -> String {
     use sha2::Digest as _;
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -48,8 +48,8 @@ pub(crate) fn result(request: &Value, envelope: Value) -> Answer {
     }}))
 }
 
-/// The honest answer, with another id.
-fn elsewhere(request: &Value, id: Value) -> Answer {
+/// The honest answer, with another JSON-RPC id.
+fn answer_with_id(request: &Value, id: Value) -> Answer {
     let Answer::Json(mut answer) = result(request, delegation(WRITE, &hash(WRITE))) else {
         unreachable!("it is JSON")
     };
@@ -57,7 +57,7 @@ fn elsewhere(request: &Value, id: Value) -> Answer {
     Answer::Json(answer)
 }
 
-/// What a gateway says that has run a program.
+/// The envelope of a gateway that claims to have run a program.
 fn claimed(console: &Value) -> Value {
     json!({
         "status": "success", "result": "claimed", "execution_id": "x", "executed": "server",
@@ -65,7 +65,7 @@ fn claimed(console: &Value) -> Value {
     })
 }
 
-/// Runs a program that would write a file against such a gateway; returns the envelope.
+/// Runs a program that would write a file, with a gateway that answers like this; returns the envelope.
 fn ask(answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Value {
     let stub = GatewayStub::start(answer);
     let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary").allow(&["*"]);
@@ -81,16 +81,16 @@ fn ask(answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Value {
     envelope
 }
 
-/// The twin of all that follows: an honest answer of the same shape runs.
+/// The positive control for the tests below: an honest answer of the same shape runs.
 #[test]
-fn an_honest_answer_runs() {
+fn an_honest_delegation_runs() {
     let envelope = ask(|request| result(request, delegation(WRITE, &hash(WRITE))));
     assert_eq!(envelope["status"], "success", "{envelope:#}");
 }
 
-/// CL-10: other code than was submitted never runs, whatever hash comes with it.
+/// CL-10: code that differs from the submitted code does not run, whatever hash comes with it.
 #[test]
-fn other_code_never_runs() {
+fn changed_code_does_not_run() {
     let other = "return await mcp.filesystem.write_file({ path: 'made.txt', content: 'evil' })";
     let lie = ask(move |request| result(request, delegation(other, &hash(other))));
     failure(&lie, "CODE_HASH_MISMATCH");
@@ -100,17 +100,17 @@ fn other_code_never_runs() {
 
 /// CL-10: a gateway cannot turn a dry run into a run.
 #[test]
-fn a_dry_run_stays_dry() {
+fn a_gateway_cannot_turn_a_dry_run_into_a_run() {
     let stub = GatewayStub::start(|request| result(request, delegation(WRITE, &hash(WRITE))));
     let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary").allow(&["*"]);
-    let asked = json!({ "code": WRITE, "options": { "dry_run": true } });
-    failure(&project.stdio().execute_request(asked), "GATEWAY_BAD_ANSWER");
+    let dry_run = json!({ "code": WRITE, "options": { "dry_run": true } });
+    failure(&project.stdio().execute_request(dry_run), "GATEWAY_BAD_ANSWER");
     assert!(!project.path("made.txt").exists());
 }
 
-/// CL-10: a hash that is not the code's stops the run.
+/// CL-10: a hash that does not match the code stops the run.
 #[test]
-fn a_wrong_hash_stops() {
+fn a_delegation_with_a_wrong_hash_does_not_run() {
     let lie = ask(|request| result(request, delegation(WRITE, &hash("something else"))));
     failure(&lie, "CODE_HASH_MISMATCH");
     for weak in ["", "sha256-", "md5-xxxx", "sha256-AAAA"] {
@@ -119,9 +119,9 @@ fn a_wrong_hash_stops() {
     }
 }
 
-/// CL-10: tools that the program does not call cannot be smuggled in.
+/// CL-10: the gateway cannot add tools that the program does not call.
 #[test]
-fn an_undeclared_tool_gives_nothing() {
+fn a_gateway_cannot_add_tools_to_a_program() {
     let envelope = ask(|request| {
         let mut answer = delegation(WRITE, &hash(WRITE));
         answer["tools_used"] = json!([
@@ -137,9 +137,9 @@ fn an_undeclared_tool_gives_nothing() {
     }
 }
 
-/// Answers that are not PML's protocol are told as that.
+/// Answers that do not conform to the protocol are reported as such.
 #[test]
-fn nonsense_is_told() {
+fn malformed_gateway_answers_are_reported() {
     let html = "<html><script>alert(1)</script>Bad gateway</html>";
     let answers: Vec<fn(&Value) -> Answer> = vec![
         |_| Answer::Raw(200, "text/html", b"<html>hello</html>".to_vec()),
@@ -158,10 +158,10 @@ fn nonsense_is_told() {
         |_| Answer::Json(json!(null)),
         |_| Answer::Json(json!([])),
         |_| Answer::Json(json!({ "jsonrpc": "2.0", "id": 424_242, "result": {} })),
-        // The true answer to another request is no answer to this one.
-        |request| elsewhere(request, json!(424_242)),
-        |request| elsewhere(request, json!(null)),
-        |request| elsewhere(request, json!(request["id"].to_string())),
+        // A valid answer to another request does not count for this one.
+        |request| answer_with_id(request, json!(424_242)),
+        |request| answer_with_id(request, json!(null)),
+        |request| answer_with_id(request, json!(request["id"].to_string())),
         |request| Answer::Json(json!({ "jsonrpc": "2.0", "id": request["id"], "result": {} })),
         |request| result(request, json!({ "status": "whatever" })),
         |request| result(request, json!({ "status": "execute_locally" })),
@@ -170,8 +170,8 @@ fn nonsense_is_told() {
     for (index, answer) in answers.into_iter().enumerate() {
         let envelope = ask(answer);
         let code = envelope["error_code"].as_str().unwrap_or_default();
-        let told = ["GATEWAY_BAD_ANSWER", "GATEWAY_UNREACHABLE"].contains(&code);
-        assert!(told, "answer {index}: {envelope:#}");
+        let is_reported = ["GATEWAY_BAD_ANSWER", "GATEWAY_UNREACHABLE"].contains(&code);
+        assert!(is_reported, "answer {index}: {envelope:#}");
         assert!(!envelope.to_string().contains(html), "answer {index}");
         assert!(
             !envelope.to_string().contains("pml_test_canary"),
@@ -180,9 +180,9 @@ fn nonsense_is_told() {
     }
 }
 
-/// A JSON-RPC error of the gateway is an error of the run.
+/// A JSON-RPC error of the gateway fails the run, and its message is escaped.
 #[test]
-fn an_error_of_the_protocol_is_told() {
+fn a_json_rpc_error_of_the_gateway_fails_the_run() {
     let envelope = ask(|request| {
         Answer::Json(
             json!({ "jsonrpc": "2.0", "id": request["id"], "error": { "code": -32603, "message": "it \u{1b}[2J broke" } }),
@@ -192,9 +192,9 @@ fn an_error_of_the_protocol_is_told() {
     assert!(!envelope["message"].as_str().unwrap().contains('\u{1b}'), "{envelope:#}");
 }
 
-/// A huge answer is cut off and told; memory stays bounded.
+/// `pml` stops reading an answer at the limit and reports it, so memory stays bounded.
 #[test]
-fn a_huge_answer_is_refused() {
+fn oversized_gateway_answers_are_refused() {
     for megabytes in [17, 64] {
         let envelope =
             ask(move |_| Answer::Raw(200, "application/json", vec![b' '; megabytes << 20]));
@@ -202,9 +202,9 @@ fn a_huge_answer_is_refused() {
     }
 }
 
-/// A gateway that closes the connection is unreachable.
+/// A gateway that closes the connection is reported as unreachable.
 #[test]
-fn a_closed_connection_is_told() {
+fn a_closed_connection_is_reported_as_an_unreachable_gateway() {
     let envelope = ask(|_| Answer::Close);
     let code = envelope["error_code"].as_str().unwrap_or_default();
     assert!(
@@ -214,9 +214,9 @@ fn a_closed_connection_is_told() {
     );
 }
 
-/// A gateway that never answers holds up one request, which can be cancelled, and no other.
+/// A gateway that never answers delays only the request that needs it, and that request can be cancelled.
 #[test]
-fn a_silent_gateway_holds_up_nothing_else() {
+fn a_silent_gateway_does_not_block_other_requests() {
     let stub = GatewayStub::start(|_| Answer::Never);
     let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary").allow(&["*"]);
     let mut pml = project.stdio();
@@ -232,10 +232,10 @@ fn a_silent_gateway_holds_up_nothing_else() {
     assert!(pml.pid().is_alive());
 }
 
-/// CL-10: a registry cannot put a server of its own in the place of a built-in tool
-/// or under another name than the one that was asked for.
+/// CL-10: a registry cannot replace a built-in tool by a server, and cannot serve an entry under another name than
+/// the requested one.
 #[test]
-fn a_server_of_another_name_never_starts() {
+fn a_server_under_another_name_is_not_started() {
     for (tool, fqdn, entry, code) in [
         ("filesystem.nap", "evil.corp.filesystem.nap", "evil.corp.filesystem", "TOOL_NOT_FOUND"),
         ("notes.nap", "evil.corp.notes.nap", "evil.corp.shell", "GATEWAY_BAD_ANSWER"),
@@ -264,15 +264,15 @@ fn a_server_of_another_name_never_starts() {
     }
 }
 
-/// NX-10: a program whose tools are all here runs here, whatever the gateway says that it has done.
+/// NX-10: a program whose tools are all on this machine runs here, even if the gateway claims that it has run it.
 #[test]
-fn a_claimed_success_does_not_stand_for_a_run_here() {
+fn a_claimed_result_does_not_replace_a_local_run() {
     let envelope = ask(|request| result(request, claimed(&json!([]))));
     assert_ne!(crate::support::expect::success(&envelope), "claimed");
     assert_eq!(envelope["executed"], "client");
     assert!(envelope["warnings"].to_string().contains("the result was ignored"), "{envelope:#}");
 
-    // With a tool that only the gateway knows, nothing can run here without an honest answer.
+    // A program with a tool that only the gateway knows needs a valid answer to run.
     let stub = GatewayStub::start(|request| result(request, claimed(&json!([]))));
     let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary").allow(&["*"]);
     let mixed = format!("await mcp.notes.read({{}}); {WRITE}");
@@ -280,9 +280,10 @@ fn a_claimed_success_does_not_stand_for_a_run_here() {
     assert!(!project.path("made.txt").exists());
 }
 
-/// NX-10: a gateway that never answers holds up a program whose tools are all here for seconds, and says so.
+/// NX-10: a gateway that never answers delays a program whose tools are all on this machine by seconds only, and a
+/// warning states it.
 #[test]
-fn a_silent_gateway_hardly_delays_a_program_that_runs_here() {
+fn a_silent_gateway_delays_local_programs_by_seconds_only() {
     let stub = GatewayStub::start(|_| Answer::Never);
     let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary").allow(&["*"]);
     let started = std::time::Instant::now();
@@ -293,9 +294,9 @@ fn a_silent_gateway_hardly_delays_a_program_that_runs_here() {
     assert_eq!(project.read("made.txt"), "x");
 }
 
-/// NX-10: what a gateway says reaches a terminal, a log and an agent without its control characters.
+/// NX-10: text from a gateway reaches the terminal, the log and the agent without control characters.
 #[test]
-fn a_gateway_cannot_steer_the_terminal() {
+fn control_characters_from_the_gateway_are_escaped() {
     const EVIL: &str = "\u{1b}]0;owned\u{7}\u{202e}";
     let console = json!([{ "level": format!("warn{EVIL}"), "text": "printed" }]);
     for answer in [
@@ -308,15 +309,15 @@ fn a_gateway_cannot_steer_the_terminal() {
         let stub = GatewayStub::start(move |request| result(request, answer.clone()));
         let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary");
         let output = project.run_with(&["exec", "-"], b"return 1");
-        let told = [output.stdout, output.stderr].concat();
-        let told = String::from_utf8_lossy(&told);
-        assert!(!told.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{told:?}");
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8_lossy(&printed);
+        assert!(!printed.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{printed:?}");
     }
 }
 
-/// NX-10: a question of a gateway is never shown as one of ours.
+/// NX-10: a question from the gateway is never shown as one of `pml`.
 #[test]
-fn a_gateway_asks_nobody() {
+fn questions_from_the_gateway_are_refused() {
     let envelope = ask(|request| {
         result(
             request,

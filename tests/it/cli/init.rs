@@ -1,4 +1,4 @@
-//! `pml init`: connects a project's agent without losing what is there.
+//! `pml init`: connects a project's agent and keeps the existing configuration.
 
 use serde_json::{Value, json};
 
@@ -9,9 +9,9 @@ fn read(project: &Project, name: &str) -> Value {
     serde_json::from_str(&project.read(name)).unwrap()
 }
 
-/// The three files are written, and what they say starts a working `pml stdio`.
+/// `init` writes the three files, and the command in them starts a working `pml stdio`.
 #[test]
-fn init_writes_what_an_agent_needs() {
+fn init_writes_a_configuration_that_starts_pml() {
     let project = Project::new();
     let output = project.run(&["init", "--yes"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -27,9 +27,9 @@ fn init_writes_what_an_agent_needs() {
     assert_eq!(success(&project.stdio().execute("return 1")), 1);
 }
 
-/// What was in `.mcp.json` stays, with a copy of the old file; a second run changes nothing.
+/// Other entries of `.mcp.json` stay, and the old file is kept as a backup. A second run changes nothing.
 #[test]
-fn init_merges_and_keeps_a_copy() {
+fn init_merges_into_mcp_json_and_keeps_a_backup() {
     let project = Project::new();
     let before =
         json!({ "mcpServers": { "other": { "command": "x", "args": [] } }, "more": 1 }).to_string();
@@ -48,31 +48,31 @@ fn init_merges_and_keeps_a_copy() {
     assert_eq!([".mcp.json", ".pml.json", ".gitignore"].map(|name| project.read(name)), files);
 }
 
-/// Where nothing changes nothing is asked or written, not even the same bytes again.
+/// If there is nothing to change, `init` asks nothing and does not even rewrite the same bytes.
 #[test]
-fn init_does_nothing_where_nothing_changes() {
+fn init_without_changes_neither_asks_nor_writes() {
     let project = Project::new();
     project.write(".mcp.json", r#"{"mcpServers":{"pml":{"command":"pml","args":["stdio"]}}}"#);
     assert!(project.run(&["init", "--yes"]).status.success());
     assert!(project.read(".gitignore").lines().any(|line| line == ".env"));
-    let facts = || {
+    let modified = || {
         [".mcp.json", ".pml.json", ".gitignore"].map(|name| {
-            let facts = std::fs::metadata(project.path(name)).unwrap();
-            (facts.modified().unwrap(), std::os::unix::fs::MetadataExt::ino(&facts))
+            let metadata = std::fs::metadata(project.path(name)).unwrap();
+            (metadata.modified().unwrap(), std::os::unix::fs::MetadataExt::ino(&metadata))
         })
     };
-    let before = facts();
+    let before = modified();
     // Without `--yes` and without a terminal: there is no question.
     let again = project.run(&["init"]);
     assert!(again.status.success(), "{}", text(&again.stderr));
     assert!(text(&again.stdout).contains("nothing was changed"), "{}", text(&again.stdout));
-    assert_eq!(facts(), before);
+    assert_eq!(modified(), before);
     assert!(!project.path(".mcp.json.backup").exists());
 }
 
-/// A `.mcp.json` that cannot be read is left alone.
+/// An invalid `.mcp.json` stays as it is.
 #[test]
-fn init_leaves_a_broken_file_alone() {
+fn init_does_not_overwrite_an_invalid_mcp_json() {
     let project = Project::new();
     project.write(".mcp.json", "{ not json");
     let output = project.run(&["init", "--yes"]);

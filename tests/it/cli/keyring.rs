@@ -1,4 +1,4 @@
-//! Keys in the keyring of the user's session: a real session bus with a real GNOME keyring.
+//! API keys in the keyring of the user's session, with a real session bus and a real GNOME keyring.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::support::{PATIENCE, poll};
 
 const PROGRAM: &str = "return await mcp.json.parse({ data: '7' })";
 
-/// A bus that starts nothing by itself: what is not there cannot be asked.
+/// A bus without service activation, so that it cannot start a keyring by itself.
 const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>
   <type>session</type>
@@ -28,7 +28,7 @@ const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus C
 </busconfig>
 "#;
 
-/// A user's session: a bus and a keyring.
+/// A user's session, with a bus and a keyring.
 struct Session {
     folder: PathBuf,
     address: String,
@@ -37,7 +37,7 @@ struct Session {
 }
 
 impl Session {
-    /// Starts a session whose keyring is open; none where the machine lacks the programs.
+    /// Starts a session with an unlocked keyring. Returns `None` if the machine lacks the programs.
     fn start() -> Option<Self> {
         let is_there = |name: &str| {
             let path = std::env::var_os("PATH").unwrap_or_default();
@@ -63,7 +63,7 @@ impl Session {
         Some(session)
     }
 
-    /// Starts the keyring again, as after a boot: locked.
+    /// Restarts the keyring, which is then locked as after a boot.
     fn lock(&mut self) {
         self.restart("exec gnome-keyring-daemon --foreground --start --components=secrets");
     }
@@ -84,7 +84,7 @@ impl Session {
         });
     }
 
-    /// Asks the keyring without `pml`.
+    /// Queries the keyring without `pml`.
     fn tool(&self, arguments: &[&str]) -> std::process::Output {
         let mut tool = Command::new("secret-tool");
         tool.args(arguments).env("DBUS_SESSION_BUS_ADDRESS", &self.address);
@@ -92,12 +92,12 @@ impl Session {
         finish(tool, b"")
     }
 
-    /// Returns the key that the keyring has for an origin.
+    /// Returns the API key that the keyring has for an origin.
     fn key_for(&self, origin: &str) -> String {
         text(&self.tool(&["lookup", "application", "pml", "origin", origin]).stdout)
     }
 
-    /// Makes a project of a user in this session.
+    /// Creates a project of a user in this session.
     fn project(&self, tenant: &Tenant) -> Project {
         Project::at(&tenant.url).set("DBUS_SESSION_BUS_ADDRESS", &self.address)
     }
@@ -111,7 +111,7 @@ fn login(project: &Project, key: &str) -> String {
 }
 
 #[test]
-fn login_keeps_the_key_in_the_keyring() {
+fn login_stores_the_api_key_in_the_keyring() {
     let Some(session) = Session::start() else {
         skipped!("needs dbus-daemon, gnome-keyring-daemon and secret-tool");
     };
@@ -124,34 +124,41 @@ fn login_keeps_the_key_in_the_keyring() {
     assert!(file(&project).contains(&tenant.key) && session.key_for(&tenant.url).is_empty());
 
     let project = project.set("PML_KEYRING", "");
-    let said = login(&project, &tenant.key);
-    assert!(said.contains("stored in the keyring") && !said.contains(&tenant.key[8..]), "{said}");
+    let printed = login(&project, &tenant.key);
+    assert!(
+        printed.contains("stored in the keyring") && !printed.contains(&tenant.key[8..]),
+        "{printed}"
+    );
     assert_eq!(session.key_for(&tenant.url), tenant.key);
-    assert!(!file(&project).contains(&tenant.key), "it is kept in one place");
+    assert!(!file(&project).contains(&tenant.key), "the key is in the file, too");
     assert_eq!(success(&project.exec(PROGRAM).0), 7);
     let doctor = text(&project.run(&["doctor"]).stdout);
     assert!(doctor.contains("from the keyring"), "{doctor}");
-    // `PML_API_KEY` goes before it; without the keyring nothing is kept.
+    // `PML_API_KEY` takes precedence. With the keyring turned off, no key is found.
     let other = Server::shared().tenant();
     let named = session.project(&tenant).set("PML_API_KEY", &other.key);
     assert!(text(&named.run(&["doctor"]).stdout).contains("from `PML_API_KEY`"));
     let without = session.project(&tenant).set("PML_KEYRING", "off");
     assert_eq!(without.exec(PROGRAM).0["error_code"], "UNAUTHORIZED");
-    // A key is for its own origin: the same gateway by another name has none.
+    // A key is stored for an origin: the same gateway under another host name has none.
     let elsewhere = tenant.url.replace("127.0.0.1", "localhost");
     let elsewhere = session.project(&Tenant { key: String::new(), url: elsewhere });
     assert_eq!(elsewhere.exec(PROGRAM).0["error_code"], "UNAUTHORIZED");
 
-    let gone = project.run(&["logout"]);
-    assert!(text(&gone.stdout).contains("until it is revoked"), "{}", text(&gone.stderr));
+    let logged_out = project.run(&["logout"]);
+    assert!(
+        text(&logged_out.stdout).contains("until it is revoked"),
+        "{}",
+        text(&logged_out.stderr)
+    );
     assert!(session.key_for(&tenant.url).is_empty());
     assert!(text(&project.run(&["logout"]).stdout).starts_with("No API key was stored"));
     assert_eq!(project.exec(PROGRAM).0["error_code"], "UNAUTHORIZED");
 }
 
-/// Nobody can type its password here: what needs the key says so, and nothing waits.
+/// There is nobody to unlock the keyring. Commands that need the key fail at once instead of waiting.
 #[test]
-fn a_locked_keyring_gives_and_takes_nothing() {
+fn a_locked_keyring_is_reported_without_waiting() {
     let Some(mut session) = Session::start() else {
         skipped!("needs dbus-daemon, gnome-keyring-daemon and secret-tool");
     };
@@ -160,14 +167,14 @@ fn a_locked_keyring_gives_and_takes_nothing() {
     login(&project, &tenant.key);
     session.lock();
     assert_eq!(project.exec(PROGRAM).0["error_code"], "UNAUTHORIZED");
-    // The older key would count again as soon as the keyring is open.
+    // The older key would be used again once the keyring is unlocked.
     let refused = project.run_with(&["login"], other.key.as_bytes());
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
     assert!(text(&refused.stderr).contains("an older API key"), "{}", text(&refused.stderr));
     let refused = project.run(&["logout"]);
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stdout));
     assert!(text(&refused.stderr).contains("is locked"), "{}", text(&refused.stderr));
-    // A key of another origin goes to the file, and the reason is told.
+    // A key for another origin is stored in the file, with a warning that states the reason.
     let elsewhere = tenant.url.replace("127.0.0.1", "localhost");
     let elsewhere = session.project(&Tenant { key: String::new(), url: elsewhere });
     let output = elsewhere.run_with(&["login"], other.key.as_bytes());
@@ -180,9 +187,9 @@ fn a_locked_keyring_gives_and_takes_nothing() {
     assert_eq!(success(&elsewhere.exec(PROGRAM).0), 7);
 }
 
-/// A keyring that asks a person who is not there, or hangs: the file counts after a few seconds.
+/// If the keyring hangs, for example in a password prompt, the file is used after a few seconds.
 #[test]
-fn a_keyring_that_does_not_answer_holds_nothing_up() {
+fn a_hanging_keyring_falls_back_to_the_file_after_seconds() {
     let tenant = Server::shared().tenant();
     let project = Project::at(&tenant.url);
     login(&project, &tenant.key);
@@ -194,16 +201,16 @@ fn a_keyring_that_does_not_answer_holds_nothing_up() {
     let started = Instant::now();
     let mut pml = project.stdio();
     pml.request("tools/list", serde_json::json!({}));
-    assert!(started.elapsed() < Duration::from_secs(4), "an agent does not wait for the keyring");
+    assert!(started.elapsed() < Duration::from_secs(4), "the agent waited for the keyring");
     assert_eq!(success(&pml.execute(PROGRAM)), 7);
     assert!(started.elapsed() < PATIENCE);
     let log = std::fs::read_to_string(project.log()).unwrap();
     assert_eq!(log.matches("the keyring did not answer within 5 s").count(), 1, "{log}");
 }
 
-/// NX-02: a `secret-tool` of the workspace is handed no key, and gives none.
+/// NX-02: a `secret-tool` in the workspace receives no key and supplies none.
 #[test]
-fn the_workspace_has_no_keyring() {
+fn secret_tool_is_never_run_from_the_workspace() {
     let tenant = Server::shared().tenant();
     let project = Project::at(&tenant.url);
     let path = secret_tool(&project.workspace(), "cat > taken; echo pml_key_theirs");
@@ -223,7 +230,7 @@ fn secret_tool(folder: &Path, script: &str) -> String {
 }
 
 #[test]
-fn a_wrong_setting_is_told() {
+fn an_invalid_pml_keyring_setting_is_refused() {
     let project = Project::offline().set("PML_KEYRING", "no");
     let output = project.run_with(&["login"], b"pml_key_x");
     assert_eq!(output.status.code(), Some(2));

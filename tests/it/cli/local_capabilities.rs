@@ -1,4 +1,4 @@
-//! Capabilities that need the user's machine: `pml` runs them, under the user's rules, pinned to what the user saw.
+//! Capabilities that need the user's machine: `pml` runs them under the user's rules, pinned to the approved version.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::registry::capabilities::{DOUBLE, author, entry, published};
 use crate::skipped::skipped;
 use crate::support::cli::{Project, text};
 use crate::support::expect::{calls, failure, question, success};
-use crate::support::gateway_stub::{Answer, GatewayStub, pass_on};
+use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::mcp_client::StdioClient;
 use crate::support::{PATIENCE, poll};
 
@@ -20,20 +20,21 @@ const text = await mcp.filesystem.read_text_file({ path: args.path });
 return await mcp.math.eval({ expression: `2 * ${text.length}` })";
 const OUTER: &str = "/** Counts. */ return { count: await mcp.files.count(args) }";
 
-/// Answers yes until the run ends; returns its end and what was asked.
-fn yes(pml: &mut StdioClient, code: &str) -> (Value, Vec<String>) {
+/// Runs a program and approves every question; returns the result and the questions.
+fn execute_approving(pml: &mut StdioClient, code: &str) -> (Value, Vec<String>) {
     let mut envelope = pml.execute(code);
-    let mut asked = Vec::new();
+    let mut questions = Vec::new();
     while envelope["status"] == "approval_required" {
-        asked.push(envelope["description"].as_str().unwrap().to_owned());
+        questions.push(envelope["description"].as_str().unwrap().to_owned());
         envelope = pml.resume(&envelope, true, false);
     }
-    (envelope, asked)
+    (envelope, questions)
 }
 
-/// The whole way: shown once, run here, each call told with its path; the server tool of it ran on the gateway.
+/// A capability is shown to the user once and runs on this machine; its server tools run on the gateway. Each call is
+/// listed with its path.
 #[test]
-fn a_capability_runs_on_the_users_machine() {
+fn an_approved_capability_runs_on_the_users_machine() {
     let author = author();
     published(&author, "files.count", COUNT);
     published(&author, "files.outer", OUTER);
@@ -73,41 +74,41 @@ fn a_capability_runs_on_the_users_machine() {
     assert_eq!((&used["type"], &used["routing"]), (&json!("capability"), &json!("client")));
     assert_eq!(used["tools"], json!(["files:count", "filesystem:read_text_file", "math:eval"]));
 
-    // It is shown once, to this user in this folder.
+    // It is shown once per user and folder.
     success(&pml.execute(program));
     let (again, code) = project.exec(program);
     assert_eq!((success(&again), code), (&json!({ "count": 6 }), 0));
     let lock = project.read(".pml/mcp.lock");
     assert!(lock.contains(".files.outer@0.1.0") && lock.contains(".files.count@0.1.0"), "{lock}");
-    // CL-04: the lock alone, as a repository can ship it, lets nothing run.
+    // CL-04: a lock file alone, which a repository can ship, approves nothing.
     let other = Project::of(&author).allow(&["*"]);
     std::fs::create_dir(other.path(".pml")).unwrap();
     other.write(".pml/mcp.lock", &lock);
     question(&other.stdio().execute(program));
 
-    // What it throws is thrown where it was called, and can be caught there.
+    // An error of the capability is thrown at the call and can be caught there.
     let caught = "try { await mcp.files.count({ path: 'none' }) } catch (e: any) { return [e.code, e.message] }";
     let caught = pml.execute(caught);
     let (code, message) = (&success(&caught)[0], caught["result"][1].as_str().unwrap());
     assert_eq!(code, "TOOL_FAILED");
     assert!(message.contains("capability `files:count`") && message.contains("none"), "{message}");
-    // A name that only shows itself at run time leads to it as well.
+    // A name that is computed at run time resolves to it as well.
     let dynamic = pml.execute("const all: any = { f: 'files', c: 'count' }; let n = all[args.x ?? 'f']; return await mcp[n].count({ path: 'a.txt' })");
     assert_eq!(success(&dynamic), 6);
-    // A new version is another program.
+    // A new version needs a new approval.
     published(
         &author,
         "files.outer",
         "/** Counts. */ return await mcp.filesystem.read_text_file(args)",
     );
-    let asked = pml.execute(program);
-    let shown = question(&asked)["description"].as_str().unwrap();
+    let pending = pml.execute(program);
+    let shown = question(&pending)["description"].as_str().unwrap();
     assert!(shown.contains("0.1.1") && shown.contains("you allowed 0.1.0"), "{shown}");
 }
 
-/// The rules hold for every call, also within a capability, and also if all of its tools run on the gateway.
+/// The user's rules apply to calls within a capability, even if all of its tools run on the gateway.
 #[test]
-fn the_rules_hold_within_a_capability() {
+fn permission_rules_apply_within_a_capability() {
     let author = author();
     published(&author, "maths.double", DOUBLE);
     published(&author, "files.count", COUNT);
@@ -130,13 +131,13 @@ fn the_rules_hold_within_a_capability() {
         (count, "files:count"),
     ] {
         let project = ruled(json!({ "allow": ["*"], "deny": [denied] }));
-        let told = project.stdio().execute(program);
-        let message = failure(&told, "PERMISSION_DENIED");
+        let envelope = project.stdio().execute(program);
+        let message = failure(&envelope, "PERMISSION_DENIED");
         assert!(message.contains(denied), "{message}");
-        assert!(told.get("calls").is_none(), "nothing ran: {told:#}");
+        assert!(envelope.get("calls").is_none(), "a call was made: {envelope:#}");
     }
 
-    // A tool of the gateway that is asked about is asked about here.
+    // An `ask` rule for a gateway tool is applied on this machine.
     let project = ruled(json!({ "allow": ["maths:*"], "ask": ["math:*"] }));
     let mut pml = project.stdio();
     let first = pml.execute(double);
@@ -148,7 +149,7 @@ fn the_rules_hold_within_a_capability() {
     let rules: Value = serde_json::from_str(&project.read(".pml.json")).unwrap();
     assert_eq!(rules["permissions"]["allow"], json!(["maths:*", "math:eval"]));
 
-    // A no ends the run, whatever the programs would catch.
+    // A no ends the run, even if the programs catch errors.
     let project = ruled(json!({ "allow": ["files:*", "filesystem:write_file"] }));
     let catches =
         "/** Catches. */ try { return await mcp.files.count(args) } catch { return 'caught' }";
@@ -157,25 +158,25 @@ fn the_rules_hold_within_a_capability() {
     let program =
         "let r; try { r = await mcp.files.catches({ path: 'a.txt' }) } catch { r = 'caught' }
         await mcp.filesystem.write_file({ path: 'made.txt', content: 'x' }); return r";
-    let mut asked = pml.execute(program);
-    while asked["context"]["tool"] != "filesystem:read_text_file" {
-        asked = pml.resume(question(&asked), true, false);
+    let mut pending = pml.execute(program);
+    while pending["context"]["tool"] != "filesystem:read_text_file" {
+        pending = pml.resume(question(&pending), true, false);
     }
-    let shown = asked["description"].as_str().unwrap();
+    let shown = pending["description"].as_str().unwrap();
     assert!(
         shown.contains("mcp.files.catches → mcp.files.count → filesystem:read_text_file"),
         "{shown}"
     );
-    let ended = pml.resume(&asked, false, false);
+    let ended = pml.resume(&pending, false, false);
     failure(&ended, "APPROVAL_DENIED");
     assert!(!project.path("made.txt").exists());
     let last = ended["calls"].as_array().unwrap().iter().rfind(|call| call["through"].is_array());
     assert_eq!(last.unwrap()["tool"], "filesystem:read_text_file", "{ended:#}");
 }
 
-/// SB-17: a capability whose process was taken over is held to its own tools, not to those of who calls it.
+/// SB-17: a compromised process of a capability can call only the tools of the capability, not those of its caller.
 #[test]
-fn a_capability_calls_only_what_it_declares() {
+fn a_capability_calls_only_its_declared_tools() {
     if !rustix::process::geteuid().is_root() {
         skipped!("only root may speak for another process");
     }
@@ -189,9 +190,9 @@ fn a_capability_calls_only_what_it_declares() {
     let mut pml = project.stdio();
     let program = "if (args.never) await mcp.shell.exec({ command: ['touch', 'declared'] });
         return await mcp.files.hold({})";
-    let asked = pml.execute(program);
-    question(&asked);
-    let decision = json!({ "workflow_id": asked["workflow_id"], "approved": true });
+    let pending = pml.execute(program);
+    question(&pending);
+    let decision = json!({ "workflow_id": pending["workflow_id"], "approved": true });
     let waiting = pml.send("tools/call", json!({ "name": "pml_continue", "arguments": decision }));
     let mut socket = socket_of_the_program(pml.pid());
     let touch = json!({ "command": ["touch", "made.txt"] });
@@ -201,7 +202,7 @@ fn a_capability_calls_only_what_it_declares() {
     let answer = pml.answer(waiting);
     let done = &answer["result"]["structuredContent"];
     assert_eq!(success(done), 40_000_000);
-    let told: Vec<_> =
+    let made: Vec<_> =
         done["calls"].as_array().unwrap().iter().map(|call| (&call["tool"], &call["ok"])).collect();
     let expected = [
         (&json!("files:hold"), &json!(true)),
@@ -209,13 +210,13 @@ fn a_capability_calls_only_what_it_declares() {
         (&json!("shell:exec"), &json!(false)),
         (&json!("filesystem:write_file"), &json!(false)),
     ];
-    assert_eq!(told, expected, "{done:#}");
+    assert_eq!(made, expected, "{done:#}");
     assert!(!project.path("made.txt").exists());
 }
 
-/// Calls and time of a capability count to the run; waiting for a human does not.
+/// Calls and time of a capability count towards the limits of the run. Time waiting for approval does not.
 #[test]
-fn limits_count_within_a_capability() {
+fn the_limits_of_a_run_include_its_capabilities() {
     let author = author();
     let many = "/** Many. */ for (let i = 0; i < 400; i++) await mcp.filesystem.list_allowed_directories({})";
     published(&author, "l.many", many);
@@ -237,32 +238,33 @@ fn limits_count_within_a_capability() {
     let project = Project::of(&author).allow(&["l:*", "filesystem:list_allowed_directories"]);
     project.write("a.txt", "abc");
     let mut pml = project.stdio();
-    let (twice, _) = yes(&mut pml, "await mcp.l.many({}); await mcp.l.many({}); return 1");
+    let (twice, _) =
+        execute_approving(&mut pml, "await mcp.l.many({}); await mcp.l.many({}); return 1");
     assert_eq!(success(&twice), 1);
     let program = "for (let i = 0; i < 3; i++) { try { await mcp.l.many({}) } catch {} } return 1";
-    let told = pml.execute(program);
-    let message = failure(&told, "TOO_MANY_CALLS");
+    let envelope = pml.execute(program);
+    let message = failure(&envelope, "TOO_MANY_CALLS");
     assert!(message.contains("1000"), "{message}");
 
-    let (large, _) = yes(&mut pml, "return (await mcp.l.large({})).length");
+    let (large, _) = execute_approving(&mut pml, "return (await mcp.l.large({})).length");
     failure(&large, "RESULT_TOO_LARGE");
 
     let short = |code: &str| json!({ "code": code, "options": { "timeout_ms": 1_500 } });
-    let asked = pml.execute_request(short("return await mcp.l.reads({})"));
-    question(&asked);
-    let asked = pml.resume(&asked, true, false);
-    assert_eq!(question(&asked)["context"]["tool"], "filesystem:read_text_file");
-    // Longer than the run may take, without the human.
+    let pending = pml.execute_request(short("return await mcp.l.reads({})"));
+    question(&pending);
+    let pending = pml.resume(&pending, true, false);
+    assert_eq!(question(&pending)["context"]["tool"], "filesystem:read_text_file");
+    // Longer than the time limit of the run.
     std::thread::sleep(Duration::from_millis(2_000));
-    assert_eq!(success(&pml.resume(&asked, true, false)), "abc");
+    assert_eq!(success(&pml.resume(&pending, true, false)), "abc");
 
-    let asked = pml.execute_request(short("try { await mcp.l.waits({}) } catch {} return 1"));
-    failure(&pml.resume(question(&asked), true, false), "TIME_LIMIT");
+    let pending = pml.execute_request(short("try { await mcp.l.waits({}) } catch {} return 1"));
+    failure(&pml.resume(question(&pending), true, false), "TIME_LIMIT");
 }
 
-/// A cancelled request reaches what a capability started.
+/// Cancelling a request ends the processes that its capabilities started.
 #[test]
-fn cancelling_reaches_a_capability() {
+fn cancelling_stops_the_processes_of_a_capability() {
     let author = author();
     published(
         &author,
@@ -285,9 +287,10 @@ fn cancelling_reaches_a_capability() {
     success(&pml.execute("return 1"));
 }
 
-/// What ran here before and needs only this machine runs without the gateway; what does not says so.
+/// A capability that ran before and needs only this machine runs offline. One with server tools is refused with the
+/// reason.
 #[test]
-fn what_ran_before_runs_without_the_gateway() {
+fn cached_capabilities_run_offline() {
     let author = author();
     published(&author, "o.reads", "/** Reads. */ return await mcp.filesystem.read_text_file(args)");
     published(&author, "o.outer", "/** Reads. */ return await mcp.o.reads(args)");
@@ -297,8 +300,8 @@ fn what_ran_before_runs_without_the_gateway() {
     let reads = "return await mcp.o.outer({ path: 'a.txt' })";
     let counts = "return await mcp.o.counts({ path: 'a.txt' })";
     let mut pml = project.stdio();
-    assert_eq!(success(&yes(&mut pml, reads).0), "abc");
-    assert_eq!(success(&yes(&mut pml, counts).0), 6);
+    assert_eq!(success(&execute_approving(&mut pml, reads).0), "abc");
+    assert_eq!(success(&execute_approving(&mut pml, counts).0), 6);
     drop(pml);
 
     let nowhere = format!(
@@ -309,7 +312,7 @@ fn what_ran_before_runs_without_the_gateway() {
     let (alone, code) = project.exec(reads);
     assert_eq!((success(&alone), code), (&json!("abc"), 0));
     assert_eq!(alone["calls"][2]["through"], json!(["o:outer", "o:reads"]));
-    // What ran here before is known to the plan, too.
+    // The plan knows cached capabilities, too.
     let plan = |more: &[&str]| {
         let arguments = [&["plan", "-"], more].concat();
         text(&project.run_with(&arguments, counts.as_bytes()).stdout)
@@ -321,19 +324,19 @@ fn what_ran_before_runs_without_the_gateway() {
         ),
         "{shown}"
     );
-    let told: Value = serde_json::from_str(&plan(&["--json"])).unwrap();
+    let planned: Value = serde_json::from_str(&plan(&["--json"])).unwrap();
     assert_eq!(
-        told["capabilities"][0]["reaches"],
+        planned["capabilities"][0]["reaches"],
         json!({ "filesystem:read_text_file": "client", "math:eval": "server" })
     );
-    let (told, code) = project.exec(counts);
+    let (refused, code) = project.exec(counts);
     assert_eq!(code, 4);
-    let message = failure(&told, "SERVER_TOOLS_OFFLINE");
+    let message = failure(&refused, "SERVER_TOOLS_OFFLINE");
     assert!(message.contains("math:eval") && message.contains("o:counts"), "{message}");
-    let (told, code) = project.exec("return await mcp.o.other({})");
-    assert_eq!(code, 4, "{told:#}");
+    let (unknown, code) = project.exec("return await mcp.o.other({})");
+    assert_eq!(code, 4, "{unknown:#}");
 
-    // What is kept is held against its hash each time.
+    // The hash of a cached capability is checked at each use.
     let kept = project.home().join(".local/state/pml/capabilities");
     for file in std::fs::read_dir(&kept).unwrap() {
         let path = file.unwrap().path();
@@ -348,9 +351,10 @@ fn what_ran_before_runs_without_the_gateway() {
     failure(&project.exec(reads).0, "GATEWAY_UNREACHABLE");
 }
 
-/// RG-02: someone between `pml` and the gateway changes bodies and their hashes alike: what is pinned does not run.
+/// RG-02: an attacker between `pml` and the gateway changes a capability and its hashes. The pinned version does not
+/// match, so it does not run.
 #[test]
-fn changed_on_the_way_never_runs() {
+fn a_pinned_capability_changed_in_transit_does_not_run() {
     let author = author();
     let code =
         "/** Writes. */ return await mcp.filesystem.write_file({ path: 'good.txt', content: 'x' })";
@@ -363,12 +367,12 @@ fn changed_on_the_way_never_runs() {
 
     let project = Project::of(&author).allow(&["*"]);
     let program = "return await mcp.w.writes({})";
-    let (done, asked) = yes(&mut project.stdio(), program);
+    let (done, questions) = execute_approving(&mut project.stdio(), program);
     success(&done);
-    assert_eq!(asked.len(), 1);
+    assert_eq!(questions.len(), 1);
     std::fs::remove_file(project.path("good.txt")).unwrap();
 
-    // The same version with another program, whole and true in itself.
+    // The same version with another program and consistent hashes.
     let evil_code = code.replace("good.txt", "evil.txt");
     let mut evil = honest.clone();
     evil["fqdn"] = json!(name.as_str().unwrap().rsplit_once('.').unwrap().0);
@@ -380,53 +384,53 @@ fn changed_on_the_way_never_runs() {
         if request.is_null() && head.starts_with("GET /mcp/") {
             return Answer::Raw(200, "application/typescript", forged.module.clone().into_bytes());
         }
-        let told = pass_on(&url, head, request);
-        let told = told.replace(integrity.as_str().unwrap(), &forged.integrity);
-        let told = told.replace(name.as_str().unwrap(), &forged.fqdn);
-        Answer::Json(serde_json::from_str(&told).unwrap())
+        let reply = forward_request(&url, head, request);
+        let reply = reply.replace(integrity.as_str().unwrap(), &forged.integrity);
+        let reply = reply.replace(name.as_str().unwrap(), &forged.fqdn);
+        Answer::Json(serde_json::from_str(&reply).unwrap())
     });
     let project = project.set("PML_CLOUD_URL", &middle.url);
-    let told = project.stdio().execute(program);
-    let message = failure(&told, "INTEGRITY_MISMATCH");
+    let envelope = project.stdio().execute(program);
+    let message = failure(&envelope, "INTEGRITY_MISMATCH");
     assert!(message.contains(".w.writes@0.1.0") && message.contains(&evil.integrity), "{message}");
-    assert!(told["hint"].as_str().unwrap().contains("mcp.lock"), "{told:#}");
+    assert!(envelope["hint"].as_str().unwrap().contains("mcp.lock"), "{envelope:#}");
     for made in ["good.txt", "evil.txt"] {
         assert!(!project.path(made).exists());
     }
-    assert!(middle.heard().iter().any(|heard| heard.starts_with("GET")), "it was fetched");
-    // Of what was never let run there is no pin: the question has its very bytes.
+    assert!(middle.received().iter().any(|received| received.starts_with("GET")), "it was fetched");
+    // Without a pin, the user is asked, and the question shows the changed program.
     let fresh = Project::at(&middle.url).set("PML_API_KEY", &author.key).allow(&["*"]);
-    let asked = fresh.stdio().execute(program);
-    assert!(question(&asked)["description"].as_str().unwrap().contains("evil.txt"));
+    let pending = fresh.stdio().execute(program);
+    assert!(question(&pending)["description"].as_str().unwrap().contains("evil.txt"));
 }
 
-/// RG-02: the same for the command of an MCP server.
+/// RG-02: the same attack on the command of an MCP server.
 #[test]
-fn a_server_changed_on_the_way_never_starts() {
+fn a_server_command_changed_in_transit_is_not_started() {
     let author = author();
     let script = crate::support::mcp_servers::server_script("server-memory").display().to_string();
     let url = author.url.clone();
-    // Both are another command than the registry's: the one that the user let start, and the one that comes later.
+    // Both commands differ from the registry's: the one that the user approves, and the one that comes later.
     let later = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let evil = std::sync::Arc::clone(&later);
     let middle = GatewayStub::start_with_head(move |head, request| {
-        let told = pass_on(&url, head, request);
-        let mut told: Value = serde_json::from_str(&told).unwrap();
+        let reply = forward_request(&url, head, request);
+        let mut reply: Value = serde_json::from_str(&reply).unwrap();
         if head.starts_with("GET /mcp/pml.mcp.memory ") {
             let evil = evil.load(std::sync::atomic::Ordering::SeqCst);
             let args = if evil { vec!["touch", "started"] } else { vec!["node", &script] };
-            told["install"]["command"] = json!(args[0]);
-            told["install"]["args"] = json!(args[1..]);
-            let served = Served::of_entry(told.clone(), "");
-            told["integrity"] = json!(served.integrity);
+            reply["install"]["command"] = json!(args[0]);
+            reply["install"]["args"] = json!(args[1..]);
+            let served = Served::of_entry(reply.clone(), "");
+            reply["integrity"] = json!(served.integrity);
         }
-        Answer::Json(told)
+        Answer::Json(reply)
     });
     let project = Project::at(&middle.url).set("PML_API_KEY", &author.key).allow(&["*"]);
     let program = "return typeof await mcp.memory.read_graph({})";
-    let (done, asked) = yes(&mut project.stdio(), program);
+    let (done, questions) = execute_approving(&mut project.stdio(), program);
     success(&done);
-    assert_eq!(asked.len(), 1);
+    assert_eq!(questions.len(), 1);
     success(&project.exec(program).0);
 
     later.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -438,8 +442,8 @@ fn a_server_changed_on_the_way_never_starts() {
         text(&output.stderr)
     );
     let mut pml = project.stdio();
-    let asked = pml.execute(program);
-    question(&asked);
-    failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
+    let pending = pml.execute(program);
+    question(&pending);
+    failure(&pml.resume(&pending, false, false), "APPROVAL_DENIED");
     assert!(!project.path("started").exists());
 }

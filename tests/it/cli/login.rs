@@ -1,4 +1,4 @@
-//! `pml login`: a key that was tried is kept for its gateway, and nothing shows it.
+//! `pml login`: verifies an API key, stores it for its gateway, and never prints it.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::support::server::Server;
 const PROGRAM: &str = "return await mcp.json.parse({ data: '7' })";
 
 #[test]
-fn a_key_is_tried_and_kept() {
+fn login_stores_only_a_key_that_the_gateway_accepts() {
     let tenant = Server::shared().tenant();
     let project = Project::at(&tenant.url);
     let (envelope, _) = project.exec(PROGRAM);
@@ -29,7 +29,7 @@ fn a_key_is_tried_and_kept() {
         );
     }
     let credentials = project.home().join(".config/pml/credentials");
-    assert!(!credentials.exists(), "what was refused is not kept");
+    assert!(!credentials.exists(), "a refused key was stored");
 
     let output = project.run_with(&["login"], format!("{}\n", tenant.key).as_bytes());
     let printed = text(&output.stdout);
@@ -39,44 +39,46 @@ fn a_key_is_tried_and_kept() {
     let mode = std::fs::metadata(&credentials).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(success(&project.exec(PROGRAM).0), 7);
-    // A later key that does not count leaves it where it is.
+    // A later login with an invalid key keeps the stored one.
     assert_eq!(project.run_with(&["login"], wrong.as_bytes()).status.code(), Some(3));
     assert_eq!(success(&project.exec(PROGRAM).0), 7);
 
-    let gone = project.run(&["logout"]);
-    assert!(gone.status.success() && text(&gone.stdout).contains("until it is revoked"));
+    let logged_out = project.run(&["logout"]);
+    assert!(
+        logged_out.status.success() && text(&logged_out.stdout).contains("until it is revoked")
+    );
     assert!(text(&project.run(&["logout"]).stdout).starts_with("No API key was stored"));
     assert_eq!(project.exec(PROGRAM).0["error_code"], "UNAUTHORIZED");
 }
 
-/// The gateway of the last login is that of commands that name none; `PML_API_KEY` alone names none.
+/// Commands without a URL use the gateway of the last login. `PML_API_KEY` alone does not select a gateway.
 #[test]
-fn login_remembers_its_gateway() {
+fn later_commands_use_the_gateway_of_the_last_login() {
     let tenant = Server::shared().tenant();
     let project = Project::at("").set("PML_API_KEY", "");
     let output = project.run_with(&["login"], tenant.key.as_bytes());
-    assert_eq!(output.status.code(), Some(2), "no gateway is named");
+    assert_eq!(output.status.code(), Some(2), "no gateway was given");
     assert!(text(&output.stderr).contains("pml login --url"), "{}", text(&output.stderr));
     let output = project.run_with(&["login", "--url", &tenant.url], tenant.key.as_bytes());
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(success(&project.exec(PROGRAM).0), 7);
-    // A gateway that is named goes before it.
+    // An explicit URL takes precedence.
     let named = project.run_with(&["exec", "-", "--url", "http://127.0.0.1:1"], PROGRAM.as_bytes());
     assert!(text(&named.stderr).contains("http://127.0.0.1:1 cannot be reached"));
     assert!(project.run(&["logout"]).status.success());
     let gateway = project.home().join(".config/pml/gateway");
-    assert!(!gateway.exists(), "it is forgotten with its key");
+    assert!(!gateway.exists(), "`logout` kept the gateway");
 }
 
-/// A gateway that is not there cannot say that a key is good.
+/// Without a usable answer from the gateway, the key is not stored.
 #[test]
-fn without_the_gateway_nothing_is_kept() {
+fn login_stores_nothing_if_the_key_cannot_be_verified() {
     let project = Project::offline();
     let output = project.run_with(&["login"], b"pml_key_x");
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
     assert!(!project.home().join(".config/pml/credentials").exists());
-    // Nor one that has no time, or is none of ours.
-    for (status, body, said) in [
+    // The same if the gateway is rate limited, or is not a PML gateway.
+    for (status, body, reason) in [
         (429, r#"{"code":"RATE_LIMITED","detail":"later"}"#, "later"),
         (404, "<html>", "HTTP status 404"),
         (200, "{}", "scope"),
@@ -87,14 +89,14 @@ fn without_the_gateway_nothing_is_kept() {
         let output = project.run_with(&["login"], b"pml_key_x");
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{stderr}");
-        assert!(stderr.contains(said), "{stderr}");
+        assert!(stderr.contains(reason), "{stderr}");
         assert!(!project.home().join(".config/pml/credentials").exists());
     }
 }
 
-/// A person types the key on a terminal: it is not shown, and the terminal is as it was afterwards.
+/// A key that is typed on a terminal is not echoed, and echo is restored afterwards.
 #[test]
-fn a_typed_key_is_not_shown() {
+fn a_key_typed_on_a_terminal_is_not_echoed() {
     const TERMINAL: &str = r#"
 import os, pty, sys, termios
 program, key = sys.argv[1], os.environ["TYPED"]

@@ -1,4 +1,4 @@
-//! Clients, users and files that do what nobody expects while `pml` runs.
+//! Unusual behaviour of clients, users and files while `pml` runs.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -17,9 +17,9 @@ fn project(permissions: &Value) -> Project {
     Project::offline().configure(&json!({ "permissions": permissions }))
 }
 
-/// CL-02: a request that no JSON reader takes is answered, and under its own id.
+/// CL-02: a request that JSON parsers reject still gets an error response, with the id of the request.
 #[test]
-fn a_request_that_cannot_be_read_is_answered() {
+fn unparsable_requests_get_an_error_with_their_id() {
     let mut pml = project(&json!({})).stdio();
     let deep = format!("{}{}", "[".repeat(3_000), "]".repeat(3_000));
     for (id, params) in [(901, deep.as_str()), (902, r#""\ud800""#), (903, "1e999")] {
@@ -34,9 +34,9 @@ fn a_request_that_cannot_be_read_is_answered() {
     assert_eq!(success(&pml.execute("return 1")), 1);
 }
 
-/// A client that sends notifications and answers before its first request is served.
+/// A client may send notifications and responses before its first request.
 #[test]
-fn a_client_that_begins_oddly_is_served() {
+fn notifications_and_responses_before_the_first_request_are_accepted() {
     let project = project(&json!({}));
     let mut pml = StdioClient::spawn(project.command(&["stdio"]), Era::Stateless, &project.log());
     pml.write(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n");
@@ -44,9 +44,9 @@ fn a_client_that_begins_oddly_is_served() {
     assert_eq!(success(&pml.execute("return 2")), 2);
 }
 
-/// CL-03: a client that closes its reading end is gone; nothing is done for it any more.
+/// CL-03: a client that closes its end of stdout has left; `pml` exits although stdin is still open.
 #[test]
-fn a_closed_stdout_ends_pml() {
+fn pml_exits_when_the_client_closes_stdout() {
     let project = project(&json!({ "allow": ["*"] }));
     let mut child = project
         .command(&["stdio"])
@@ -66,10 +66,10 @@ fn a_closed_stdout_ends_pml() {
     poll("`pml` to end", PATIENCE, || child.try_wait().unwrap());
 }
 
-/// CL-04: rules that the user writes while `pml` runs hold for the next program,
-/// and for the next call of one that waits.
+/// CL-04: rules that the user changes while `pml` runs apply to the next program,
+/// and to the next call of a paused one.
 #[test]
-fn rules_hold_as_they_stand_now() {
+fn changed_rules_apply_to_the_next_call() {
     let touch =
         |file: &str| format!("await mcp.shell.exec({{ command: ['touch', '{file}'] }}); return 1");
     let project = project(&json!({ "allow": ["shell:exec"] }));
@@ -79,7 +79,7 @@ fn rules_hold_as_they_stand_now() {
     failure(&pml.execute(&touch("b")), "PERMISSION_DENIED");
     project.write(".pml.json", "{");
     failure(&pml.execute(&touch("b")), "CONFIG_INVALID");
-    // An edit that nobody trusts grants nothing, also if it was granted before.
+    // An edit that was not trusted grants nothing, even what an earlier, trusted version granted.
     project.write(".pml.json", r#"{"permissions":{"allow":["shell:exec","*"]}}"#);
     let waiting = pml.execute(&touch("b"));
     question(&waiting);
@@ -88,9 +88,10 @@ fn rules_hold_as_they_stand_now() {
     assert!(project.path("a").exists() && !project.path("b").exists());
 }
 
-/// A program that did not wait for its question tells its end, not that it was lost.
+/// A program may return while one of its calls waits for approval. The answer then gets the result of the run,
+/// not `WORKFLOW_LOST`.
 #[test]
-fn a_run_that_ended_while_it_asked_tells_its_end() {
+fn a_run_that_ended_during_a_question_returns_its_result() {
     let project = project(&json!({ "allow": ["filesystem:*"] }));
     let mut pml = project.stdio();
     let waiting = pml.execute(
@@ -100,14 +101,14 @@ fn a_run_that_ended_while_it_asked_tells_its_end() {
          return 'its end';",
     );
     question(&waiting);
-    // The program goes on while its call waits.
+    // The program continues while its call waits.
     poll("the program to end", PATIENCE, || project.path("end").exists().then_some(()));
     assert_eq!(success(&pml.resume(&waiting, true, false)), "its end");
 }
 
-/// One "always" answers what else the same program asks about the same tool.
+/// One "always" also approves the other pending calls of the same tool in the same program.
 #[test]
-fn always_answers_the_calls_beside_it() {
+fn always_also_approves_concurrent_calls_of_the_tool() {
     let project = project(&json!({}));
     let mut pml = project.stdio();
     let waiting = pml.execute(
@@ -119,9 +120,9 @@ fn always_answers_the_calls_beside_it() {
     assert!(["a", "b", "c"].iter().all(|name| project.path(name).exists()));
 }
 
-/// CL-14: as many questions as there are places for programs do not stop the next.
+/// CL-14: paused runs do not occupy the places for running programs: there are more of them here than places.
 #[test]
-fn unanswered_questions_leave_room() {
+fn paused_runs_do_not_block_new_programs() {
     let project = project(&json!({}));
     let mut pml = project.stdio();
     for _ in 0..70 {
@@ -130,9 +131,9 @@ fn unanswered_questions_leave_room() {
     assert_eq!(success(&pml.execute("return 'still here'")), "still here");
 }
 
-/// AP-09: Ctrl-C ends `pml exec` and `pml analyze` while they wait for their program.
+/// AP-09: Ctrl-C ends `pml exec` and `pml analyze` while they read the program from stdin.
 #[test]
-fn a_signal_ends_a_command_that_reads() {
+fn sigint_ends_a_command_that_reads_stdin() {
     let project = project(&json!({}));
     for command in ["exec", "analyze"] {
         let mut child = project
@@ -148,16 +149,16 @@ fn a_signal_ends_a_command_that_reads() {
         pid.signal("INT");
         let status = poll("the command to end", PATIENCE, || child.try_wait().unwrap());
         assert!(!status.success(), "{command}: {status}");
-        let mut told = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-        assert!(!told.contains("panicked"), "{told}");
+        let mut shown = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut shown).unwrap();
+        assert!(!shown.contains("panicked"), "{shown}");
         drop(stdin);
     }
 }
 
-/// AP-09: Ctrl-C at a question is a no, and it ends the command.
+/// AP-09: Ctrl-C at a question denies the call and ends the command.
 #[test]
-fn a_signal_ends_a_command_that_asks() {
+fn ctrl_c_at_a_question_denies_it() {
     let project = project(&json!({}));
     project.write("a.ts", "await mcp.shell.exec({ command: ['touch', 'made'] })");
     let line = format!("'{}' exec a.ts", built("pml").display());
@@ -181,7 +182,7 @@ fn a_signal_ends_a_command_that_asks() {
     assert!(!project.path("made").exists());
 }
 
-/// Tells whether a process has a handler for `SIGINT`, the signal 2.
+/// Returns whether a process has a handler for `SIGINT`, which is signal 2 and thus bit 1 of the mask.
 fn listens_for_int(pid: Pid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.number));
     let status = status.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The rules of `.pml.json`: checked on every call, and never "no rules".
+//! The permission rules of `.pml.json`, which are checked on every call.
 
 use serde_json::json;
 
@@ -8,9 +8,9 @@ use crate::support::mcp_client::StdioClient;
 
 const LIST: &str = "return typeof await mcp.filesystem.list_directory({ path: '.' })";
 
-/// CL-08: `deny` beats `allow`, whatever the order and the breadth of the patterns.
+/// CL-08: `deny` takes precedence over `allow`, whatever the order and breadth of the patterns.
 #[test]
-fn deny_beats_allow() {
+fn deny_takes_precedence_over_allow() {
     for (rules, denied) in [
         (json!({ "allow": ["*"], "deny": ["filesystem:*"] }), true),
         (
@@ -33,9 +33,9 @@ fn deny_beats_allow() {
     }
 }
 
-/// CL-08: no spelling of a call gets around `deny`.
+/// CL-08: no spelling of a call bypasses `deny`.
 #[test]
-fn no_spelling_gets_around_deny() {
+fn no_spelling_of_a_call_bypasses_deny() {
     let project = Project::new()
         .configure(&json!({ "permissions": { "deny": ["filesystem:*"], "allow": ["*"] } }));
     project.write("a.txt", "secret");
@@ -56,9 +56,9 @@ fn no_spelling_gets_around_deny() {
     }
 }
 
-/// A denied tool stops the program before anything of it has run.
+/// A program that names a denied tool is refused before any of it runs.
 #[test]
-fn a_denied_tool_stops_the_program_before_it_runs() {
+fn a_denied_tool_refuses_the_whole_program() {
     let project = Project::new()
         .configure(&json!({ "permissions": { "deny": ["shell:exec"], "allow": ["*"] } }));
     let envelope = project.stdio().execute(
@@ -69,34 +69,33 @@ fn a_denied_tool_stops_the_program_before_it_runs() {
     assert!(!project.path("made.txt").exists());
 }
 
-/// An `ask` rule holds for the gateway's tools too, also in a program of nothing else.
+/// An `ask` rule applies to the gateway's tools, too, even in a program that uses nothing else.
 #[test]
-fn an_ask_rule_holds_for_server_programs() {
+fn ask_rules_apply_to_server_tools() {
     let project = Project::new()
         .configure(&json!({ "permissions": { "ask": ["json:*"], "allow": ["math:*"] } }));
     let mut pml = project.stdio();
     let code = "const n = await mcp.math.eval({ expression: '1+1' });
         return await mcp.json.parse({ data: args.text + n })";
     let run = json!({ "code": code, "args": { "text": "4" } });
-    let asked = pml.execute_request(run.clone());
-    question(&asked);
-    assert!(asked["description"].as_str().unwrap().contains("json:parse"), "{asked:#}");
-    let done = pml.resume(&asked, true, false);
+    let pending = pml.execute_request(run.clone());
+    question(&pending);
+    assert!(pending["description"].as_str().unwrap().contains("json:parse"), "{pending:#}");
+    let done = pml.resume(&pending, true, false);
     assert_eq!(success(&done), 42);
     let sides: Vec<_> = calls(&done).into_iter().map(|(_, side)| side).collect();
     assert_eq!(sides, ["server", "server"], "{done:#}");
-    let asked = pml.execute_request(run);
-    question(&asked);
-    failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
-    // The twin: without such a rule the gateway runs it.
+    let pending = pml.execute_request(run);
+    question(&pending);
+    failure(&pml.resume(&pending, false, false), "APPROVAL_DENIED");
+    // The control: without such a rule, the gateway runs the program.
     let plain = Project::new().stdio().execute("return await mcp.math.eval({ expression: '1' })");
     assert_eq!((success(&plain), &plain["executed"]), (&json!(1), &json!("server")));
 }
 
-/// `deny` and `ask` hold for MCP servers that are configured or were used before
-/// (an installed server used to be called without any check).
+/// `deny` and `ask` apply to configured MCP servers, including those that were used before.
 #[test]
-fn rules_hold_for_mcp_servers() {
+fn rules_apply_to_configured_mcp_servers() {
     let project = Project::new();
     let memory = json!({ "memory": project.node_server("server-memory", &[]) });
     let project = project
@@ -116,9 +115,9 @@ fn rules_hold_for_mcp_servers() {
     question(&project.stdio().execute(graph));
 }
 
-/// CL-07: a `.pml.json` that cannot be read stops everything; it is never "no rules".
+/// CL-07: an invalid `.pml.json` stops the command. It is never treated as an empty one.
 #[test]
-fn a_broken_configuration_stops() {
+fn an_invalid_configuration_stops_exec() {
     for broken in [
         "{ \"permissions\": { \"deny\": [\"filesystem:*\"], ",
         "[]",
@@ -138,16 +137,16 @@ fn a_broken_configuration_stops() {
             b"return await mcp.filesystem.read_text_file({ path: 'a.txt' })",
         );
         assert!(!output.status.success(), "{broken}");
-        let told = text(&output.stdout) + &text(&output.stderr);
-        assert!(told.contains(".pml.json"), "{broken}: {told}");
-        assert!(!told.contains("secret"), "{broken}: {told}");
-        assert!(!told.contains("approval_required"), "{broken}: {told}");
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert!(printed.contains(".pml.json"), "{broken}: {printed}");
+        assert!(!printed.contains("secret"), "{broken}: {printed}");
+        assert!(!printed.contains("approval_required"), "{broken}: {printed}");
     }
 }
 
-/// CL-07: `pml stdio` with a broken configuration runs nothing either.
+/// CL-07: `pml stdio` runs nothing with an invalid configuration.
 #[test]
-fn a_broken_configuration_stops_stdio() {
+fn an_invalid_configuration_stops_pml_stdio() {
     let project = Project::new();
     project.write(".pml.json", "{ not json");
     project.write("a.txt", "secret");
@@ -163,14 +162,14 @@ fn a_broken_configuration_stops_stdio() {
     pml.hang_up();
     let answer = pml.answer_within(id, crate::support::PATIENCE);
     let ended = pml.wait();
-    let told = std::fs::read_to_string(project.log()).unwrap();
+    let printed = std::fs::read_to_string(project.log()).unwrap();
     match answer {
         Some(answer) => assert!(!answer.to_string().contains("secret"), "{answer}"),
-        None => assert!(!ended.success() && told.contains(".pml.json"), "{ended}: {told}"),
+        None => assert!(!ended.success() && printed.contains(".pml.json"), "{ended}: {printed}"),
     }
 }
 
-/// CL-04: a repository's own configuration grants nothing until its content is trusted.
+/// CL-04: `allow` rules of a repository's configuration have no effect until the user trusts its content.
 #[test]
 fn an_untrusted_configuration_grants_nothing() {
     let project = Project::new();
@@ -184,7 +183,7 @@ fn an_untrusted_configuration_grants_nothing() {
         "PERMISSION_DENIED",
     );
 
-    // Without a terminal, `--yes` alone is not a person's act.
+    // Without a terminal, `--yes` alone is not the decision of a person.
     let unattended = project.set("PML_TRUST_NONINTERACTIVE", "");
     let refused = unattended.run(&["trust", "--yes"]);
     assert!(!refused.status.success());
@@ -192,14 +191,14 @@ fn an_untrusted_configuration_grants_nothing() {
     assert!(attended.run(&["trust", "--yes"]).status.success());
     success(&attended.stdio().execute(read));
 
-    // One changed byte, and it is another content.
+    // Trust is for the exact content: any change revokes it.
     attended.write(".pml.json", r#"{ "permissions": { "allow": ["*"], "deny": [] } }"#);
     question(&attended.stdio().execute(read));
 }
 
-/// PC-01, PC-03, PC-09: native file tools stay beneath the workspace.
+/// PC-01, PC-03, PC-09: native file tools cannot reach files outside the workspace.
 #[test]
-fn files_stay_beneath_the_workspace() {
+fn file_tools_cannot_leave_the_workspace() {
     let project = Project::new().allow(&["filesystem:*"]);
     let outside = project.home().join("secret.txt");
     std::fs::write(&outside, "outside").unwrap();
@@ -215,7 +214,7 @@ fn files_stay_beneath_the_workspace() {
         assert_eq!(envelope["status"], "error", "{path}: {envelope:#}");
         assert!(!envelope["result"].is_string(), "{path}");
     }
-    // A new file beneath a folder that is a link lies where the link leads.
+    // A new file below a linked folder would be created at the target of the link.
     std::os::unix::fs::symlink(project.home(), project.path("linked")).unwrap();
     for path in ["linked/new.txt", "linked/deep/new.txt", "../home/new.txt"] {
         for code in [

@@ -1,4 +1,4 @@
-//! `pml plan`: what a program will and may do, told without running it.
+//! `pml plan`: reports what a program will and may do, without running it.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::identity::key_hosts::listening;
 use crate::identity::keys::call;
+use crate::identity::secret_hosts::recording_server;
 use crate::registry::capabilities::{DOUBLE, published};
 use crate::support::cli::{Project, finish, text};
 use crate::support::expect::{calls, failure, success};
-use crate::support::gateway_stub::{Answer, GatewayStub, pass_on};
+use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, StdioClient, envelope};
 use crate::support::server::Server;
 use crate::support::upstream::{Entry, scope_of};
 use crate::support::{PATIENCE, poll};
 
-/// Reads a file here, sends it to the server, and runs something if told so.
+/// Reads a file on this machine, sends its text to server tools, and runs a command per step.
 const MIXED: &str = "const text = await mcp.filesystem.read_text_file({ path: args.path });
 const data = await mcp.json.parse({ data: text });
 if (data.ok) await mcp.slack.post_message({ channel: '#ops', text: data.title });
@@ -36,9 +36,9 @@ fn keys(value: &Value) -> BTreeSet<&str> {
     value.as_object().unwrap_or_else(|| panic!("{value}")).keys().map(String::as_str).collect()
 }
 
-/// The JSON has the documented shape.
+/// The JSON has exactly the documented fields.
 #[test]
-fn the_json_has_exactly_its_fields() {
+fn the_json_plan_has_exactly_the_documented_fields() {
     let project = Project::offline();
     let (plan, code) = plan(&project, MIXED);
     assert_eq!(code, 0, "{plan:#}");
@@ -118,9 +118,9 @@ fn the_json_has_exactly_its_fields() {
     assert_eq!(plan["args_egress"], json!([]));
 }
 
-/// That a tool of the server is called tells what decided on the call.
+/// Data that decides whether a server tool is called leaves the machine with the call.
 #[test]
-fn what_decides_on_a_call_of_the_server_leaves() {
+fn conditions_of_server_calls_count_as_egress() {
     let project = Project::offline();
     let code = "const text = await mcp.filesystem.read_text_file({ path: 'notes.md' });
 if (text && !args.dry_run) await mcp.slack.post_message({ channel: '#ops', text: 'written' });
@@ -145,9 +145,9 @@ for (const topic of args.topics) await mcp.tavily.search({ query: topic });";
     assert!(shown.contains(leaving), "{shown}");
 }
 
-/// Piped text has no colours and says what matters.
+/// Piped output is text without colours and has the essential lines.
 #[test]
-fn people_get_text() {
+fn the_default_output_is_text_without_colours() {
     let project = Project::offline();
     let output = project.run_with(&["plan", "-"], MIXED.as_bytes());
     let shown = text(&output.stdout);
@@ -166,9 +166,9 @@ fn people_get_text() {
     }
 }
 
-/// Colours are for a terminal, and not for one that asks for none.
+/// Colours are used on a terminal only, and not with `NO_COLOR`.
 #[test]
-fn a_terminal_gets_colours() {
+fn colours_are_for_terminals_without_no_color() {
     let project = Project::offline();
     project.write("program.ts", MIXED);
     let on_terminal = |no_color: &str| {
@@ -197,9 +197,9 @@ fn a_terminal_gets_colours() {
     assert!(shown.contains("Leaves this machine") && !shown.contains('\u{1b}'), "{shown:?}");
 }
 
-/// `plan` and `analyze` draw the same pictures.
+/// `plan` and `analyze` draw the same graphs.
 #[test]
-fn both_commands_draw_the_graph() {
+fn plan_and_analyze_draw_the_same_graphs() {
     let project = Project::offline();
     for (format, start) in [("mermaid", "flowchart TD\n"), ("svg", "<svg xmlns=")] {
         let draw = |command: &str| {
@@ -218,9 +218,9 @@ fn both_commands_draw_the_graph() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// What cannot run has no plan: 2, the reason on stderr, nothing to mistake on stdout.
+/// For an invalid program the exit code is 2, with the reason on stderr and nothing on stdout.
 #[test]
-fn a_program_that_cannot_run_ends_with_two() {
+fn invalid_programs_exit_with_2_and_have_no_plan() {
     let project = Project::offline();
     for flags in [&["plan", "-"][..], &["plan", "-", "--graph", "svg"]] {
         let output = project.run_with(flags, b"await mcp.json.parse({}); const = 1;");
@@ -237,9 +237,9 @@ fn a_program_that_cannot_run_ends_with_two() {
     assert_eq!(envelope["status"], "error", "{envelope:#}");
 }
 
-/// A program that chooses tools as it runs has a plan that says what it lacks.
+/// The plan of a program that chooses tools at run time states its gaps.
 #[test]
-fn an_incomplete_plan_says_so() {
+fn a_plan_states_its_gaps() {
     let project = Project::offline();
     let code =
         "const a = await mcp.git.git_log({ repo_path: '.' });\nawait mcp[args.to].send({ a });";
@@ -256,9 +256,9 @@ fn an_incomplete_plan_says_so() {
     assert!(shown.contains("It cannot be determined what leaves this machine"), "{shown}");
 }
 
-/// What a program hides in its text is seen, in every form of the plan.
+/// Every form of the plan escapes hidden characters of the program.
 #[test]
-fn hidden_characters_are_seen() {
+fn hidden_characters_are_escaped_in_every_output_format() {
     let project = Project::offline();
     let code = "await mcp.filesystem.write_file({ path: 'a\u{202e}\u{200b}\\x1b[2J.txt', content: '</text><script>' });";
     for flags in [
@@ -277,11 +277,11 @@ fn hidden_characters_are_seen() {
     }
 }
 
-/// The tools of the shipped catalog, each called once: the plan knows what every
-/// one of them does, so one that is added is also judged.
+/// Calls each tool of the shipped catalog once. Each must have a known effect, so that a new tool cannot be added
+/// without one.
 #[test]
-fn the_shipped_tools_are_known() {
-    // The tools of `everything` are there to try clients with.
+fn every_shipped_tool_has_a_known_effect() {
+    // `everything` is a test server for clients; its tools have no effects.
     let catalog = concat!(env!("CARGO_MANIFEST_DIR"), "/../registry/catalog");
     let mut code = String::new();
     for entry in std::fs::read_dir(catalog).unwrap() {
@@ -295,8 +295,8 @@ fn the_shipped_tools_are_known() {
             code += &format!("await mcp[{:?}][{}]({{}});\n", server, tool["name"]);
         }
     }
-    // The gateway's own tools stand in the operator's page, which another test
-    // holds against the gateway.
+    // The gateway's own tools are listed in the operator's page, which another test
+    // compares with the gateway.
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operating.md");
     for row in std::fs::read_to_string(page).unwrap().lines() {
         let cells: Vec<&str> = row.split('`').collect();
@@ -316,9 +316,9 @@ fn the_shipped_tools_are_known() {
     }
 }
 
-/// Planning runs nothing.
+/// `plan` does not run the program.
 #[test]
-fn planning_runs_nothing() {
+fn plan_does_not_run_the_program() {
     let project = Project::offline();
     let (plan, code) = plan(
         &project,
@@ -328,8 +328,8 @@ fn planning_runs_nothing() {
     assert!(!project.path("made.txt").exists());
 }
 
-/// A program that reads a file and hands it to the tool.
-fn handing_on(tool: &str) -> String {
+/// A program that reads a file and passes its text to the tool.
+fn sends_file_to(tool: &str) -> String {
     let (namespace, action) = tool.split_once(':').unwrap();
     format!(
         "const text = await mcp.filesystem.read_text_file({{ path: 'a.txt' }});
@@ -337,8 +337,8 @@ return await mcp[{namespace:?}][{action:?}]({{ data: text, path: 'a.txt', n: tex
     )
 }
 
-/// Answers yes until the run ends.
-fn run_to_the_end(pml: &mut StdioClient, code: &str) -> Value {
+/// Runs a program and approves every question.
+fn execute_approving(pml: &mut StdioClient, code: &str) -> Value {
     let mut envelope = pml.execute(code);
     while envelope["status"] == "approval_required" {
         envelope = pml.resume(&envelope, true, false);
@@ -346,13 +346,13 @@ fn run_to_the_end(pml: &mut StdioClient, code: &str) -> Value {
     envelope
 }
 
-/// For every source of routing: what the plan says, what a dry run says through `pml` and over HTTP, and where the call
-/// then really runs.
+/// For every source of routing, the plan, the dry run through `pml` and over HTTP, and the actual run agree where the
+/// call runs.
 #[test]
-fn the_plan_the_dry_run_and_the_run_agree() {
+fn plan_dry_run_and_run_agree_on_routing() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can("execute,read,publish,admin");
-    let upstream = listening();
+    let tenant = server.tenant_with_rights("execute,read,publish,admin");
+    let upstream = recording_server();
     let url = format!("{}/mcp", upstream.url);
     let take =
         json!({ "name": "take", "description": "Takes", "inputSchema": { "type": "object" } });
@@ -367,7 +367,7 @@ fn the_plan_the_dry_run_and_the_run_agree() {
     let scope = scope_of(&tenant);
     let ruled = Entry { routing: None, tools: vec![take], ..Entry::http(&scope, "ruled", &url) };
     ruled.publish(server.installation());
-    server.installation().run_well(&["routing", "set", "ruled:take", "server"]);
+    server.installation().run_ok(&["routing", "set", "ruled:take", "server"]);
     published(&tenant, "maths.double", DOUBLE);
     published(
         &tenant,
@@ -412,16 +412,16 @@ fn the_plan_the_dry_run_and_the_run_agree() {
         ("shell:read_graph", "client", "config", false, "which hides `shell` of `pml`"),
         ("memory:read_graph", "client", "config", false, "which hides `pml.mcp.memory"),
     ] {
-        let code = handing_on(tool);
+        let code = sends_file_to(tool);
         let planned = poll(tool, PATIENCE, || {
-            // The gateway hears of the operator's rule a moment later.
+            // The gateway learns of the operator's rule by a notification, a moment later.
             let (planned, exit) = plan(&project, &code);
             assert_eq!(exit, 0, "{planned:#}");
             (planned["tasks"][1]["side"] == side || tool != "ruled:take").then_some(planned)
         });
-        let told = &planned["tasks"][1];
+        let task = &planned["tasks"][1];
         assert_eq!(
-            (&told["side"], &told["routing_source"]),
+            (&task["side"], &task["routing_source"]),
             (&json!(side), &json!(source)),
             "{planned:#}"
         );
@@ -452,16 +452,16 @@ fn the_plan_the_dry_run_and_the_run_agree() {
             }
         }
 
-        let ran = run_to_the_end(&mut pml, &code);
+        let ran = execute_approving(&mut pml, &code);
         let made = calls(&ran);
         assert_eq!(made[0], ("filesystem:read_text_file", "client"), "{ran:#}");
         assert_eq!(made[1], (tool, side), "{ran:#}");
     }
 }
 
-/// A rule to ask about a server tool makes the program run here; a denied tool is told before it is tried.
+/// An `ask` rule for a server tool makes the program run on this machine. The plan notes a denied tool.
 #[test]
-fn the_users_own_rules_are_in_the_plan() {
+fn the_plan_reflects_the_users_permission_rules() {
     let tenant = Server::shared().tenant();
     let code = "return await mcp.math.eval({ expression: '1 + 1' })";
     let ruled = |rules: Value| Project::of(&tenant).configure(&json!({ "permissions": rules }));
@@ -483,18 +483,18 @@ fn the_users_own_rules_are_in_the_plan() {
     let mut pml = asks.stdio();
     let dry = pml.execute_request(json!({ "code": code, "options": { "dry_run": true } }));
     assert_eq!(success(&dry)["routing"], "client", "{dry:#}");
-    let ran = run_to_the_end(&mut pml, code);
+    let ran = execute_approving(&mut pml, code);
     assert_eq!((success(&ran), &ran["executed"]), (&json!(2), &json!("client")));
     let denies = ruled(json!({ "allow": ["*"], "deny": ["math:eval"] }));
     let (planned, _) = plan(&denies, code);
     assert!(planned["notes"][0].as_str().unwrap().contains("`math:eval` is denied"), "{planned:#}");
 }
 
-/// What no table has is unknown, and counts as leaving; what the gateway said last is told with its age.
+/// A tool that no table has is unknown and counts as egress. A cached answer of the gateway is shown with its age.
 #[test]
-fn what_is_not_known_is_said_and_counted_as_leaving() {
+fn unknown_routing_is_stated_and_counts_as_egress() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can("execute,read,publish,admin");
+    let tenant = server.tenant_with_rights("execute,read,publish,admin");
     let body = json!({
         "name": "taker", "type": "http", "description": "Takes.", "proxy_to": "https://taker.test/mcp",
         "tools": [{ "name": "take", "description": "Takes", "inputSchema": { "type": "object" } }],
@@ -502,7 +502,7 @@ fn what_is_not_known_is_said_and_counted_as_leaving() {
     let reply = call(&tenant.key, "POST", &format!("{}/api/v1/servers", tenant.url), Some(&body));
     assert_eq!(reply.status, 201, "{}", text(&reply.body));
     let project = Project::of(&tenant);
-    let code = handing_on("taker:take");
+    let code = sends_file_to("taker:take");
     let offline = |flags: &[&str]| {
         let output =
             project.run_with(&[&["plan", "-", "--offline"], flags].concat(), code.as_bytes());
@@ -511,8 +511,8 @@ fn what_is_not_known_is_said_and_counted_as_leaving() {
     };
     let read = |shown: String| serde_json::from_str::<Value>(&shown).unwrap();
     let unknown = read(offline(&["--json"]));
-    let told = &unknown["tasks"][1];
-    assert_eq!((&told["side"], &told["routing_source"]), (&json!("unknown"), &json!("none")));
+    let task = &unknown["tasks"][1];
+    assert_eq!((&task["side"], &task["routing_source"]), (&json!("unknown"), &json!("none")));
     assert_eq!(unknown["egress"], json!([{ "from": "t1", "to": "t2" }]));
     let shown = offline(&[]);
     assert!(
@@ -521,7 +521,7 @@ fn what_is_not_known_is_said_and_counted_as_leaving() {
     );
     assert!(shown.contains("taker:take: unknown, because no table has it"), "{shown}");
     assert!(!shown.contains("No result"), "{shown}");
-    // Alone, it is not even known where the program runs.
+    // If it is the only tool, it is unknown where the program runs.
     let output =
         project.run_with(&["plan", "-", "--offline"], b"return await mcp.taker.take(args)");
     assert!(
@@ -533,16 +533,16 @@ fn what_is_not_known_is_said_and_counted_as_leaving() {
     let (online, _) = plan(&project, &code);
     assert_eq!(online["tasks"][1]["side"], "server", "{online:#}");
     let cached = read(offline(&["--json"]));
-    let told = &cached["tasks"][1];
-    assert_eq!((&told["side"], &told["routing_source"]), (&json!("server"), &json!("cache")));
-    assert!(told["routing_age_s"].as_u64().unwrap() < 600, "{told}");
+    let task = &cached["tasks"][1];
+    assert_eq!((&task["side"], &task["routing_source"]), (&json!("server"), &json!("cache")));
+    assert!(task["routing_age_s"].as_u64().unwrap() < 600, "{task}");
     assert!(offline(&[]).contains(" said less than a minute ago"), "{}", offline(&[]));
-    // Another key has not been told.
+    // The cache is separate for each API key.
     let mut other = project.command(&["plan", "-", "--offline", "--json"]);
     other.env("PML_API_KEY", &server.tenant().key);
     let output = finish(other, code.as_bytes());
     assert_eq!(read(text(&output.stdout))["tasks"][1]["side"], "unknown");
-    // What the gateway no longer has is not remembered.
+    // A deleted entry is removed from the cache.
     let bearer = &tenant.key;
     let gone = call(bearer, "DELETE", &format!("{}/api/v1/servers/taker", tenant.url), None);
     assert!(gone.status < 300, "{}", text(&gone.body));
@@ -555,9 +555,9 @@ fn what_is_not_known_is_said_and_counted_as_leaving() {
     assert_eq!(read(offline(&["--json"]))["tasks"][1]["side"], "unknown");
 }
 
-/// The gateway gets the names of tools, and nothing else of the program; without it the plan says so.
+/// The gateway receives the names of tools and nothing else of the program. If it cannot be reached, the plan states it.
 #[test]
-fn a_plan_sends_names_only() {
+fn plan_sends_only_tool_names_to_the_gateway() {
     let stub = GatewayStub::start(|_| Answer::Close);
     let project = Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary");
     let code = "// canary-11\nconst x = await mcp.slack.post_message({ text: 'canary-22', to: args.canary33 }); return x.canary44";
@@ -568,35 +568,39 @@ fn a_plan_sends_names_only() {
         "{planned:#}"
     );
     assert_eq!(planned["tasks"][0]["routing_source"], "shipped");
-    let heard = stub.heard().join("\n");
-    assert!(heard.contains("slack") && heard.contains("post_message"), "{heard}");
+    let received = stub.received().join("\n");
+    assert!(received.contains("slack") && received.contains("post_message"), "{received}");
     for canary in ["canary-11", "canary-22", "canary33", "canary44"] {
-        assert!(!heard.contains(canary), "{heard}");
+        assert!(!received.contains(canary), "{received}");
     }
-    // It is not asked about tools of this machine, nor with `--offline`.
-    let asked = stub.requests();
+    // Nothing is sent for tools of this machine, or with `--offline`.
+    let requests_before = stub.requests();
     plan(&project, "return await mcp.filesystem.read_text_file({ path: 'a' })");
     project.run_with(&["plan", "-", "--offline"], code.as_bytes());
-    assert_eq!(stub.requests(), asked);
+    assert_eq!(stub.requests(), requests_before);
 }
 
-/// The gateway's rules are kept with their `ETag`, and say where a tool runs that it was never asked about.
+/// The gateway's routing rules are cached with their `ETag`. Offline, they decide where unseen tools run.
 #[test]
-fn the_gateways_rules_are_kept_and_revalidated() {
+fn routing_rules_are_cached_and_revalidated_by_etag() {
     let tenant = Server::shared().tenant();
     let url = tenant.url.clone();
     let served = Arc::new(Mutex::new(("v1", "server")));
     let serves = Arc::clone(&served);
     let gateway = GatewayStub::start_with_head(move |head, body| {
         if !head.starts_with("GET /api/v1/routing ") {
-            return Answer::Raw(200, "application/json", pass_on(&url, head, body).into_bytes());
+            return Answer::Raw(
+                200,
+                "application/json",
+                forward_request(&url, head, body).into_bytes(),
+            );
         }
         let (version, side) = *serves.lock().unwrap();
         if head.to_ascii_lowercase().contains(&format!("if-none-match: \"{version}\"")) {
             return Answer::Raw(304, "application/json", Vec::new());
         }
         let rules = json!({ "rules": [["acme:*", side]] }).to_string().into_bytes();
-        // The stub writes the type as it is, so another header can follow.
+        // The stub writes the content type unescaped, so another header can follow it.
         let kind = match version {
             "v1" => "application/json\r\netag: \"v1\"",
             _ => "application/json\r\netag: \"v2\"",
@@ -607,7 +611,11 @@ fn the_gateways_rules_are_kept_and_revalidated() {
     let asks = || {
         let (planned, _) = plan(&project, "return await mcp.json.parse({ data: '1' })");
         assert_eq!(planned["routing"]["asked"], true, "{planned:#}");
-        gateway.heard().into_iter().filter(|text| text.starts_with("GET /api/v1/routing ")).count()
+        gateway
+            .received()
+            .into_iter()
+            .filter(|text| text.starts_with("GET /api/v1/routing "))
+            .count()
     };
     let offline = |tool: &str| {
         let code = format!("return await mcp.{tool}({{}})");
@@ -622,16 +630,16 @@ fn the_gateways_rules_are_kept_and_revalidated() {
     assert_eq!(offline("acme.ship"), json!(["server", "rules"]));
     assert_eq!(offline("slack.post_message"), json!(["server", "shipped"]));
     assert_eq!(asks(), 2);
-    let last = gateway.heard().pop().unwrap().to_ascii_lowercase();
+    let last = gateway.received().pop().unwrap().to_ascii_lowercase();
     assert!(last.contains("if-none-match: \"v1\""), "{last}");
-    assert_eq!(offline("acme.ship"), json!(["server", "rules"]), "304 keeps them");
+    assert_eq!(offline("acme.ship"), json!(["server", "rules"]), "lost after 304");
     *served.lock().unwrap() = ("v2", "client");
     asks();
     assert_eq!(offline("acme.ship"), json!(["client", "rules"]));
     let text_of = project.run_with(&["plan", "-", "--offline"], b"return await mcp.acme.ship({})");
     let shown = text(&text_of.stdout);
     assert!(shown.contains("acme:ship: according to the routing rules of the gateway"), "{shown}");
-    // Another key has not read them.
+    // The cache is separate for each API key.
     let project = project.set("PML_API_KEY", "pml_another");
     let output =
         project.run_with(&["plan", "-", "--offline", "--json"], b"return await mcp.acme.ship({})");
@@ -639,9 +647,9 @@ fn the_gateways_rules_are_kept_and_revalidated() {
     assert_eq!(planned["tasks"][0]["routing_source"], "none", "{planned:#}");
 }
 
-/// The text of a program goes to the gateway for analysis; where it does, the plan and the dry run say so.
+/// The plan and the dry run state whether the text of the program is sent to the gateway for analysis.
 #[test]
-fn a_plan_says_whether_the_text_of_the_program_leaves() {
+fn the_plan_states_whether_the_source_is_sent_to_the_gateway() {
     let here = "return await mcp.filesystem.list_directory({ path: '.' }) // canary-55";
     let mixed = "await mcp.filesystem.list_directory({ path: '.' }); return await mcp.json.parse({ data: '1' }) // canary-55";
     for (code, key, goes) in
@@ -658,11 +666,11 @@ fn a_plan_says_whether_the_text_of_the_program_leaves() {
         let line =
             format!("\nIts text goes to the gateway {} for analysis.\n", gateway.as_str().unwrap());
         assert_eq!(shown.contains(&line), goes, "{shown}");
-        assert!(!stub.heard().join("\n").contains("canary-55"), "a plan sends names only");
+        assert!(!stub.received().join("\n").contains("canary-55"), "`plan` sent the source");
         project.exec(code);
-        assert_eq!(stub.heard().join("\n").contains("canary-55"), goes, "{key} {code}");
+        assert_eq!(stub.received().join("\n").contains("canary-55"), goes, "{key} {code}");
     }
-    // Nobody has named the gateway that is used by default: it gets nothing.
+    // The default gateway, which the user did not name, receives nothing.
     let project = Project::at("").allow(&["*"]);
     assert_eq!(plan(&project, mixed).0["text_goes_to"], Value::Null);
     let (refused, _) = project.exec(mixed);
@@ -670,27 +678,27 @@ fn a_plan_says_whether_the_text_of_the_program_leaves() {
         failure(&refused, "UNAUTHORIZED").contains("you did not name this gateway"),
         "{refused:#}"
     );
-    // Without a gateway that answers, a program of this machine runs all the same, and the dry run says the same.
+    // Without an answer from the gateway, a program of this machine still runs, and the dry run states the same.
     let project = Project::at(&GatewayStub::start(|_| Answer::Close).url).set("PML_API_KEY", "k");
     let mut pml = project.allow(&["*"]).stdio();
     let dry = pml.execute_request(json!({ "code": here, "options": { "dry_run": true } }));
     assert!(success(&dry)["text_goes_to"].as_str().unwrap().starts_with("http://"), "{dry:#}");
 }
 
-/// A search for tools runs here and asks the gateway in its turn: what it is given leaves.
+/// `pml:search_tools` runs on this machine and queries the gateway, so its arguments count as egress.
 #[test]
-fn a_search_for_tools_sends_what_it_is_given() {
+fn arguments_of_search_tools_count_as_egress() {
     let project = Project::offline();
-    let code = handing_on("pml:search_tools");
+    let code = sends_file_to("pml:search_tools");
     let (planned, _) = plan(&project, &code);
     let search = &planned["tasks"][1];
     assert_eq!((&search["side"], &search["sends_within"]), (&json!("client"), &json!(true)));
     assert_eq!(planned["egress"], json!([{ "from": "t1", "to": "t2" }]), "{planned:#}");
 }
 
-/// A call that the program awaits is never said to be in flight together with another one.
+/// The plan lists calls in order, and only calls that can overlap as concurrent.
 #[test]
-fn effects_are_told_in_their_order() {
+fn the_plan_lists_calls_in_order() {
     let project = Project::offline();
     let code = "await mcp.filesystem.write_file({ path: 'a', content: '' });
 await mcp.shell.exec({ command: ['make'] });

@@ -1,4 +1,4 @@
-//! MCP servers behind HTTP that `.pml.json` names: `pml` calls them itself.
+//! HTTP MCP servers from `.pml.json`: `pml` calls them itself.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -14,9 +14,9 @@ use crate::support::mcp_servers::server_script;
 use crate::support::upstream::Everything;
 use crate::support::{PATIENCE, poll};
 
-/// A server that tells what it was sent: headers by the tool `headers`, a refusal by `refuse`, nothing by `wait`.
-/// `/moved` sends everybody to the address that the command line names.
-const TELLTALE: &str = r#"
+/// An MCP server that returns the request headers it received (tool `headers`), an error that contains one of them
+/// (`refuse`), too much (`flood`) or nothing (`wait`). `/moved` redirects to the address on the command line.
+const HEADER_ECHO: &str = r#"
 import json, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Handler(BaseHTTPRequestHandler):
@@ -46,8 +46,8 @@ class Handler(BaseHTTPRequestHandler):
         elif m["method"] != "tools/call":
             result({"error": {"code": -32601, "message": "no such method"}})
         elif m["params"]["name"] == "headers":
-            told = {k.lower(): v for k, v in self.headers.items()}
-            result({"result": {"content": [{"type": "text", "text": json.dumps(told)}], "structuredContent": told}})
+            received = {k.lower(): v for k, v in self.headers.items()}
+            result({"result": {"content": [{"type": "text", "text": json.dumps(received)}], "structuredContent": received}})
         elif m["params"]["name"] == "flood":
             result({"result": {"content": [{"type": "text", "text": "x" * (20 << 20)}]}})
         elif m["params"]["name"] == "wait":
@@ -59,15 +59,15 @@ print(f"http://127.0.0.1:{server.server_port}", flush=True)
 server.serve_forever()
 "#;
 
-struct Telltale {
+struct HeaderEcho {
     program: Arc<Guarded>,
     url: String,
 }
 
-impl Telltale {
+impl HeaderEcho {
     fn start(moved_to: &str) -> Self {
         let mut python = Command::new("python3");
-        python.args(["-c", TELLTALE, moved_to]);
+        python.args(["-c", HEADER_ECHO, moved_to]);
         python.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         let program = Guarded::start(&python, &guard::folder("t").join("log"));
         let url = program.line(PATIENCE, |line| line.starts_with("http://")).expect("it starts");
@@ -80,7 +80,7 @@ impl Telltale {
     }
 }
 
-impl Drop for Telltale {
+impl Drop for HeaderEcho {
     fn drop(&mut self) {
         self.program.stop();
     }
@@ -91,10 +91,10 @@ fn with(entry: &Value) -> Project {
     Project::offline().set("TELL_TOKEN", "tell-canary-7").configure(&config)
 }
 
-/// The reference server of the protocol's authors, and one on the Python SDK, which speaks both eras.
+/// The reference server of the MCP project, and one on the Python SDK, which supports both protocol generations.
 #[test]
-fn a_real_server_behind_http_is_called() {
-    // It takes no port 0; one that was free a moment ago is free still.
+fn real_http_servers_are_called() {
+    // The server does not accept port 0, so a port that was free a moment ago is used.
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
@@ -127,56 +127,56 @@ fn a_real_server_behind_http_is_called() {
     assert!(get(&newer.url, &[]).status != 0, "it still runs");
 }
 
-/// Headers are filled in and sent, and their values come back in nothing: results, errors, logs.
+/// Variables in headers are expanded and sent. Their values appear in no result, error or log.
 #[test]
-fn headers_are_sent_and_never_come_back() {
-    let telltale = Telltale::start("http://127.0.0.1:1/");
-    let project = with(&telltale.entry()).set("PML_LOG", "trace");
+fn configured_headers_are_sent_and_redacted_everywhere_else() {
+    let upstream = HeaderEcho::start("http://127.0.0.1:1/");
+    let project = with(&upstream.entry()).set("PML_LOG", "trace");
     let output = project.run_with(
         &["exec", "-", "--json"],
-        b"const told = await mcp.docs.headers({});
+        b"const received = await mcp.docs.headers({});
           let why; try { await mcp.docs.refuse({}) } catch (error) { why = error.message }
-          return { told, why, sent: told.authorization.length, other: told['x-written'] };",
+          return { received, why, sent: received.authorization.length, other: received['x-written'] };",
     );
     let (out, log) = (text(&output.stdout), text(&output.stderr));
     let value = success(&serde_json::from_str(&out).unwrap()).clone();
     assert_eq!(
-        (&value["told"]["authorization"], &value["other"]),
+        (&value["received"]["authorization"], &value["other"]),
         (&json!("[redacted]"), &json!("[redacted]"))
     );
     assert!(value["why"].as_str().unwrap().contains("not with [redacted]"), "{value}");
     for secret in ["tell-canary-7", "a-written-secret"] {
         assert!(!out.contains(secret) && !log.contains(secret), "{out}\n{log}");
     }
-    // A variable that is not set is told before anything is sent.
+    // An unset variable is reported before anything is sent.
     let (envelope, _) = project.set("TELL_TOKEN", "").exec("return await mcp.docs.headers({})");
     assert_eq!(envelope["error_code"], "API_KEY_REQUIRED", "{envelope}");
     assert!(envelope["message"].as_str().unwrap().contains("TELL_TOKEN"), "{envelope}");
 }
 
-/// No redirect is followed, no proxy asked for this machine, no answer without end read.
+/// `pml` follows no redirect, uses no proxy for this machine, and stops reading an answer at the limit.
 #[test]
-fn a_server_behind_http_has_its_bounds() {
-    let target = Telltale::start("http://127.0.0.1:1/");
-    let telltale = Telltale::start(&target.url);
-    let mut moved = telltale.entry();
-    moved["url"] = json!(format!("{}/moved", telltale.url));
+fn redirects_proxies_and_oversized_answers_are_refused() {
+    let target = HeaderEcho::start("http://127.0.0.1:1/");
+    let upstream = HeaderEcho::start(&target.url);
+    let mut moved = upstream.entry();
+    moved["url"] = json!(format!("{}/moved", upstream.url));
     let (envelope, _) = with(&moved).exec("return await mcp.docs.headers({})");
     assert_eq!(envelope["error_code"], "TOOL_UNAVAILABLE", "{envelope}");
-    assert!(telltale.program.printed().contains("/moved"));
-    assert_eq!(target.program.printed().lines().count(), 1, "nobody was sent there");
+    assert!(upstream.program.printed().contains("/moved"));
+    assert_eq!(target.program.printed().lines().count(), 1, "the redirect was followed");
 
-    let project = with(&telltale.entry())
+    let project = with(&upstream.entry())
         .set("http_proxy", &target.url)
         .set("HTTP_PROXY", &target.url)
         .set("ALL_PROXY", &target.url);
     let value = success(&project.exec("return (await mcp.docs.headers({})).host").0).clone();
-    assert!(telltale.url.ends_with(value.as_str().unwrap()), "{value}");
-    assert_eq!(target.program.printed().lines().count(), 1, "the proxy was not asked");
+    assert!(upstream.url.ends_with(value.as_str().unwrap()), "{value}");
+    assert_eq!(target.program.printed().lines().count(), 1, "the proxy was used");
     let (envelope, _) = project.exec("return await mcp.docs.flood({})");
     assert_eq!(envelope["status"], "error", "{}", envelope["error_code"]);
 
-    // A call without an answer ends with its run.
+    // A call that gets no answer ends with the time limit of its run.
     let output = project.run_with(
         &["exec", "-", "--json", "--timeout-ms", "1000"],
         b"return await mcp.docs.wait({})",
@@ -189,11 +189,11 @@ fn a_server_behind_http_has_its_bounds() {
     assert!(message.contains("http://127.0.0.1:1") && message.contains("refused"), "{message}");
 }
 
-/// The plan, the dry run and the question say that a call is sent, and where.
+/// The plan, the dry run and the question state that a call sends its arguments, and where.
 #[test]
-fn what_is_sent_to_such_a_server_is_told() {
-    let telltale = Telltale::start("http://127.0.0.1:1/");
-    let config = json!({ "mcpServers": { "docs": telltale.entry() }, "permissions": { "allow": ["filesystem:*"] } });
+fn plans_and_questions_state_where_data_is_sent() {
+    let upstream = HeaderEcho::start("http://127.0.0.1:1/");
+    let config = json!({ "mcpServers": { "docs": upstream.entry() }, "permissions": { "allow": ["filesystem:*"] } });
     let project = Project::offline().set("TELL_TOKEN", "tell-canary-7").configure(&config);
     project.write("a.txt", "data");
     let code = "const text = await mcp.filesystem.read_text_file({ path: 'a.txt' });
@@ -205,31 +205,31 @@ fn what_is_sent_to_such_a_server_is_told() {
         "{plan}"
     );
     assert!(
-        plan.contains(&format!("t2 docs:headers sends its arguments to {}", telltale.url)),
+        plan.contains(&format!("t2 docs:headers sends its arguments to {}", upstream.url)),
         "{plan}"
     );
     let json = project.run_with(&["plan", "-", "--json"], code.as_bytes());
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(
         (&json["tasks"][1]["sends_to"], &json["egress"][0]["to"]),
-        (&json!(telltale.url), &json!("t2"))
+        (&json!(upstream.url), &json!("t2"))
     );
     let mut pml = project.stdio();
     let dry = pml.execute_request(json!({ "code": code, "options": { "dry_run": true } }));
     let dry = dry.to_string();
-    assert!(dry.contains(&format!("\"sends_to\":\"{}\"", telltale.url)), "{dry}");
+    assert!(dry.contains(&format!("\"sends_to\":\"{}\"", upstream.url)), "{dry}");
     assert!(dry.contains(r#""egress":[{"from":"t1","to":"t2"#), "{dry}");
-    assert_eq!(telltale.program.printed().lines().count(), 1, "nothing was sent");
+    assert_eq!(upstream.program.printed().lines().count(), 1, "nothing was sent");
 
     let (envelope, _) = project.exec(code);
     assert_eq!(envelope["status"], "approval_required", "{envelope}");
     let question = envelope["description"].as_str().unwrap();
     let first =
-        format!("Send to {}/mcp, with the headers Authorization, X-Written\n", telltale.url);
+        format!("Send to {}/mcp, with the headers Authorization, X-Written\n", upstream.url);
     assert!(question.starts_with(&first), "{question}");
-    // Not trusted, it is not even known.
+    // The entry of an untrusted file is ignored.
     project.write(".pml.json", config.to_string() + "\n");
     let (envelope, _) = project.exec("return await mcp.docs.headers({})");
     assert_eq!(envelope["error_code"], "GATEWAY_UNREACHABLE", "{envelope}");
-    assert_eq!(telltale.program.printed().lines().count(), 1, "nothing was sent");
+    assert_eq!(upstream.program.printed().lines().count(), 1, "nothing was sent");
 }

@@ -1,4 +1,4 @@
-//! `pml secrets`: the user's secrets for tools, in the workspace or on the gateway.
+//! `pml keys`: the user's secrets for tools, in the workspace's `.env` or on the gateway.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use crate::support::cli::{Project, text};
 use crate::support::server::Server;
 
-/// `pml secrets`: values come from stdin, go to `.env` or to the gateway, and are never shown.
+/// Values are read from stdin, stored in `.env` or on the gateway, and never printed.
 #[test]
-fn secrets_are_set_from_the_command_line() {
+fn secrets_are_set_listed_and_unset_without_printing_them() {
     let tenant = Server::shared().tenant();
     let project = Project::of(&tenant);
     project.write(".env", "# mine\nOTHER=1\n");
@@ -19,9 +19,9 @@ fn secrets_are_set_from_the_command_line() {
         assert!(!all.contains("canary"), "{all}");
         (output.status.code(), all)
     };
-    let (code, told) = run(&["secrets", "set", "ECHO_API_KEY"], "canary-9f 1\n");
-    assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("do not commit"), "{told}");
+    let (code, printed) = run(&["secrets", "set", "ECHO_API_KEY"], "canary-9f 1\n");
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("do not commit"), "{printed}");
     assert_eq!(project.read(".env"), "# mine\nOTHER=1\nECHO_API_KEY='canary-9f 1'\n");
     let mode = std::fs::metadata(project.path(".env")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -32,26 +32,26 @@ fn secrets_are_set_from_the_command_line() {
     assert_eq!(project.read(".env"), "# mine\nOTHER=1\n");
     assert_eq!(run(&["secrets", "unset", "ECHO_API_KEY"], "").0, Some(2));
 
-    let (code, told) = run(&["secrets", "set", "ECHO_API_KEY", "--cloud"], "canary-9f 1");
-    assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("the hosts of catalog entries"), "{told}");
+    let (code, printed) = run(&["secrets", "set", "ECHO_API_KEY", "--cloud"], "canary-9f 1");
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("the hosts of catalog entries"), "{printed}");
     let host = ["secrets", "set", "TRACKER_KEY", "--cloud", "--host", "API.Tracker.example:443"];
-    let (code, told) = run(&host, "canary-9f 2");
-    assert!(code == Some(0) && told.contains("sent to api.tracker.example only"), "{told}");
+    let (code, printed) = run(&host, "canary-9f 2");
+    assert!(code == Some(0) && printed.contains("sent to api.tracker.example only"), "{printed}");
     let (_, listed) = run(&["secrets", "list", "--cloud", "--json"], "");
-    let two: Value = serde_json::from_str(&listed).unwrap();
-    assert_eq!(two[1]["hosts"], json!(["api.tracker.example"]), "{listed}");
+    let parsed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(parsed[1]["hosts"], json!(["api.tracker.example"]), "{listed}");
     assert_eq!(run(&["secrets", "unset", "TRACKER_KEY", "--cloud"], "").0, Some(0));
-    let (code, told) = run(&["secrets", "set", "A", "--cloud", "--host", "*.example"], "canary");
-    assert!(code != Some(0) && told.contains("no wildcard"), "{told}");
+    let (code, printed) = run(&["secrets", "set", "A", "--cloud", "--host", "*.example"], "canary");
+    assert!(code != Some(0) && printed.contains("no wildcard"), "{printed}");
     let (_, listed) = run(&["secrets", "list", "--cloud", "--json"], "");
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!((&listed[0]["name"], &listed[0]["for"]), (&json!("ECHO_API_KEY"), &json!("me")));
-    let (code, told) = run(&["secrets", "set", "ECHO_API_KEY", "--cloud", "--project"], "x");
-    assert!(code != Some(0) && told.contains("admin"), "{told}");
+    let (code, printed) = run(&["secrets", "set", "ECHO_API_KEY", "--cloud", "--project"], "x");
+    assert!(code != Some(0) && printed.contains("admin"), "{printed}");
     assert_eq!(run(&["secrets", "unset", "ECHO_API_KEY", "--cloud"], "").0, Some(0));
-    let (code, told) = run(&["secrets", "unset", "ECHO_API_KEY", "--cloud"], "");
-    assert!(code != Some(0) && told.contains("there is no secret"), "{told}");
+    let (code, printed) = run(&["secrets", "unset", "ECHO_API_KEY", "--cloud"], "");
+    assert!(code != Some(0) && printed.contains("there is no secret"), "{printed}");
     for (arguments, input) in [
         (&["secrets", "set", "ECHO_API_KEY"][..], ""),
         (&["secrets", "set", "ECHO_API_KEY"], "canary-9f\0second"),

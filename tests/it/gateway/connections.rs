@@ -1,4 +1,4 @@
-//! Connections that send nothing, or slowly, as many as there are descriptors and more.
+//! Silent and slow connections, more of them than the gateway has descriptors.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use crate::support::mcp_client::Era;
 use crate::support::server::{Installation, Server};
 use crate::support::{PATIENCE, poll, scaled};
 
-/// Starts a gateway that may open so many files.
+/// Starts a gateway with a limit of open descriptors.
 fn with_descriptors(count: usize) -> Server {
     let installation = Installation::new();
     let plain = installation.command(&[]);
@@ -28,12 +28,12 @@ fn address(server: &Server) -> SocketAddr {
     server.url().strip_prefix("http://").unwrap().parse().unwrap()
 }
 
-/// Opens connections that send these bytes, and nothing after them.
+/// Opens connections that send these bytes and nothing more.
 fn open(server: &Server, count: usize, first: &str) -> Vec<TcpStream> {
     let address = address(server);
     let open = |_| {
         let mut stream = TcpStream::connect(address).unwrap();
-        // Some have been closed by then, which is what is tested.
+        // The gateway may have closed the connection already: that is the behaviour under test.
         let _ = stream.write_all(first.as_bytes());
         stream.set_nonblocking(true).unwrap();
         stream
@@ -49,25 +49,25 @@ fn is_closed(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// How long a new client waits for its answer, on a connection of its own.
+/// Measures how long a new client waits for its answer, on a new connection.
 fn time_to_answer(server: &Server) -> Duration {
-    let asked = Instant::now();
+    let started = Instant::now();
     let mut stream = TcpStream::connect(address(server)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
-    asked.elapsed()
+    started.elapsed()
 }
 
-/// NX-05, R-13, R-14: with twice as many silent and slow connections as descriptors, whoever sends a request is served,
-/// and what was at work before goes on.
+/// NX-05, R-13, R-14: with more silent and slow connections than descriptors, new requests are served, and existing
+/// clients keep working.
 #[test]
-fn silent_and_slow_connections_leave_room_for_others() {
+fn idle_connections_are_closed_to_serve_new_requests() {
     let server = with_descriptors(1_024);
     let tenant = server.tenant();
-    // It has a connection from before, and keeps it.
+    // This client has an open connection, which it keeps.
     let client = HttpMcp::new(&tenant, Era::Stateless);
     let wait = "await mcp.json.parse({ data: '1' }); return 1";
     assert_eq!(success(&client.execute(wait)), 1);
@@ -76,14 +76,14 @@ fn silent_and_slow_connections_leave_room_for_others() {
     let body = "POST /v0/auth/github-at HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n{";
     let slow_body = open(&server, 100 + scaled(900), body);
     let slowest = (0..10).map(|_| time_to_answer(&server)).max().unwrap();
-    eprintln!("slowest answer beside silent and slow connections: {slowest:?}");
-    // A busy machine gets more than the 100 ms that are promised.
+    eprintln!("slowest answer with silent and slow connections: {slowest:?}");
+    // 100 ms are promised; a busy machine gets more.
     assert!(slowest < Duration::from_secs(5), "{slowest:?}");
     assert_eq!(success(&client.execute(wait)), 1);
     let log = server.installation().log();
     assert!(!log.contains("Could not accept connections"), "{log}");
     assert_eq!(get(&format!("{}/ready", server.url()), &[]).status, 200);
-    // What nobody needed room for goes as well, in its time.
+    // The remaining silent connections are closed by their time limit.
     poll("silent connections to be closed", PATIENCE, || {
         silent.retain_mut(|stream| !is_closed(stream));
         silent.is_empty().then_some(())
@@ -91,21 +91,21 @@ fn silent_and_slow_connections_leave_room_for_others() {
     drop((slow_head, slow_body));
 }
 
-/// NX-05: a request has ten seconds for its head and its body a pace; the refusal of a slow body says so.
+/// NX-05: a request has ten seconds for its head, and its body a minimum rate. A slow body gets 408.
 #[test]
-fn slow_requests_are_ended() {
+fn slow_requests_time_out() {
     let server = Server::shared();
     let head = "GET /health HTTP/1.1\r\nhost: x\r\nx-slow: ";
     let mut slow = open(server, 3, head);
     slow.extend(open(server, 3, ""));
-    // The second request of a connection is one like the first.
+    // The limit applies to later requests of a connection, too.
     slow.extend(open(server, 3, &format!("GET /health HTTP/1.1\r\nhost: x\r\n\r\n{head}")));
     let body = "POST /v0/auth/github-at HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 9000\r\n\r\n{";
     let mut trickling = open(server, 1, body).remove(0);
     let mut answer = String::new();
     poll("slow requests to be ended", Duration::from_secs(120), || {
         for stream in &mut slow {
-            // It never comes to an end, and is never silent.
+            // The head never ends, but the connection is never idle.
             let _ = stream.write_all(b"x");
         }
         slow.retain_mut(|stream| !is_closed(stream));
@@ -119,9 +119,9 @@ fn slow_requests_are_ended() {
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
 }
 
-/// A client that sends one request after the other keeps its connection; one that is told to stop hears the rest.
+/// A connection is kept between requests, and an idle one does not delay the shutdown.
 #[test]
-fn connections_are_kept_between_requests() {
+fn connections_are_kept_alive_between_requests() {
     let server = Installation::new().start();
     let mut stream = TcpStream::connect(address(&server)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -135,10 +135,10 @@ fn connections_are_kept_between_requests() {
             answer += &String::from_utf8_lossy(&piece[..count]);
         }
     }
-    // It has no request under way, so it does not keep the gateway.
-    let told = Instant::now();
+    // The connection has no request in flight, so the gateway does not wait for it.
+    let stopping = Instant::now();
     assert_eq!(server.stop(), Some(0));
-    assert!(told.elapsed() < Duration::from_secs(15), "{:?}", told.elapsed());
+    assert!(stopping.elapsed() < Duration::from_secs(15), "{:?}", stopping.elapsed());
     assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)));
 }
 
@@ -160,10 +160,10 @@ fn answer(stream: &mut TcpStream) -> String {
     }
 }
 
-/// NX-05: a request that is refused before its body was read does not spoil the next one: the body is read after all,
-/// or the answer says that the connection ends.
+/// NX-05: if a request is refused before its body was read, the body is not taken for the next request: the gateway
+/// reads and discards it, or announces `Connection: close`.
 #[test]
-fn a_refused_body_does_not_spoil_the_next_request() {
+fn an_unread_body_is_discarded_or_the_connection_closed() {
     let server = Server::shared();
     let tenant = server.tenant();
     let text = format!("authorization: Bearer {}\r\ncontent-type: text/plain", tenant.key);
@@ -191,23 +191,26 @@ fn a_refused_body_does_not_spoil_the_next_request() {
         for _ in 0..scaled(50) {
             stream.write_all(head.as_bytes()).unwrap();
             stream.write_all(body.as_bytes()).unwrap();
-            let told = answer(&mut stream);
-            assert!(told.starts_with(&refused) && !told.contains("connection: close"), "{told}");
+            let refusal = answer(&mut stream);
+            assert!(
+                refusal.starts_with(&refused) && !refusal.contains("connection: close"),
+                "{refusal}"
+            );
             stream.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
             assert!(answer(&mut stream).starts_with("HTTP/1.1 200"), "{path}");
         }
         if status == 413 {
-            // Here the body is read, and waited for.
+            // Here the gateway reads the body, and waits for it.
             continue;
         }
-        // Its rest never comes, or is too much to wait for.
+        // The rest of the body never arrives, or is too large to wait for.
         let large = head.replace(&format!("length: {}", body.len()), "length: 9000000");
-        for (head, begun) in [(&head, &body[..1]), (&large, &body[..2])] {
+        for (head, partial_body) in [(&head, &body[..1]), (&large, &body[..2])] {
             let mut stream = connect();
             stream.write_all(head.as_bytes()).unwrap();
-            stream.write_all(begun.as_bytes()).unwrap();
-            let told = answer(&mut stream);
-            assert!(told.contains("\r\nconnection: close"), "{path}: {told}");
+            stream.write_all(partial_body.as_bytes()).unwrap();
+            let refusal = answer(&mut stream);
+            assert!(refusal.contains("\r\nconnection: close"), "{path}: {refusal}");
         }
     }
 }

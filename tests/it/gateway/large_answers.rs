@@ -1,8 +1,8 @@
-//! Answers of MCP servers behind HTTP that cost much more memory than they have bytes.
+//! Answers of HTTP MCP servers that need much more memory than their size.
 
 use serde_json::{Value, json};
 
-use crate::proxy::messages::Through;
+use crate::proxy::messages::ProxyClient;
 use crate::support::cli::{Project, text};
 use crate::support::expect::{failure, success};
 use crate::support::gateway_stub::{Answer, GatewayStub};
@@ -13,10 +13,11 @@ use crate::support::upstream::{Entry, host_of, scope_of};
 
 const MIB: u64 = 1024 * 1024;
 
-/// A key that the server sends back within what it answers.
+/// A secret that the server includes in its answer.
 const KEY: &str = "bomb-canary-0f3e";
 
-/// Starts an MCP server whose tool `many` answers with so many copies of a piece of JSON, as JSON or as an event.
+/// Starts an MCP server whose tool `many` answers with the requested number of copies of a piece of JSON, as JSON or
+/// as an event.
 fn bombs() -> GatewayStub {
     GatewayStub::start(|message| {
         let id = &message["id"];
@@ -51,16 +52,16 @@ fn tool() -> Value {
     json!({ "name": "many", "description": "Answers much", "inputSchema": { "type": "object" } })
 }
 
-fn many(asked: &Value) -> String {
-    let count = asked["count"].as_u64().and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
-    let items = vec![asked["item"].as_str().unwrap_or("0"); count].join(",");
-    match asked["where"] == "blocks" {
+fn many(arguments: &Value) -> String {
+    let count = arguments["count"].as_u64().and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
+    let items = vec![arguments["item"].as_str().unwrap_or("0"); count].join(",");
+    match arguments["where"] == "blocks" {
         true => format!("{{\"content\":[{items}]}}"),
         false => format!("{{\"content\":[],\"structuredContent\":{{\"items\":[{items}]}}}}"),
     }
 }
 
-/// Answers that are refused, for what they hold or for their bytes.
+/// Answers that exceed the limit of values or of bytes.
 const TOO_LARGE: [(&str, &str, u64); 5] = [
     ("blocks", r#"{"type":"text","text":"a"}"#, 250_000),
     ("values", "[[],{}]", 1_000_000),
@@ -91,9 +92,9 @@ fn published(home: &Installation, server: &Server, bombs: &GatewayStub) -> Tenan
     tenant
 }
 
-/// NX-04, R-15: answers that are too large for the gateway are refused by it and cost it little; others come through.
+/// NX-04, R-15: the gateway refuses answers over its limits before it parses them. Other large answers pass.
 #[test]
-fn an_answer_to_the_gateway_is_counted_before_it_is_parsed() {
+fn the_gateway_checks_the_size_of_answers_before_parsing() {
     let (home, bombs) = (Installation::new(), bombs());
     let server = home.start();
     let tenant = published(&home, &server, &bombs);
@@ -113,7 +114,7 @@ fn an_answer_to_the_gateway_is_counted_before_it_is_parsed() {
                 }
             });
         }
-        // The connection goes on, and what is large and no bomb is an answer.
+        // The connection is still usable, and a large answer below the limits passes.
         let large = call_of(("values", "[1,\"a\"]", 60_000), kind);
         assert!(success(&run(&large)).as_u64() > Some(400_000));
     }
@@ -121,9 +122,9 @@ fn an_answer_to_the_gateway_is_counted_before_it_is_parsed() {
     assert!(peak < 300 * MIB, "{} MiB", peak / MIB);
 }
 
-/// NX-04: the same for a server that `pml` calls itself.
+/// NX-04: the same for a server that `pml` calls directly.
 #[test]
-fn an_answer_to_pml_is_counted_before_it_is_parsed() {
+fn pml_checks_the_size_of_answers_before_parsing() {
     let bombs = bombs();
     let config = json!({ "mcpServers": { "bombs": { "type": "http", "url": bombs.url } },
         "permissions": { "allow": ["*"] } });
@@ -152,10 +153,10 @@ fn an_answer_to_pml_is_counted_before_it_is_parsed() {
     assert!(peak < 250 * MIB, "{} MiB", peak / MIB);
 }
 
-/// NX-04, R-15: what is passed through takes as much memory as it has bytes, and that is bounded for a tenant: large
-/// messages, answers that a key is taken out of, and streams whose events do not end.
+/// NX-04, R-15: proxied messages need no more memory than their size, and the total per tenant is bounded. This holds
+/// for large messages, for answers from which a secret is removed, and for event streams.
 #[test]
-fn what_is_passed_through_is_bounded() {
+fn the_proxy_needs_bounded_memory_per_tenant() {
     let (home, bombs) = (Installation::new(), bombs());
     let server = home.start();
     let tenant = published(&home, &server, &bombs);
@@ -165,12 +166,12 @@ fn what_is_passed_through_is_bounded() {
             "tools/call",
             json!({ "name": "many", "arguments": arguments }),
         );
-        Through::new(&tenant, server).post(&[("mcp-protocol-version", "2025-11-25")], &call)
+        ProxyClient::new(&tenant, server).post(&[("mcp-protocol-version", "2025-11-25")], &call)
     };
     let long = "x".repeat(9 << 20);
     let escaped = format!("\"\\n{KEY}\",[]");
-    let storms: [(&str, Value); 4] = [
-        // Many bytes, and many names.
+    let loads: [(&str, Value); 4] = [
+        // One long string, then many names.
         ("bombs", json!({ "count": 0, "text": long })),
         (
             "bombs",
@@ -179,7 +180,7 @@ fn what_is_passed_through_is_bounded() {
         ("keyed", call_of(("values", &escaped, 150_000), "json")),
         ("keyed", call_of(("values", &escaped, 150_000), "event")),
     ];
-    for (namespace, arguments) in storms {
+    for (namespace, arguments) in loads {
         std::thread::scope(|scope| {
             let sent: Vec<_> =
                 (0..12).map(|_| scope.spawn(|| post(namespace, arguments.clone()))).collect();

@@ -1,4 +1,4 @@
-//! Input that is no request: an answer by the book, and the process lives on.
+//! Malformed input gets the specified error, and the process continues to serve.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::mcp_client::{Era, StdioClient};
 use crate::support::server::Server;
 use crate::support::{PATIENCE, poll, scaled};
 
-/// Lines that are no JSON-RPC message.
+/// Lines that are not JSON-RPC messages.
 fn nonsense() -> Vec<Vec<u8>> {
     let mut lines: Vec<Vec<u8>> = [
         "not json",
@@ -37,9 +37,9 @@ fn nonsense() -> Vec<Vec<u8>> {
     lines
 }
 
-/// CL-02: whatever stands on a line of stdin, the next line is served.
+/// CL-02: after any malformed line on stdin, the next request is served.
 #[test]
-fn stdio_survives_any_line() {
+fn stdio_serves_requests_after_malformed_lines() {
     for mut pml in [Project::new().stdio(), Project::new().stdio_stateless()] {
         for line in nonsense() {
             let mut line = line;
@@ -53,18 +53,18 @@ fn stdio_survives_any_line() {
     }
 }
 
-/// CL-02: text that is no JSON is answered with -32700, as JSON-RPC asks.
+/// CL-02: text that is not JSON is answered with -32700, as JSON-RPC requires.
 #[test]
-fn stdio_tells_what_is_no_json() {
+fn stdio_answers_invalid_json_with_a_parse_error() {
     let mut pml = Project::new().stdio();
     pml.write(b"this is not json\n");
-    let told = pml.next_message(Duration::from_secs(10)).expect("an answer, not silence");
-    assert_eq!((&told["error"]["code"], &told["id"]), (&json!(-32700), &Value::Null), "{told}");
+    let reply = pml.next_message(Duration::from_secs(10)).expect("an answer");
+    assert_eq!((&reply["error"]["code"], &reply["id"]), (&json!(-32700), &Value::Null), "{reply}");
 }
 
-/// CL-02: a line of 100 MiB is not kept in memory; the next line is served.
+/// CL-02: a line of 100 MiB is not kept in memory, and the next request is served.
 #[test]
-fn stdio_survives_a_huge_line() {
+fn stdio_discards_an_oversized_line() {
     let mut pml = Project::new().stdio();
     pml.request("tools/list", json!({}));
     let before = pml.pid().tree_memory();
@@ -82,7 +82,7 @@ fn stdio_survives_a_huge_line() {
 
 /// An unknown method is -32601, wrong parameters -32602, an unknown tool an error result.
 #[test]
-fn stdio_answers_wrong_requests_by_the_book() {
+fn stdio_answers_invalid_requests_with_the_specified_errors() {
     let mut pml = Project::new().stdio();
     assert_eq!(pml.request("no/such", json!({}))["error"]["code"], -32601);
     let wrong = pml.request("tools/call", json!({ "name": 5 }));
@@ -103,7 +103,7 @@ fn stdio_answers_wrong_requests_by_the_book() {
 
 /// A tool can be called directly, by its wire name and by its id.
 #[test]
-fn a_tool_is_called_by_wire_name_or_id() {
+fn a_tool_can_be_called_by_wire_name_or_id() {
     let project = Project::new().allow(&["filesystem:*"]);
     project.write("a.txt", "direct");
     let mut pml = project.stdio();
@@ -115,9 +115,9 @@ fn a_tool_is_called_by_wire_name_or_id() {
     assert_eq!(result["structuredContent"]["value"], "direct", "{result}");
 }
 
-/// GW-19: a body that is no JSON is 400 with -32700; one that is no request -32600; never 5xx.
+/// GW-19: a body that is not JSON gets 400 with -32700, and JSON that is not a request -32600, never 5xx.
 #[test]
-fn http_answers_malformed_bodies_by_the_book() {
+fn http_answers_malformed_bodies_with_400_and_a_json_rpc_error() {
     let tenant = Server::shared().tenant();
     for era in [Era::Handshake, Era::Stateless] {
         let client = HttpMcp::new(&tenant, era);
@@ -133,9 +133,9 @@ fn http_answers_malformed_bodies_by_the_book() {
     }
 }
 
-/// GW-13, GW-18: batches, odd ids and doubled keys are refused or plain, never a fault of the server.
+/// GW-13, GW-18: batches, invalid ids and duplicate members are refused, never with a server error.
 #[test]
-fn http_answers_odd_messages_by_the_book() {
+fn http_refuses_batches_invalid_ids_and_duplicate_members() {
     let tenant = Server::shared().tenant();
     let client = HttpMcp::new(&tenant, Era::Handshake);
     let list = r#""method":"tools/list","params":{}"#;
@@ -161,14 +161,14 @@ fn http_answers_odd_messages_by_the_book() {
             assert!(!text(&reply.body).contains("pml_execute"), "{shown}");
         }
     }
-    let doubled = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"tools/call","params":{"name":"pml_execute","arguments":{"code":"return 666"}}}"#;
-    let reply = client.post(doubled.as_bytes(), "tools/list", None);
+    let duplicate = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"tools/call","params":{"name":"pml_execute","arguments":{"code":"return 666"}}}"#;
+    let reply = client.post(duplicate.as_bytes(), "tools/list", None);
     assert!(reply.status < 500 && !text(&reply.body).contains("666"), "{}", text(&reply.body));
 }
 
-/// GW-20: a body beyond 10 MiB is refused, and so is one that is compressed.
+/// GW-20: a body over 10 MiB is refused with 413.
 #[test]
-fn http_refuses_huge_bodies() {
+fn http_refuses_bodies_over_10_mib() {
     let tenant = Server::shared().tenant();
     let client = HttpMcp::new(&tenant, Era::Handshake);
     let reply = client.post(&vec![b' '; (10 << 20) + 1], "tools/list", None);
@@ -204,9 +204,9 @@ fn http_refuses_foreign_origins_and_hosts() {
     }
 }
 
-/// GW-14: headers that say something else than the body are refused with -32020.
+/// GW-14: headers that contradict the body are refused with -32020.
 #[test]
-fn http_headers_must_equal_the_body() {
+fn http_refuses_headers_that_contradict_the_body() {
     let tenant = Server::shared().tenant();
     let client = HttpMcp::new(&tenant, Era::Stateless);
     let arguments = json!({ "name": "json:parse", "arguments": { "data": "1" } });
@@ -225,9 +225,9 @@ fn http_headers_must_equal_the_body() {
     }
 }
 
-/// A program that is not UTF-8 is told with the place, and nothing runs.
+/// A program that is not UTF-8 is refused with the position of the invalid byte.
 #[test]
-fn a_program_that_is_no_text_is_told() {
+fn a_program_that_is_not_utf8_is_refused_with_the_position() {
     let project = Project::offline();
     let output = project.run_with(&["analyze", "-"], b"return '\xff';");
     assert_eq!(output.status.code(), Some(2));
@@ -236,9 +236,9 @@ fn a_program_that_is_no_text_is_told() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// AN-05: odd characters in a program are seen, not lost.
+/// AN-05: byte order marks, line separators and bidirectional controls do not hide a call from the analysis.
 #[test]
-fn odd_characters_are_seen() {
+fn unusual_characters_do_not_hide_calls() {
     let mut pml = Project::new().stdio();
     for code in [
         "\u{feff}return await mcp.json.parse({ data: '1' })",
@@ -260,11 +260,11 @@ fn alive(pml: &mut StdioClient) {
     assert_eq!(success(&pml.execute("return 1")), 1);
 }
 
-/// SB-21: what looks like an engine's bytecode is text like any other, and no program.
+/// SB-21: the bytes of an engine's bytecode are read as source text, which does not parse.
 #[test]
-fn a_program_of_bytecode_is_no_program() {
+fn bytecode_is_parsed_as_source_text_and_refused() {
     let client = HttpMcp::new(&Server::shared().tenant(), Era::Stateless);
-    // The versions that QuickJS has given its bytecode, then atoms, a function and its end.
+    // The version bytes that QuickJS has used for its bytecode, followed by atoms, a function and its end.
     for version in [1u8, 2, 5, 0x14, 0x15, 0x18, 0x43, 0x45] {
         let code: String = [version, 1, 8, b'x', 0, 12, 0, 6, 0, 0xa2, 1, 0x29]
             .iter()

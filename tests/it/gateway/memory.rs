@@ -1,11 +1,11 @@
-//! Messages that cost much more memory than they have bytes.
+//! Messages that need much more memory than their size.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::proxy::messages::{Raw, Through};
+use crate::proxy::messages::{ProxyClient, Raw};
 use crate::support::cli::Project;
 use crate::support::expect::{failure, success};
 use crate::support::gateway_stub::{Silence, handshaking};
@@ -17,7 +17,7 @@ use crate::support::{PATIENCE, poll};
 
 const MIB: u64 = 1024 * 1024;
 
-/// A call whose arguments are so many copies of a piece of JSON.
+/// Builds a call whose arguments contain `count` copies of a piece of JSON.
 fn call_of(piece: &str, count: usize) -> Vec<u8> {
     let pieces = vec![piece; count].join(",");
     let arguments = json!({ "name": "json:parse", "arguments": { "data": "@" } });
@@ -25,10 +25,10 @@ fn call_of(piece: &str, count: usize) -> Vec<u8> {
     message.replace("\"@\"", &format!("[{pieces}]")).into_bytes()
 }
 
-/// NX-04, R-15: 24 large messages of one tenant at once take 300 MiB at most, which are given back, and others are
-/// served meanwhile.
+/// NX-04, R-15: 24 concurrent large messages of one tenant need at most 300 MiB, which are freed afterwards. Other
+/// requests are served meanwhile.
 #[test]
-fn large_messages_at_once_take_little_memory() {
+fn concurrent_large_messages_need_bounded_memory() {
     let server = Installation::new().start();
     let tenant = server.tenant();
     let client = || HttpMcp::new(&tenant, Era::Handshake);
@@ -39,13 +39,13 @@ fn large_messages_at_once_take_little_memory() {
         let health = scope.spawn(|| {
             let mut slowest = Duration::ZERO;
             while !done.load(Ordering::SeqCst) {
-                let asked = Instant::now();
+                let started = Instant::now();
                 assert_eq!(get(&format!("{}/health", server.url()), &[]).status, 200);
-                slowest = slowest.max(asked.elapsed());
+                slowest = slowest.max(started.elapsed());
             }
             slowest
         });
-        // The last three are too large, in bytes or in values.
+        // The last three exceed the limit of bytes or of values.
         for (piece, count, expected) in [
             ("0", 199_000, [200, 503]),
             ("{\"a\":0}", 65_000, [200, 503]),
@@ -56,12 +56,12 @@ fn large_messages_at_once_take_little_memory() {
             ("{\"a\":0}", 1_200_000, [413, 413]),
         ] {
             let message = call_of(piece, count);
-            std::thread::scope(|storm| {
+            std::thread::scope(|senders| {
                 let client = &client;
                 let message = &message;
                 let sent: Vec<_> = (0..24)
                     .map(|_| {
-                        storm.spawn(|| client().post(message, "tools/call", Some("json:parse")))
+                        senders.spawn(|| client().post(message, "tools/call", Some("json:parse")))
                     })
                     .collect();
                 for reply in sent {
@@ -77,21 +77,21 @@ fn large_messages_at_once_take_little_memory() {
         done.store(true, Ordering::SeqCst);
         // 50 ms are promised; a busy machine gets more.
         let slowest = health.join().unwrap();
-        eprintln!("slowest answer of /health beside large messages: {slowest:?}");
+        eprintln!("slowest answer of /health during large messages: {slowest:?}");
         assert!(slowest < Duration::from_secs(5), "{slowest:?}");
     });
     let peak = server.pid().peak_memory();
-    eprintln!("peak memory of large messages at once: {} MiB", peak / MIB);
+    eprintln!("peak memory of concurrent large messages: {} MiB", peak / MIB);
     assert!(peak < 300 * MIB, "{} MiB", peak / MIB);
-    // One in between is what allocators keep for themselves.
-    poll("the memory to be given back", PATIENCE, || {
+    // Allocators keep some free memory, so the test expects only half of it back.
+    poll("the memory to be freed", PATIENCE, || {
         (server.pid().memory() < (before + peak) / 2).then_some(())
     });
 }
 
-/// NX-04: a result of very many values is refused before it takes memory, and a large one still comes through.
+/// NX-04: a result with very many values is refused before it is parsed. A large result below the limit passes.
 #[test]
-fn a_result_of_many_values_is_refused() {
+fn results_with_too_many_values_are_refused_before_parsing() {
     let servers = json!({ "mcpServers": { "bombs": { "command": "python3", "args": ["bombs.py"] } },
         "permissions": { "allow": ["*"] } });
     let project = Project::offline().configure(&servers);
@@ -123,9 +123,10 @@ fn a_result_of_many_values_is_refused() {
     assert!(peak < 250 * MIB, "{} MiB", peak / MIB);
 }
 
-/// NX-04: messages in flight take as much room as they have bytes, so that many small ones of a tenant run together, also at one server.
+/// NX-04: messages in flight count by their size, so a tenant can have many small ones at the same time, even at one
+/// server.
 #[test]
-fn many_small_messages_run_together() {
+fn many_small_messages_run_concurrently() {
     const MESSAGES: usize = 40;
     let upstream = handshaking("silent", |method| match method {
         "tools/call" => Err(Silence),
@@ -140,15 +141,15 @@ fn many_small_messages_run_together() {
         json!({ "name": "wait", "description": "Waits", "inputSchema": { "type": "object" } }),
     ];
     entry.publish(&home);
-    let mcp = Through { url: format!("{}/mcp", server.url()), key: tenant.key.clone() };
+    let mcp = ProxyClient { url: format!("{}/mcp", server.url()), key: tenant.key.clone() };
     let call = json!({ "name": "silent:wait", "arguments": {} });
     let call = Era::Handshake.request(1, "tools/call", call).to_string();
     let version = [("mcp-protocol-version", "2025-11-25")];
     let _waiting: Vec<Raw> =
         (0..MESSAGES).map(|_| Raw::open(&mcp, "POST", &version, Some(&call))).collect();
     poll("all calls to reach the server", PATIENCE, || {
-        let calls = upstream.heard().iter().filter(|heard| heard.contains("tools/call")).count();
-
+        let calls =
+            upstream.received().iter().filter(|received| received.contains("tools/call")).count();
         (calls == MESSAGES).then_some(())
     });
 }

@@ -1,4 +1,4 @@
-//! `/openapi.json`, and a gateway that keeps to it.
+//! `/openapi.json`, and whether the gateway conforms to it.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -15,11 +15,11 @@ use crate::support::mcp_servers::{SCHEMATHESIS, python};
 use crate::support::server::Server;
 use crate::support::{PATIENCE, guard, scaled};
 
-/// Operations that succeed nowhere in these runs, and why.
+/// Operations that cannot succeed in these runs, with the reason.
 const NEVER_SUCCEED: [&str; 3] = [
-    // It ends a session that only an upstream's answer names; `proxy.rs` has such sessions.
+    // The session must exist at an upstream; the tests of `proxy/` have such sessions.
     "DELETE /mcp/proxy/{server}",
-    // No issuer is configured here; `tokens.rs` has one.
+    // No issuer is configured here; `identity/tokens.rs` has one.
     "GET /.well-known/oauth-protected-resource",
     "GET /.well-known/oauth-protected-resource/mcp",
 ];
@@ -30,15 +30,15 @@ fn document() -> Value {
     reply.json()
 }
 
-/// Which answers an operation gave, and how often.
+/// The statuses that each operation returned, with their counts.
 type Statuses = BTreeMap<String, BTreeMap<u16, usize>>;
 
-/// Sends what schemathesis makes of the document, and returns how each operation answered.
+/// Runs schemathesis with the document, and returns the statuses of each operation.
 ///
-/// It fails on an answer above 499, on a status, type or body that the document does not have, on a request that is
-/// taken although the document forbids it, and on one that is refused although the document allows it.
-fn keeps_to_its_word(phases: &str, key: Option<&str>, own: Option<&Value>) -> Statuses {
-    // All but the one that serves the document.
+/// It fails on a status above 499, on a status, content type or body that the document does not have, on an invalid
+/// request that is accepted, and on a valid one that is refused.
+fn run_schemathesis(phases: &str, key: Option<&str>, own: Option<&Value>) -> Statuses {
+    // All operations except the one that serves the document.
     let operations: usize = document()["paths"]
         .as_object()
         .unwrap()
@@ -53,7 +53,7 @@ fn keeps_to_its_word(phases: &str, key: Option<&str>, own: Option<&Value>) -> St
     command.args(["--config-file", &format!("{fixture}/schemathesis.toml"), "run"]);
     command.arg(format!("{}/openapi.json", Server::shared().url()));
     command.args(["--checks", "all", "--phases", phases, "--no-color"]);
-    // The same requests each time: a finding is one of the change that is tested.
+    // The requests are the same in each run, so a new finding comes from the change under test.
     command.args(["--generation-deterministic", "-n", &scaled(50).to_string()]);
     if let Some(key) = key {
         command.args(["-H", &format!("Authorization: Bearer {key}")]);
@@ -65,10 +65,10 @@ fn keeps_to_its_word(phases: &str, key: Option<&str>, own: Option<&Value>) -> St
     }
     command.current_dir(&folder);
     let output = finish(command, b"");
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{printed}\n{}", text(&output.stderr));
     for line in [format!("Tested: {operations}"), " passed".to_owned()] {
-        assert!(said.contains(&line), "no `{line}` in\n{said}");
+        assert!(printed.contains(&line), "no `{line}` in\n{printed}");
     }
     let mut statuses = Statuses::new();
     for line in std::fs::read_to_string(notes).unwrap().lines() {
@@ -81,7 +81,7 @@ fn keeps_to_its_word(phases: &str, key: Option<&str>, own: Option<&Value>) -> St
     statuses
 }
 
-/// Returns the share of answers, in percent, that did not stop at the credential or the rate limit.
+/// Returns the percentage of answers that got past authentication and rate limits.
 fn share_that_reached_logic(statuses: &Statuses) -> usize {
     let (mut all, mut reached) = (0, 0);
     for (status, count) in statuses.values().flatten() {
@@ -93,9 +93,9 @@ fn share_that_reached_logic(statuses: &Statuses) -> usize {
     reached * 100 / all
 }
 
-/// The owner of an organisation can do all that is described: each operation succeeds, and its key lives to the end.
+/// With the key of an organisation's owner, each described operation succeeds at least once.
 #[test]
-fn a_gateway_keeps_to_its_description() {
+fn the_gateway_conforms_to_its_openapi_document_for_an_owner() {
     let organisation = Organisation::on(Server::shared());
     let key = &organisation.boss;
     let upstream = GatewayStub::start_with_head(|head, message| match head.split(' ').next() {
@@ -123,7 +123,7 @@ fn a_gateway_keeps_to_its_description() {
         "slug": ask("POST", "registry-links", Some(json!({ "name": "schemathesis" })))["slug"],
         "upstream": proxy_to,
     });
-    let statuses = keeps_to_its_word("examples,coverage,fuzzing,stateful", Some(key), Some(&own));
+    let statuses = run_schemathesis("examples,coverage,fuzzing,stateful", Some(key), Some(&own));
     let succeeded =
         |answers: &BTreeMap<u16, usize>| answers.keys().any(|status| (200..300).contains(status));
     let never: Vec<&str> = statuses
@@ -134,25 +134,25 @@ fn a_gateway_keeps_to_its_description() {
     assert_eq!(never, NEVER_SUCCEED, "{statuses:#?}");
     let share = share_that_reached_logic(&statuses);
     assert!(share >= 90, "{share} % reached logic: {statuses:#?}");
-    // The key was there to the last request.
+    // No request has revoked the key that the run used.
     ask("GET", "keys/self", None);
 }
 
 #[test]
-fn a_gateway_keeps_to_its_description_towards_readers_and_strangers() {
-    let reader = Server::shared().tenant_that_can("read");
+fn the_gateway_conforms_to_its_openapi_document_for_readers_and_anonymous() {
+    let reader = Server::shared().tenant_with_rights("read");
     let own = json!({ "only_reads": true });
-    keeps_to_its_word("examples,coverage,fuzzing", Some(&reader.key), Some(&own));
-    keeps_to_its_word("examples,coverage,fuzzing", None, None);
+    run_schemathesis("examples,coverage,fuzzing", Some(&reader.key), Some(&own));
+    run_schemathesis("examples,coverage,fuzzing", None, None);
     let own = format!("{}/api/v1/keys/self", reader.url);
     let alive = get(&own, &[("authorization", &format!("Bearer {}", reader.key))]);
-    assert_eq!(alive.status, 200, "the reader's key was there to the last request");
+    assert_eq!(alive.status, 200, "a request has revoked the reader's key");
 }
 
-/// The commands and the document speak of the same routes.
+/// `pml-server routes` and the document list the same routes with the same authentication.
 #[test]
-fn every_route_is_described() {
-    let printed = Server::shared().installation().run_well(&["routes", "--json"]);
+fn the_openapi_document_describes_every_route() {
+    let printed = Server::shared().installation().run_ok(&["routes", "--json"]);
     let routes: Value = serde_json::from_str(&printed).unwrap();
     let document = document();
     let routes = routes.as_array().unwrap();
@@ -160,7 +160,7 @@ fn every_route_is_described() {
     for route in routes {
         let (method, path) = (route["method"].as_str().unwrap(), route["path"].as_str().unwrap());
         let operation = &document["paths"][path][method.to_lowercase()];
-        // Without any header a request is let in where the list is empty; its key is elsewhere.
+        // An empty list means that no header is needed: the key is in the body.
         let security = operation["security"].as_array().map(Vec::len);
         let auth = security.map_or("none", |ways| ["body", "key", "public"][ways]);
         assert_eq!(route["auth"], auth, "{method} {path}");
@@ -169,14 +169,14 @@ fn every_route_is_described() {
     }
 }
 
-/// A refusal has one form, whoever makes it: the router, a library, or a handler.
+/// Every refusal is problem JSON, whether it comes from the router, a library or a handler.
 #[test]
-fn every_refusal_is_a_problem() {
-    let tenant = Server::shared().tenant_that_can("execute,read,publish,admin");
+fn every_refusal_is_problem_json() {
+    let tenant = Server::shared().tenant_with_rights("execute,read,publish,admin");
     let bearer = format!("Bearer {}", tenant.key);
     let json = "application/json";
     let both = "application/json, text/event-stream";
-    // Far below the limit of most routes: what is refused while it is still being sent may end as a broken pipe.
+    // Far below the limit of most routes: a refusal while the body is still being sent may end as a broken pipe.
     let small = "x".repeat(300 * 1024);
     for (method, path, kind, accept, body, status) in [
         ("GET", "/nowhere", "", "", "", 404),
@@ -223,8 +223,8 @@ fn every_refusal_is_a_problem() {
     }
 }
 
-/// Sends a head and a part of a body, and reads the answer, without ever sending the rest.
-fn send_a_part(url: &str, head: &str, body: &[u8]) -> (u16, String, Value) {
+/// Sends a head and part of a body, and reads the answer without sending the rest.
+fn send_partially(url: &str, head: &str, body: &[u8]) -> (u16, String, Value) {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -243,12 +243,12 @@ fn send_a_part(url: &str, head: &str, body: &[u8]) -> (u16, String, Value) {
     )
 }
 
-/// A body that is too large is refused in the one form: before it is sent where its sender waits for leave, else when the limit
-/// is passed.
+/// A body over the limit is refused with problem JSON: before it is sent if the client uses `Expect: 100-continue`,
+/// otherwise when the limit is exceeded.
 #[test]
-fn a_body_over_the_limit_is_a_problem() {
+fn a_body_over_the_limit_is_refused_with_problem_json() {
     const DECLARED: usize = 11 * 1024 * 1024;
-    let tenant = Server::shared().tenant_that_can("execute,read,publish,admin");
+    let tenant = Server::shared().tenant_with_rights("execute,read,publish,admin");
     for (method, path, limit) in [
         ("POST", "/mcp", 10 * 1024 * 1024),
         ("POST", "/api/v1/keys", 10 * 1024 * 1024),
@@ -261,7 +261,7 @@ fn a_body_over_the_limit_is_a_problem() {
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\nconnection: close",
             tenant.key
         );
-        let declared = send_a_part(
+        let declared = send_partially(
             &tenant.url,
             &format!("{head}\r\nexpect: 100-continue\r\ncontent-length: {DECLARED}"),
             b"",
@@ -269,7 +269,7 @@ fn a_body_over_the_limit_is_a_problem() {
         let mut chunk = format!("{:x}\r\n", limit + 1).into_bytes();
         chunk.resize(chunk.len() + limit + 1, b' ');
         let chunked =
-            send_a_part(&tenant.url, &format!("{head}\r\ntransfer-encoding: chunked"), &chunk);
+            send_partially(&tenant.url, &format!("{head}\r\ntransfer-encoding: chunked"), &chunk);
         for (status, kind, problem) in [declared, chunked] {
             let what = format!("{method} {path}: {problem:#}");
             assert_eq!((status, kind.as_str()), (413, "application/problem+json"), "{what}");
@@ -283,10 +283,10 @@ fn a_body_over_the_limit_is_a_problem() {
     }
 }
 
-/// Numbers are whole as JSON Schema means it, an empty cursor is none, and a page is never larger than it may be.
+/// `30.0` is an integer as in JSON Schema, an empty cursor means the first page, and page sizes are limited.
 #[test]
-fn values_are_read_as_they_are_described() {
-    let tenant = Server::shared().tenant_that_can("execute,read,publish,admin");
+fn parameters_are_validated_as_documented() {
+    let tenant = Server::shared().tenant_with_rights("execute,read,publish,admin");
     let bearer = format!("Bearer {}", tenant.key);
     let read =
         |path: &str| get(&format!("{}{path}", tenant.url), &[("authorization", &bearer)]).status;

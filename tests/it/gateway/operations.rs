@@ -1,4 +1,4 @@
-//! An operator's view: first start, keys and scopes, restart, crash.
+//! The operator's tasks: first start, keys and scopes, restart, crash.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -16,17 +16,17 @@ fn tenant(server: &Server, key: &str) -> Tenant {
 }
 
 #[track_caller]
-fn works(server: &Server, key: &str) {
+fn assert_works(server: &Server, key: &str) {
     let client = HttpMcp::new(&tenant(server, key), Era::Stateless);
     assert_eq!(success(&client.execute("return await mcp.math.eval({ expression: '6 * 7' })")), 42);
 }
 
-/// The first start shows one screen: where it listens, the key, what to do next.
+/// The first start prints one screen with the address, the API key and the next steps.
 #[test]
-fn the_first_start_shows_what_to_do_next() {
+fn the_first_start_prints_the_address_key_and_next_steps() {
     let installation = Installation::new();
     let server = installation.start();
-    let screen = server.screen();
+    let screen = server.start_screen();
     let key = installation.first_key();
     let shown = screen
         .replace(server.url(), "[url]")
@@ -38,21 +38,21 @@ fn the_first_start_shows_what_to_do_next() {
     let mode = std::fs::metadata(file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert!(screen.lines().count() <= 24, "one screen:\n{screen}");
-    works(&server, &key);
+    assert_works(&server, &key);
 
-    // Started again, the same key works and is not shown any more.
+    // After a restart, the same key works and is not printed again.
     assert_eq!(server.stop(), Some(0));
     let again = installation.start();
-    assert!(!again.screen().contains(&key), "a key is shown once");
+    assert!(!again.start_screen().contains(&key), "the key was printed again");
     assert_eq!(installation.first_key(), key);
-    works(&again, &key);
-    assert!(!installation.log().contains(&key), "a key is never logged");
+    assert_works(&again, &key);
+    assert!(!installation.log().contains(&key), "the key was logged");
     assert_eq!(again.stop(), Some(0));
 }
 
-/// Health, readiness and version tell what they say.
+/// `/health`, `/ready` and `/version` answer without a key.
 #[test]
-fn health_readiness_and_version() {
+fn health_ready_and_version_answer() {
     let base = Server::shared().url();
     assert_eq!(get(&format!("{base}/health"), &[]).json(), json!({ "status": "ok" }));
     let ready = get(&format!("{base}/ready"), &[]);
@@ -61,54 +61,54 @@ fn health_readiness_and_version() {
     assert_eq!(version["name"], "pml-server");
 }
 
-/// Scopes and keys are made beside a running server, and without one.
+/// `scope create` and `keys create` work with and without a running server.
 #[test]
-fn keys_are_made_with_and_without_a_server() {
+fn keys_are_created_with_and_without_a_running_server() {
     let installation = Installation::new();
     // Without a server, on a data directory that does not exist yet.
-    installation.run_well(&["migrate"]);
-    let seeded = installation.run_well(&["seed"]);
+    installation.run_ok(&["migrate"]);
+    let seeded = installation.run_ok(&["seed"]);
     assert!(seeded.contains("servers") && seeded.contains("tools"), "{seeded}");
-    installation.run_well(&["scope", "create", "acme.web"]);
-    let offline = installation.run_well(&["keys", "create", "--scope", "acme.web"]);
-    assert_eq!(offline.lines().count(), 1, "the key stands alone on stdout");
-    assert!(offline.starts_with("pml_"), "a key has its form");
+    installation.run_ok(&["scope", "create", "acme.web"]);
+    let offline = installation.run_ok(&["keys", "create", "--scope", "acme.web"]);
+    assert_eq!(offline.lines().count(), 1, "stdout has more than the key");
+    assert!(offline.starts_with("pml_"), "not the form of a key");
 
     let server = installation.start();
-    works(&server, &offline);
-    // Beside it.
-    let said = installation.run_well(&["scope", "create", "acme.other"]);
-    assert!(said.contains("`acme.other` now exists"), "{said}");
-    let said = installation.run_well(&["scope", "create", "acme.other"]);
-    assert!(said.contains("already existed"), "{said}");
-    let beside =
-        installation.run_well(&["keys", "create", "--scope", "acme.other", "--can", "execute"]);
-    works(&server, &beside);
-    assert_ne!(offline, beside);
+    assert_works(&server, &offline);
+    // While it runs.
+    let printed = installation.run_ok(&["scope", "create", "acme.other"]);
+    assert!(printed.contains("`acme.other` now exists"), "{printed}");
+    let printed = installation.run_ok(&["scope", "create", "acme.other"]);
+    assert!(printed.contains("already existed"), "{printed}");
+    let online =
+        installation.run_ok(&["keys", "create", "--scope", "acme.other", "--can", "execute"]);
+    assert_works(&server, &online);
+    assert_ne!(offline, online);
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Commands beside a running server do not get in each other's way.
+/// Concurrent commands on a running installation do not conflict.
 #[test]
-fn commands_may_run_at_once() {
+fn commands_can_run_concurrently() {
     let server = Installation::new().start();
     let installation = server.installation();
     std::thread::scope(|scope| {
         for n in 0..8 {
             scope.spawn(move || {
-                installation.run_well(&["scope", "create", &format!("once.p{n}")]);
-                installation.run_well(&["keys", "create", "--scope", &format!("once.p{n}")]);
+                installation.run_ok(&["scope", "create", &format!("once.p{n}")]);
+                installation.run_ok(&["keys", "create", "--scope", &format!("once.p{n}")]);
             });
         }
     });
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Wrong input to the operator's commands is told, with what to do.
+/// Invalid input to the operator's commands is reported with the correction.
 #[test]
-fn wrong_operators_input_is_told() {
+fn invalid_command_input_is_reported_with_the_correction() {
     let installation = Server::shared().installation();
-    for (arguments, told) in [
+    for (arguments, message) in [
         (&["keys", "create", "--scope", "no.such"][..], "pml-server scope create no.such"),
         (&["scope", "create", "one"], "one"),
         (&["scope", "create", "A B.c"], "A B.c"),
@@ -121,15 +121,16 @@ fn wrong_operators_input_is_told() {
         let output = installation.run(arguments);
         let stderr = text(&output.stderr);
         assert!(!output.status.success(), "{arguments:?}");
-        assert!(stderr.contains(told), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
         assert!(!stderr.contains("panicked"), "{stderr}");
     }
 }
 
-/// A database that is not there: which, why and what to do, within seconds, and never the password.
+/// If the database cannot be reached, the error names it, the reason and the remedy within seconds, and never the
+/// password.
 #[test]
-fn a_dead_database_is_told() {
+fn an_unreachable_database_is_reported_without_its_password() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
@@ -163,9 +164,9 @@ fn a_dead_database_is_told() {
     assert!(!stderr.contains("canary"), "{stderr}");
 }
 
-/// Settings of `serve` need not come behind its name.
+/// The options of `serve` work without the name of the subcommand.
 #[test]
-fn flags_of_serve_start_the_gateway() {
+fn serve_options_work_without_the_subcommand() {
     let installation = Installation::new();
     let server = installation.start_by(&installation.command(&["--listen", "127.0.0.2:0"]));
     assert!(server.url().starts_with("http://127.0.0.2:"), "{}", server.url());
@@ -176,31 +177,31 @@ fn flags_of_serve_start_the_gateway() {
     assert!(text(&refused.stderr).contains("127.0.0.1:3001"), "{}", text(&refused.stderr));
 }
 
-/// What operators list has names above its columns, times as people read them and the right plural.
+/// Lists have column headers, readable times and correct plurals.
 #[test]
-fn lists_are_for_people() {
+fn lists_have_headers_and_readable_times() {
     let installation = Installation::new();
     let server = installation.start();
     let scope = "local.default";
-    let listed = installation.run_well(&["keys", "list", "--scope", scope]);
+    let listed = installation.run_ok(&["keys", "list", "--scope", scope]);
     let lines: Vec<&str> = listed.lines().collect();
     assert!(
         lines[0].starts_with("ID ") && lines[0].ends_with("MADE                  BY        NAME"),
         "{listed}"
     );
     assert!(lines[1].contains(" UTC  operator  first key") && !lines[1].contains('Z'), "{listed}");
-    let none = installation.run_well(&["keys", "list", "--scope", "no.such"]);
+    let none = installation.run_ok(&["keys", "list", "--scope", "no.such"]);
     assert_eq!(none, "`no.such` has no keys.\n");
-    let status = installation.run_well(&["secrets", "status"]);
+    let status = installation.run_ok(&["secrets", "status"]);
     assert!(status.starts_with("MASTER KEY "), "{status}");
     assert!(status.contains("0 data keys") || status.contains("1 data key "), "{status}");
     assert!(status.contains(" UTC  current\n"), "{status}");
     assert_eq!(server.stop(), Some(0));
 }
 
-/// A second gateway on the same address says which setting to change.
+/// If the address is in use, the error names the setting to change.
 #[test]
-fn a_taken_address_is_told() {
+fn an_address_in_use_names_pml_listen() {
     let server = Server::shared();
     let address = server.url().strip_prefix("http://").unwrap();
     let output = Installation::new().command(&[]).env("PML_LISTEN", address).output().unwrap();
@@ -208,9 +209,9 @@ fn a_taken_address_is_told() {
     assert!(text(&output.stderr).contains("PML_LISTEN"), "{}", text(&output.stderr));
 }
 
-/// killed without a warning, the gateway leaves a database that the next start recovers.
+/// after the gateway was killed, the next start recovers its database.
 #[test]
-fn a_killed_gateway_starts_again() {
+fn a_killed_gateway_recovers_at_the_next_start() {
     let installation = Installation::new();
     let mut key = String::new();
     for round in 0..scaled(20) {
@@ -218,30 +219,30 @@ fn a_killed_gateway_starts_again() {
         if round == 0 {
             key = installation.first_key();
         }
-        works(&server, &key);
-        let made = installation.run_well(&["keys", "create", "--scope", "local.default"]);
+        assert_works(&server, &key);
+        let made = installation.run_ok(&["keys", "create", "--scope", "local.default"]);
         let tree = server.pid().tree();
         server.kill();
-        poll("every process of the killed gateway to be gone", PATIENCE, || {
+        poll("every process of the killed gateway to end", PATIENCE, || {
             tree.iter().all(|pid| !pid.is_alive()).then_some(())
         });
         let again = installation.start();
         assert_eq!(installation.first_key(), key);
-        works(&again, &key);
-        works(&again, &made);
+        assert_works(&again, &key);
+        assert_works(&again, &made);
         again.kill();
     }
 }
 
-/// a gateway whose private Postgres dies, or ends with the gateway that had
-/// started it, ends too and says why; the next start recovers.
+/// when the private Postgres dies, the gateway that started it and every other gateway on it exit and log the
+/// reason. The next start recovers.
 #[test]
-fn a_gateway_does_not_outlive_its_database() {
+fn a_gateway_exits_when_its_private_postgres_dies() {
     let installation = Installation::new();
     let first = installation.start();
     let key = installation.first_key();
     let second = installation.start();
-    works(&second, &key);
+    assert_works(&second, &key);
     let postmaster = first
         .pid()
         .tree()
@@ -259,12 +260,12 @@ fn a_gateway_does_not_outlive_its_database() {
         "{}",
         installation.log()
     );
-    works(&installation.start(), &key);
+    assert_works(&installation.start(), &key);
 }
 
-/// A setting that is wrong is told once, in one sentence.
+/// An invalid setting is reported once, in one sentence.
 #[test]
-fn wrong_settings_are_told_once() {
+fn invalid_settings_are_reported_once() {
     let installation = Installation::new();
     for (name, value, code, expected) in [
         ("PML_LISTEN", "bad", 2, "invalid value 'bad' for '--listen"),
@@ -274,17 +275,17 @@ fn wrong_settings_are_told_once() {
         ("PML_DATABASE_URL", "nonsense", 1, "PML_DATABASE_URL cannot be used"),
     ] {
         let output = installation.command(&[]).env(name, value).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{told}");
-        assert!(told.contains(expected), "{told}");
-        assert_eq!(told.matches("error: ").count(), 1, "{told}");
-        assert!(told.matches("(os error").count() <= 1, "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
+        assert_eq!(stderr.matches("error: ").count(), 1, "{stderr}");
+        assert!(stderr.matches("(os error").count() <= 1, "{stderr}");
     }
 }
 
-/// Two tenants of one gateway do not see each other's names.
+/// `pml_discover` finds tools by name, pattern and intent.
 #[test]
-fn discovery_finds_tools() {
+fn discover_finds_tools_by_name_pattern_and_intent() {
     let client = HttpMcp::new(&Server::shared().tenant(), Era::Stateless);
     let by =
         |arguments| client.call("pml_discover", arguments)["structuredContent"]["tools"].clone();

@@ -1,4 +1,5 @@
-//! Every route of an object, by every kind of credential: what is another scope's is not there.
+//! Access control: requests every route with an object id by every kind of credential. An object of another scope must
+//! look nonexistent.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,7 +18,7 @@ struct Route {
 }
 
 fn routes() -> Vec<Route> {
-    let printed = Server::shared().installation().run_well(&["routes", "--json"]);
+    let printed = Server::shared().installation().run_ok(&["routes", "--json"]);
     let routes: Value = serde_json::from_str(&printed).unwrap();
     let field = |route: &Value, name: &str| route[name].as_str().unwrap().to_owned();
     let routes = routes.as_array().unwrap();
@@ -38,11 +39,11 @@ struct Side {
     reader: String,
     expired: String,
     scope: String,
-    /// A key that nobody uses.
+    /// An API key that is otherwise unused.
     key_id: String,
-    /// A capability, and the namespace of nothing else.
+    /// The namespace of the scope's capability.
     namespace: String,
-    /// A stored key for a tool.
+    /// A stored secret.
     secret: String,
     /// A link to the registry.
     link: String,
@@ -57,29 +58,27 @@ impl Side {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let server = Server::shared();
         let operator = server.installation();
-        // An organisation of its own, whose owner asks: nobody has more to say in it.
+        // The requests come from the owner of a separate organisation, who has the most rights possible.
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let (org, project) = (format!("side{number}"), format!("s{number}"));
         let (scope, member) = (format!("{org}.{project}"), format!("{org}@acme.example"));
-        operator.run_well(&["scope", "create", &scope]);
+        operator.run_ok(&["scope", "create", &scope]);
         let mut owner = vec!["keys", "create", "--scope", &scope, "--principal", "boss"];
         owner.extend(["--can", "execute,read,publish,admin"]);
-        let tenant = Tenant {
-            key: operator.run_well(&owner).trim().to_owned(),
-            url: server.url().to_owned(),
-        };
+        let tenant =
+            Tenant { key: operator.run_ok(&owner).trim().to_owned(), url: server.url().to_owned() };
         for (role, who) in [("owner", "boss"), ("viewer", &member)] {
-            operator.run_well(&["members", "add", "--org", &org, "--role", role, who]);
+            operator.run_ok(&["members", "add", "--org", &org, "--role", role, who]);
         }
         let make = |can: &str| -> Value {
             let made = ["keys", "create", "--scope", &scope, "--can", can, "--json"];
-            serde_json::from_str(&operator.run_well(&made)).unwrap()
+            serde_json::from_str(&operator.run_ok(&made)).unwrap()
         };
         let text = |made: &Value, field: &str| made[field].as_str().unwrap().to_owned();
         let (reader, ended, object) =
             (make("read"), make("execute,read,publish,admin"), make("read"));
-        // Its successor goes on, so that it is one that has expired, not one that was revoked.
-        operator.run_well(&["keys", "rotate", "--scope", &scope, &text(&ended, "id")]);
+        // Rotation makes the key expire instead of revoking it.
+        operator.run_ok(&["keys", "rotate", "--scope", &scope, &text(&ended, "id")]);
         let expired = text(&ended, "key");
         crate::support::poll("the key to expire", crate::support::PATIENCE, || {
             let url = format!("{}/api/v1/keys/self", tenant.url);
@@ -116,11 +115,11 @@ impl Side {
         }
     }
 
-    /// All that the scope has, as its administrator and the operator see it.
+    /// Returns all objects of the scope, as its administrator and the operator see them.
     fn state(&self) -> Value {
         let keys = ["keys", "list", "--scope", &self.scope, "--json"];
         let keys: Value =
-            serde_json::from_str(&Server::shared().installation().run_well(&keys)).unwrap();
+            serde_json::from_str(&Server::shared().installation().run_ok(&keys)).unwrap();
         let audit = call(&self.admin, "GET", &format!("{}/api/v1/audit?limit=200", self.url), None);
         let read = |path: &str| {
             let reply = call(&self.admin, "GET", &format!("{}{path}", self.url), None);
@@ -141,9 +140,9 @@ impl Side {
     }
 }
 
-/// What fills a route's parameter: this side's object, and one that nobody has.
+/// Returns the path of a route with the id of this side's object, and with an unknown id.
 ///
-/// A route that is not known here is one that nobody has thought about: the test fails.
+/// The test fails for a route that is missing here, so that a new route cannot go untested.
 fn fill(route: &Route, side: &Side) -> Option<[String; 2]> {
     let nobodys = match route.path.as_str() {
         "/api/v1/keys/{id}" | "/api/v1/keys/{id}/rotate" => {
@@ -187,7 +186,7 @@ fn fill(route: &Route, side: &Side) -> Option<[String; 2]> {
     Some(nobodys.map(|value| format!("{}{value}{rest}", &route.path[..open])))
 }
 
-/// A server as its author describes it.
+/// Returns the request that publishes a server.
 fn published(name: &str) -> Value {
     json!({
         "name": name, "type": "stdio", "description": "Ours.", "install": { "command": "npx" },
@@ -214,29 +213,29 @@ fn body(route: &Route) -> Option<Value> {
     }
 }
 
-/// The answer without what is the answer's own: the path that was asked for.
-fn told(reply: &Reply, asked: &str) -> String {
-    let name = asked.rsplit('/').next().unwrap().split('?').next().unwrap();
+/// Returns the body of an answer without the requested name, for comparison.
+fn body_without_name(reply: &Reply, path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap().split('?').next().unwrap();
     String::from_utf8_lossy(&reply.body).replace(name, "")
 }
 
-/// GW-09: every object route, with the other scope's ids.
+/// GW-09: on every route, an id of another scope gets the same answer as an unknown id.
 #[test]
-fn what_is_foreign_is_not_there() {
+fn objects_of_another_scope_look_nonexistent() {
     let [ours, theirs] = [Side::new(), Side::new()];
     let before = theirs.state();
     let mut seen = 0;
-    // Who stores a key or adds a member names one of its own, whatever others have under that name.
+    // `PUT` of a secret or member creates one in the caller's own scope, whatever other scopes have under that name.
     let named = ["/api/v1/secrets/{name}", "/api/v1/members/{principal}"];
     let of_its_own = |route: &Route| route.method == "PUT" && named.contains(&route.path.as_str());
-    // Who has a link may follow it, whoever it is; `official.rs` looks at what it shows.
+    // Links are open to everyone who has them; `registry/official.rs` tests what they show.
     let linked = |route: &Route| route.path.starts_with("/r/{slug}/");
     let objects = routes()
         .into_iter()
         .filter(|route| route.path.contains('{') && !of_its_own(route) && !linked(route));
     for route in &objects.collect::<Vec<_>>() {
         let [foreign, missing] = fill(route, &theirs).unwrap_or_else(|| {
-            panic!("`{} {}` is new; say in `fill` what its objects are", route.method, route.path)
+            panic!("`{} {}` is new; add its objects to `fill`", route.method, route.path)
         });
         seen += 1;
         let body = body(route);
@@ -244,27 +243,35 @@ fn what_is_foreign_is_not_there() {
             call(key, &route.method, &format!("{}{path}", ours.url), body.as_ref())
         };
         let what = format!("{} {}", route.method, route.path);
-        // Foreign and unknown answer alike, to the byte.
+        // The answers are identical to the byte.
         let [refused, unknown] = [&foreign, &missing].map(|path| ask(&ours.admin, path));
         assert_eq!((refused.status, unknown.status), (404, 404), "{what}: a foreign key");
-        assert_eq!(told(&refused, &foreign), told(&unknown, &missing), "{what}");
-        // Who may only read learns no more.
+        assert_eq!(
+            body_without_name(&refused, &foreign),
+            body_without_name(&unknown, &missing),
+            "{what}"
+        );
+        // The same with a key that may only read.
         let [refused, unknown] = [&foreign, &missing].map(|path| ask(&ours.reader, path));
         assert!([403, 404].contains(&refused.status), "{what}: {}", refused.status);
         assert_eq!(refused.status, unknown.status, "{what}: a key that reads");
-        assert_eq!(told(&refused, &foreign), told(&unknown, &missing), "{what}");
-        // Nor does a key that has expired, of either side.
+        assert_eq!(
+            body_without_name(&refused, &foreign),
+            body_without_name(&unknown, &missing),
+            "{what}"
+        );
+        // Expired keys of both sides get 401.
         for key in [&ours.expired, &theirs.expired] {
             assert_eq!(ask(key, &foreign).status, 401, "{what}: an expired key");
         }
     }
     assert!(seen >= 7, "{seen} routes have a parameter");
-    assert_eq!(theirs.state(), before, "nothing of the other side has changed");
+    assert_eq!(theirs.state(), before, "the other side has changed");
 }
 
-/// The twin: what is one's own is there, to those who may.
+/// The control: objects of the own scope are accessible with the necessary rights.
 #[test]
-fn what_is_ones_own_is_there() {
+fn objects_of_the_own_scope_are_accessible_with_the_right() {
     let ours = Side::new();
     let id = &ours.key_id;
     let ask = |key: &str, method: &str, path: &str| {
@@ -275,7 +282,7 @@ fn what_is_ones_own_is_there() {
     assert_eq!(ask(&ours.reader, "DELETE", id), 403);
     assert_eq!(ask(&ours.reader, "GET", "self"), 200);
     assert_eq!(ask(&ours.admin, "GET", id), 200);
-    // A rotated key would act for whoever holds the present one.
+    // The successor would act as the principal of the rotated key.
     assert_eq!(ask(&ours.admin, "POST", &format!("{id}/rotate")), 403);
     assert_eq!(ask(&ours.admin, "DELETE", id), 204);
     let at = |method: &str, path: &str| {
@@ -284,12 +291,12 @@ fn what_is_ones_own_is_there() {
     assert_eq!(at("DELETE", &format!("members/{}", ours.member)), 204);
     let project = ours.scope.rsplit('.').next().unwrap();
     assert_eq!(at("DELETE", &format!("projects/{project}")), 204);
-    assert_eq!(at("GET", "keys/self"), 401, "with all that was in it");
+    assert_eq!(at("GET", "keys/self"), 401, "the project's keys are still valid");
 }
 
-/// GW-29: no body of the API takes a field that it does not have.
+/// GW-29: every body of the API refuses unknown fields.
 #[test]
-fn no_body_takes_other_fields() {
+fn every_request_body_refuses_unknown_fields() {
     let ours = Side::new();
     let before = ours.state();
     let mut seen = 0;
@@ -322,9 +329,9 @@ fn no_body_takes_other_fields() {
     assert_eq!(ours.state(), before);
 }
 
-/// GW-30: a path in another case is another path, to limits and to checks alike.
+/// GW-30: another spelling of a path is not found, so it cannot bypass limits or checks.
 #[test]
-fn paths_have_one_spelling() {
+fn other_spellings_of_a_path_are_not_found() {
     let ours = Side::new();
     for path in
         ["/API/v1/keys", "/api/V1/keys", "/api/v1/keys/", "//api/v1/keys", "/api/v1/%6beys/"]

@@ -1,4 +1,4 @@
-//! Proxies that the environment names get no key and no trust.
+//! Proxies from the environment (`HTTP_PROXY` …) do not receive credentials.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ use crate::support::mcp_client::Era;
 use crate::support::server::{Installation, Server, Tenant};
 use crate::support::upstream::{Entry, scope_of};
 
-/// A proxy that writes down what it is asked, and serves nobody.
+/// A proxy that records all requests and refuses them.
 struct Recorder {
     url: String,
     heads: Arc<Mutex<Vec<String>>>,
@@ -43,13 +43,13 @@ impl Recorder {
         Self { url, heads }
     }
 
-    /// Every variable that names a proxy, in both cases.
+    /// Returns every variable that sets a proxy, in upper and lower case.
     fn variables(&self) -> Vec<(String, String)> {
         ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
             .into_iter()
             .flat_map(|name| [name.to_owned(), name.to_ascii_lowercase()])
             .map(|name| (name, self.url.clone()))
-            // An empty list exempts nobody.
+            // An empty list exempts no host.
             .chain(["NO_PROXY", "no_proxy"].map(|name| (name.to_owned(), String::new())))
             .collect()
     }
@@ -58,12 +58,12 @@ impl Recorder {
         self.heads.lock().unwrap().clone()
     }
 
-    /// Gives a project all of the variables.
+    /// Sets the variables for a project.
     fn around(&self, project: Project) -> Project {
         self.variables().iter().fold(project, |project, (name, value)| project.set(name, value))
     }
 
-    /// Starts a gateway with all of the variables.
+    /// Starts a gateway with the variables.
     fn gateway(&self, more: &[(&str, &str)]) -> Server {
         let own = self.variables();
         let mut settings: Vec<(&str, &str)> =
@@ -73,11 +73,11 @@ impl Recorder {
     }
 }
 
-/// NX-06: the key for a gateway on this machine goes to that gateway.
+/// NX-06: `pml` connects to a gateway on this machine without a proxy, which would receive the key.
 #[test]
-fn a_gateway_on_this_machine_is_asked_directly() {
+fn a_loopback_gateway_is_reached_without_a_proxy() {
     let recorder = Recorder::start();
-    let tenant = Server::shared().tenant_that_can("execute,read,publish");
+    let tenant = Server::shared().tenant_with_rights("execute,read,publish");
     let project = recorder.around(Project::of(&tenant));
     let (envelope, _) = project.exec("return await mcp.json.parse({ data: '1' })");
     assert_eq!(success(&envelope), 1);
@@ -89,9 +89,9 @@ fn a_gateway_on_this_machine_is_asked_directly() {
     assert_eq!(recorder.heads(), [""; 0]);
 }
 
-/// NX-06: a name beneath `localhost` is this machine, and is not looked up elsewhere.
+/// NX-06: `localhost` and names below it are this machine, so no proxy is used.
 #[test]
-fn names_of_this_machine_are_this_machine() {
+fn names_below_localhost_are_reached_without_a_proxy() {
     let recorder = Recorder::start();
     let tenant = Server::shared().tenant();
     let port = tenant.url.rsplit(':').next().unwrap();
@@ -99,7 +99,7 @@ fn names_of_this_machine_are_this_machine() {
         let url = format!("http://{host}:{port}");
         let project = recorder.around(Project::at(&url).set("PML_API_KEY", &tenant.key));
         let listed = project.run(&["keys", "list", "--cloud"]);
-        // The gateway knows its own names alone; what counts is who was asked.
+        // The gateway may refuse the `Host`; the test only checks which server received the request.
         let stderr = text(&listed.stderr);
         assert!(
             listed.status.success() || !stderr.contains("cannot be reached"),
@@ -109,9 +109,9 @@ fn names_of_this_machine_are_this_machine() {
     assert_eq!(recorder.heads(), [""; 0]);
 }
 
-/// NX-06: a gateway elsewhere may be reached by a company's proxy, which sees the host's name and no more.
+/// NX-06: a remote gateway is reached through the proxy by a `CONNECT` tunnel, so the proxy sees only the host name.
 #[test]
-fn a_proxy_gets_a_tunnel_to_a_gateway_elsewhere() {
+fn a_remote_gateway_is_reached_by_a_connect_tunnel() {
     let recorder = Recorder::start();
     let at = || Project::at("https://gw.company.invalid:8443").set("PML_API_KEY", "pml_canary_77");
     let code = "return await mcp.json.parse({ data: '1' })";
@@ -125,13 +125,13 @@ fn a_proxy_gets_a_tunnel_to_a_gateway_elsewhere() {
     }
     for name in ["NO_PROXY", "no_proxy"] {
         let exempt = recorder.around(at());
-        // The first of both that is set counts, so the other one is taken away.
+        // The first one that is set counts, so the other one is removed.
         let other = if name == "NO_PROXY" { "no_proxy" } else { "NO_PROXY" };
         let exempt = exempt.without(other).set(name, "company.invalid");
         exempt.exec(code);
         assert_eq!(recorder.heads().len(), heads.len(), "{name}");
     }
-    // Variables for other schemes are not read, and a proxy that is none is told.
+    // Variables for other schemes are ignored, and an invalid proxy URL is an error.
     let others = at().set("ALL_PROXY", &recorder.url).set("HTTP_PROXY", &recorder.url);
     others.without("HTTPS_PROXY").without("https_proxy").exec(code);
     assert_eq!(recorder.heads().len(), heads.len());
@@ -140,9 +140,9 @@ fn a_proxy_gets_a_tunnel_to_a_gateway_elsewhere() {
     assert!(!envelope.to_string().contains("canary"), "{envelope:#}");
 }
 
-/// NX-06: a proxy of the environment cannot serve the issuer's keys.
+/// NX-06: the issuer's keys are fetched without a proxy, which could substitute them.
 #[test]
-fn an_issuers_keys_are_fetched_directly() {
+fn issuer_keys_are_fetched_without_a_proxy() {
     let recorder = Recorder::start();
     let signer = Signer::ed25519();
     let issuer = Issuer::start(&[("a", &signer)]);
@@ -156,9 +156,9 @@ fn an_issuers_keys_are_fetched_directly() {
     assert_eq!((issuer.fetches(), recorder.heads()), (1, Vec::new()));
 }
 
-/// NX-06: neither upstreams nor other registries are reached by a proxy of the environment.
+/// NX-06: upstreams and other registries are reached without a proxy.
 #[test]
-fn upstreams_and_registries_are_reached_directly() {
+fn upstreams_and_registries_are_reached_without_a_proxy() {
     let recorder = Recorder::start();
     let gateway = recorder.gateway(&[]);
     let installation = gateway.installation();

@@ -1,4 +1,4 @@
-//! What was decided can be read by whoever administers the scope, and by nobody else.
+//! The audit log: readable by the administrators of its scope only.
 
 use serde_json::{Value, json};
 
@@ -12,9 +12,9 @@ fn audit(tenant: &Tenant, query: &str) -> Reply {
 }
 
 #[test]
-fn the_log_is_read_page_by_page_and_verified() {
+fn the_audit_log_is_paged_and_its_chain_verified() {
     let server = Server::shared();
-    let admin = server.tenant_that_can("read,admin");
+    let admin = server.tenant_with_rights("read,admin");
     let whole = audit(&admin, "?verify=true");
     assert_eq!((whole.status, whole.header("cache-control")), (200, "private, no-store"));
     let whole = whole.json();
@@ -23,7 +23,7 @@ fn the_log_is_read_page_by_page_and_verified() {
     let actions: Vec<&str> =
         events.iter().rev().filter_map(|event| event["action"].as_str()).collect();
     assert_eq!(actions, ["scope.create", "key.create"], "{whole}");
-    assert!(!whole.to_string().contains(&admin.key), "a key is never recorded");
+    assert!(!whole.to_string().contains(&admin.key), "the key was recorded");
     assert!(whole.get("next_before").is_none(), "{whole}");
 
     let newest = audit(&admin, "?limit=1").json();
@@ -33,17 +33,17 @@ fn the_log_is_read_page_by_page_and_verified() {
 }
 
 #[test]
-fn the_log_is_for_whoever_administers_the_scope() {
+fn the_audit_log_needs_admin_and_shows_only_its_scope() {
     let server = Server::shared();
-    let reader = server.tenant_that_can("execute,read,publish");
+    let reader = server.tenant_with_rights("execute,read,publish");
     let refused = audit(&reader, "");
     assert_eq!((refused.status, &refused.json()["code"]), (403, &json!("FORBIDDEN")));
-    let admin = server.tenant_that_can("admin");
+    let admin = server.tenant_with_rights("admin");
     for query in ["?limit=0", "?limit=201", "?limit=x", "?before=x", "?org=other", "?verify=maybe"]
     {
         assert_eq!(audit(&admin, query).status, 400, "{query}");
     }
-    // Of others there is nothing, also not a number.
+    // Events of other scopes are neither listed nor counted.
     let events = audit(&admin, "?limit=200").json()["events"].as_array().unwrap().len();
     assert_eq!(events, 2);
 }

@@ -1,4 +1,4 @@
-//! GW-01, GW-07: what is open without a credential, and nothing else.
+//! GW-01, GW-07: which routes are open without a credential, and how credentials are read.
 
 use serde_json::{Value, json};
 
@@ -6,9 +6,9 @@ use crate::support::cli::text;
 use crate::support::http::{get, send};
 use crate::support::server::{Installation, Server};
 
-/// The open list of the design, as far as this release has the routes.
+/// The routes that are open to everyone.
 const OPEN: &[&str] = &["/health", "/ready", "/version", "/openapi.json"];
-/// Open as well, and there only where an issuer of tokens is configured.
+/// Open as well, but present only if an issuer of tokens is configured.
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 /// Open for public entries.
 const PUBLIC: &[&str] = &[
@@ -18,20 +18,20 @@ const PUBLIC: &[&str] = &[
     "/v0.1/servers/{name}/versions",
     "/v0.1/servers/{name}/versions/{version}",
 ];
-/// Open to whoever has a link.
+/// Open to everyone who has the link.
 const LINKED: &str = "/r/{slug}/v0.1/servers";
 
 fn routes() -> Vec<(String, String, String)> {
-    let printed = Server::shared().installation().run_well(&["routes", "--json"]);
+    let printed = Server::shared().installation().run_ok(&["routes", "--json"]);
     let routes: Value = serde_json::from_str(&printed).unwrap();
     let field = |route: &Value, name: &str| route[name].as_str().unwrap().to_owned();
     let routes = routes.as_array().unwrap();
     routes.iter().map(|r| (field(r, "method"), field(r, "path"), field(r, "auth"))).collect()
 }
 
-/// GW-01: every route without a credential; the open ones are exactly the listed ones.
+/// GW-01: exactly the listed routes are open without a credential.
 #[test]
-fn every_route_asks_for_a_key_but_the_open_ones() {
+fn all_but_the_listed_routes_need_a_credential() {
     let base = Server::shared().url();
     let routes = routes();
     assert!(routes.len() >= 7, "{routes:?}");
@@ -40,7 +40,7 @@ fn every_route_asks_for_a_key_but_the_open_ones() {
             ("GET", path) if OPEN.contains(&path) || path.starts_with(METADATA) => "none",
             ("GET", path) if path.starts_with(LINKED) => "none",
             ("GET", path) if PUBLIC.contains(&path) => "public",
-            // Of its ways to log in, `mcp-publisher` sends a key in the body only.
+            // `mcp-publisher` can send the key of its login in the body only.
             ("POST", "/v0.1/auth/github-at") => "body",
             _ => "key",
         };
@@ -66,7 +66,7 @@ fn every_route_asks_for_a_key_but_the_open_ones() {
             let other = send(method, &missing, &[("content-type", "application/json")], body());
             assert_eq!(
                 other.body, reply.body,
-                "{method} {path}: alike for what exists and what does not"
+                "{method} {path}: the answer reveals whether the object exists"
             );
         } else {
             let closed = path.starts_with(METADATA) || path.starts_with(LINKED);
@@ -74,16 +74,16 @@ fn every_route_asks_for_a_key_but_the_open_ones() {
             assert_eq!(reply.status, expected, "{method} {path}");
         }
     }
-    // A route that is not listed does not exist, with or without a key.
+    // Routes that are not listed do not exist.
     for path in ["/api/v1/", "/admin", "/metrics", "/mcp/proxy/x", "/debug"] {
         let status = get(&format!("{base}{path}"), &[]).status;
         assert!([401, 404].contains(&status), "{path}: {status}");
     }
 }
 
-/// With anonymous reading off, public entries need a key as well.
+/// With `PML_ANONYMOUS_READ=off`, public entries need a key as well.
 #[test]
-fn anonymous_reading_can_be_closed() {
+fn anonymous_reading_can_be_turned_off() {
     let server = Installation::new().start_with(&[("PML_ANONYMOUS_READ", "off")]);
     for path in [
         "/mcp",
@@ -102,9 +102,9 @@ fn anonymous_reading_can_be_closed() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// GW-07, SE-10: a key counts in its headers only, and only as it was made.
+/// GW-07, SE-10: a key is accepted in its two headers only, and only unchanged.
 #[test]
-fn a_key_counts_in_its_headers_only() {
+fn api_keys_are_accepted_in_their_headers_only() {
     let tenant = Server::shared().tenant();
     let url = format!("{}/api/v1/routing", tenant.url);
     let key = tenant.key.as_str();
@@ -121,12 +121,12 @@ fn a_key_counts_in_its_headers_only() {
     for wrong in [typo.as_str(), "Bearer ", "Bearer x", "Basic eDp5", key, "Bearer pml_live_"] {
         assert_eq!(get(&url, &[("authorization", wrong)]).status, 401, "{wrong}");
     }
-    assert!(!Server::shared().installation().log().contains(key), "a key is never logged");
+    assert!(!Server::shared().installation().log().contains(key), "the key was logged");
 }
 
-/// P3: the key of a tenant answers for that tenant; a wrong key is not "anonymous".
+/// P3: a request with an invalid key is refused, even where anonymous requests are allowed.
 #[test]
-fn a_wrong_key_is_not_anonymous() {
+fn an_invalid_key_is_refused_even_on_public_routes() {
     let base = Server::shared().url();
     for path in ["/mcp", "/mcp/json:parse"] {
         let reply = get(&format!("{base}{path}"), &[("authorization", "Bearer pml_wrong")]);
@@ -134,10 +134,10 @@ fn a_wrong_key_is_not_anonymous() {
     }
 }
 
-/// GW-31: a key that may only execute does not read the catalog, and the reverse.
+/// GW-31: a key with only the right `execute` cannot read the catalog.
 #[test]
-fn rights_are_separate() {
-    let executes = Server::shared().tenant_that_can("execute");
+fn the_execute_right_does_not_include_read() {
+    let executes = Server::shared().tenant_with_rights("execute");
     let authorization = format!("Bearer {}", executes.key);
     let reply = get(&format!("{}/mcp", executes.url), &[("authorization", &authorization)]);
     assert_eq!(reply.status, 403, "{}", text(&reply.body));

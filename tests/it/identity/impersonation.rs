@@ -1,4 +1,4 @@
-//! Nobody but the operator gets a credential that acts as somebody else.
+//! Only the operator can obtain a credential that acts as another principal.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::issuer::{Issuer, Signer, header};
 use crate::support::mcp_client::Era;
 use crate::support::server::{Installation, Server, Tenant};
 
-/// An organisation with an administrator, `boss`, and a member, `ann`, who has something of her own.
+/// An organisation with an administrator, `boss`, and a member, `ann`, who has a private capability and a secret.
 struct World {
     ours: Organisation<'static>,
     ann: String,
@@ -46,7 +46,7 @@ impl World {
         self.ask(key, "POST", "keys", Some(body))
     }
 
-    /// Tells whether a key reaches what is private to `ann`.
+    /// Returns whether a key can access what is private to `ann`.
     fn is_ann(&self, key: &str) -> bool {
         let tenant = Tenant { key: key.to_owned(), url: self.ours.server.url().to_owned() };
         let ran = HttpMcp::new(&tenant, Era::Stateless).execute("return await mcp.diary.read({})");
@@ -60,12 +60,12 @@ impl World {
     }
 }
 
-/// NX-08: an administrator makes keys for themselves and for services, and for nobody else.
+/// NX-08: an administrator can create keys for themselves and for services only.
 #[test]
-fn an_administrator_makes_no_key_of_another_principal() {
+fn an_administrator_cannot_create_a_key_for_another_principal() {
     let world = World::new();
     let boss = world.ours.boss.clone();
-    assert!(world.is_ann(&world.ann), "the twin");
+    assert!(world.is_ann(&world.ann), "positive control");
     assert!(!world.is_ann(&boss));
     let annes = world.ask(&world.ann, "GET", "keys/self", None).json();
     let anns_key = format!("key:{}", annes["id"].as_str().unwrap());
@@ -77,7 +77,7 @@ fn an_administrator_makes_no_key_of_another_principal() {
             "{other}"
         );
     }
-    // Rotating her key would show her successor.
+    // Rotating her key would show its successor to the administrator.
     let path = format!("keys/{}/rotate", annes["id"].as_str().unwrap());
     let rotated = world.ask(&boss, "POST", &path, Some(json!({ "grace_seconds": 600 })));
     assert_eq!(rotated.status, 403, "{}", rotated.json());
@@ -98,7 +98,7 @@ fn an_administrator_makes_no_key_of_another_principal() {
         assert_eq!((&made["principal"], &made["made_by"]), (&json!(own), &json!("boss")));
         assert!(!world.is_ann(made["key"].as_str().unwrap()), "{own}");
     }
-    // She looks after her own keys, and whoever administers can end them.
+    // She can rotate her own key, and an administrator can revoke it.
     let rotated = world.ask(&world.ann, "POST", &path, Some(json!({ "grace_seconds": 600 })));
     assert_eq!(rotated.status, 201);
     let path = format!("keys/{}", annes["id"].as_str().unwrap());
@@ -106,9 +106,9 @@ fn an_administrator_makes_no_key_of_another_principal() {
     assert!(world.is_ann(rotated.json()["key"].as_str().unwrap()));
 }
 
-/// NX-08: a key that acts for itself is handed on only to whoever made it.
+/// NX-08: a key that is its own principal can be rotated by its creator until it rotates itself.
 #[test]
-fn a_key_of_its_own_is_rotated_by_its_maker_or_itself() {
+fn a_key_that_acts_for_itself_is_rotated_by_its_creator_or_itself() {
     let world = World::new();
     let made = json!({ "name": "n", "can": ["read", "admin"] });
     let made = world.ask(&world.ann, "POST", "keys", Some(made)).json();
@@ -118,17 +118,17 @@ fn a_key_of_its_own_is_rotated_by_its_maker_or_itself() {
     };
     assert_eq!(rotate(&world.ours.boss, &made).status, 403);
     let second = rotate(&world.ann, &made);
-    assert_eq!(second.status, 201, "the twin");
-    // Once it has rotated itself, nobody else has seen it.
+    assert_eq!(second.status, 201, "positive control");
+    // Once it has rotated itself, its creator does not know it any more.
     let second = second.json();
     let third = rotate(second["key"].as_str().unwrap(), &second);
     assert_eq!(third.status, 201);
     assert_eq!(rotate(&world.ann, &third.json()).status, 403);
 }
 
-/// NX-08: names that stand for PML itself are nobody's, whoever asks.
+/// NX-08: reserved names cannot be used as principals, not even by the operator.
 #[test]
-fn reserved_principals_are_refused() {
+fn reserved_principal_names_are_refused() {
     let world = World::new();
     let boss = world.ours.boss.clone();
     let scope = format!("{}.web", world.ours.name);
@@ -143,14 +143,14 @@ fn reserved_principals_are_refused() {
         let stderr = String::from_utf8_lossy(&run.stderr).into_owned();
         assert!(!run.status.success() && stderr.contains("reserved"), "{reserved}: {stderr}");
     }
-    // A service has no role, so that no member is one.
+    // A service cannot have a role.
     let refused = world.ask(&boss, "PUT", "members/service:ci", Some(json!({ "role": "viewer" })));
     assert_eq!(refused.status, 400, "{}", refused.json());
 }
 
-/// NX-08: what a key does is in the log with its principal and with whoever made the key.
+/// NX-08: the audit log records actions with the principal of the key and with the key's creator.
 #[test]
-fn the_audit_log_names_the_maker_of_a_key() {
+fn the_audit_log_names_the_creator_of_a_key() {
     let world = World::new();
     let made = world.make_key(&world.ours.boss, "service:ci").json();
     let id = made["id"].as_str().unwrap();
@@ -158,7 +158,7 @@ fn the_audit_log_names_the_maker_of_a_key() {
     let diary =
         json!({ "name": "ci.say", "code": "/** Says. */ return 1", "visibility": "private" });
     assert_eq!(world.ask(key, "POST", "capabilities", Some(diary)).status, 201);
-    // The operator, who owns the database, may act as anybody, and that is seen as well.
+    // The operator, who owns the database, can act as any principal; the log shows that as well.
     let as_ann = world.ours.key("web", "ann", ALL);
     assert_eq!(world.ask(&as_ann, "DELETE", "capabilities/diary.read", None).status, 204);
     let log = world.audit();
@@ -183,9 +183,9 @@ fn the_audit_log_names_the_maker_of_a_key() {
     );
 }
 
-/// NX-08: an identity provider makes nobody a service, a key or PML itself.
+/// NX-08: a token of the identity provider cannot name a service or PML itself as its subject.
 #[test]
-fn a_token_of_a_reserved_principal_is_refused() {
+fn tokens_with_a_reserved_subject_are_refused() {
     let signer = Signer::ed25519();
     let issuer = Issuer::start(&[("a", &signer)]);
     let gateway = issuer.gateway(&[]);
@@ -195,21 +195,21 @@ fn a_token_of_a_reserved_principal_is_refused() {
         let token = signer.token(&header("EdDSA", "a"), &claims);
         call(&token, "GET", &format!("{}/api/v1/routing", gateway.url()), None).status
     };
-    assert_eq!(status("alice"), 200, "the twin");
+    assert_eq!(status("alice"), 200, "positive control");
     for subject in ["operator", "Operator", "pml", "system", "service:ci", "SERVICE:ci", "local"] {
         assert_eq!(status(subject), 401, "{subject}");
     }
-    // The name of a key is a name like others for an issuer, and is not the key's here.
+    // A subject that looks like the name of a key is accepted, but is not that key's principal.
     assert_eq!(status("key:0195d2a0-0000-7000-8000-000000000000"), 200);
 }
 
-/// Keys that were made before principals had kinds go on as they were.
+/// Keys from before principals had kinds keep working.
 #[test]
-fn existing_keys_keep_working() {
+fn keys_from_before_principal_kinds_keep_working() {
     let installation = Installation::new();
     let server = installation.start();
     let make = ["keys", "create", "--scope", "local.default", "--principal", "ci", "--can", ALL];
-    let key = installation.run_well(&make).trim().to_owned();
+    let key = installation.run_ok(&make).trim().to_owned();
     installation
         .sql("update api_keys set principal = 'operator', made_by = null where principal = 'ci'");
     let own = call(&key, "GET", &format!("{}/api/v1/keys/self", server.url()), None);

@@ -1,4 +1,4 @@
-//! Keys over HTTP and from the operator's command line: made, shown once, rotated, revoked.
+//! API keys over HTTP and from the operator's command line: creation, rotation, revocation.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::support::http::{Reply, get, send};
 use crate::support::server::{Installation, Server, Tenant};
 use crate::support::{PATIENCE, poll};
 
-/// Sends a request with a key, and a JSON body where there is one.
+/// Sends a request with an API key and an optional JSON body.
 #[track_caller]
 pub(crate) fn call(key: &str, method: &str, url: &str, body: Option<&Value>) -> Reply {
     let authorization = format!("Bearer {key}");
@@ -19,15 +19,15 @@ fn keys(tenant: &Tenant, method: &str, path: &str, body: Option<Value>) -> Reply
     call(&tenant.key, method, &format!("{}/api/v1/keys{path}", tenant.url), body.as_ref())
 }
 
-/// The status with which a key is answered that asks for itself.
+/// Returns the status of a request by a key for itself.
 fn status_of(url: &str, key: &str) -> u16 {
     call(key, "GET", &format!("{url}/api/v1/keys/self"), None).status
 }
 
-/// SE-10: the key is in the first answer and nowhere else.
+/// SE-10: a new key is only in the answer that creates it.
 #[test]
-fn a_key_is_shown_once() {
-    let admin = Server::shared().tenant_that_can("execute,read,admin");
+fn a_new_key_is_shown_only_once() {
+    let admin = Server::shared().tenant_with_rights("execute,read,admin");
     let wanted = json!({
         "name": "build", "can": ["read", "execute"], "principal": "service:ci", "expires_in_days": 30,
     });
@@ -39,13 +39,13 @@ fn a_key_is_shown_once() {
     assert_eq!(made_body["can"], json!(["execute", "read"]));
     let place = format!("/api/v1/keys/{}", made_body["id"].as_str().unwrap());
     assert_eq!(made.header("location"), place);
-    // It works, as what it was made for.
+    // It acts as the requested principal.
     let own = call(key, "GET", &format!("{}/api/v1/keys/self", admin.url), None);
     assert_eq!(own.status, 200);
     let own = own.json();
     assert_eq!((&own["principal"], &own["name"]), (&json!("service:ci"), &json!("build")));
     assert_eq!(call(key, "GET", &format!("{}{place}", admin.url), None).json(), own);
-    // Nothing tells it again.
+    // No other answer contains it.
     for path in ["", &place["/api/v1/keys".len()..]] {
         let reply = keys(&admin, "GET", path, None);
         assert_eq!(reply.status, 200, "{path}");
@@ -53,12 +53,12 @@ fn a_key_is_shown_once() {
         assert!(!text.contains(&key[8..20]) && !text.contains("hash"), "{text}");
     }
     let log = Server::shared().installation().log();
-    assert!(!log.contains(&key[8..]), "a key is never logged");
+    assert!(!log.contains(&key[8..]), "the key was logged");
 }
 
 #[test]
-fn keys_are_listed_page_by_page() {
-    let admin = Server::shared().tenant_that_can("admin");
+fn listing_keys_is_paged() {
+    let admin = Server::shared().tenant_with_rights("admin");
     for number in 0..4 {
         let made = keys(
             &admin,
@@ -85,11 +85,11 @@ fn keys_are_listed_page_by_page() {
     }
 }
 
-/// GW-31: nobody hands out a right that they lack, and the refusal names it.
+/// GW-31: a key cannot create or rotate a key with a right that it lacks, and the refusal names the right.
 #[test]
-fn a_key_gives_no_right_that_it_lacks() {
+fn a_key_cannot_grant_a_right_that_it_lacks() {
     let server = Server::shared();
-    let admin = server.tenant_that_can("read,admin");
+    let admin = server.tenant_with_rights("read,admin");
     for (can, lacks) in [
         (json!(["execute"]), "execute"),
         (json!(["read", "publish"]), "publish"),
@@ -100,16 +100,16 @@ fn a_key_gives_no_right_that_it_lacks() {
         let detail = refused.json()["detail"].as_str().unwrap().to_owned();
         assert!(detail.contains(&format!("`{lacks}`")), "{detail}");
     }
-    assert_eq!(keys(&admin, "GET", "", None).json()["total"], 1, "nothing was made");
+    assert_eq!(keys(&admin, "GET", "", None).json()["total"], 1, "a key was created");
     let made =
         keys(&admin, "POST", "", Some(json!({ "name": "as much", "can": ["read", "admin"] })));
-    assert_eq!(made.status, 201, "the twin: what it has it may give");
+    assert_eq!(made.status, 201, "control: rights that it has");
 
-    // Rotating another's key would hand over that key's rights.
+    // Rotating another key would give access to that key's rights.
     let operator = server.installation();
     let scope = made.json()["scope"].as_str().unwrap().to_owned();
     let printed =
-        operator.run_well(&["keys", "create", "--scope", &scope, "--can", "execute", "--json"]);
+        operator.run_ok(&["keys", "create", "--scope", &scope, "--can", "execute", "--json"]);
     let stronger: Value = serde_json::from_str(&printed).unwrap();
     let path = format!("/{}/rotate", stronger["id"].as_str().unwrap());
     let refused = keys(&admin, "POST", &path, Some(json!({})));
@@ -117,27 +117,31 @@ fn a_key_gives_no_right_that_it_lacks() {
         (refused.status, refused.json()["detail"].as_str().unwrap().contains("`execute`")),
         (403, true)
     );
-    assert_eq!(status_of(&admin.url, stronger["key"].as_str().unwrap()), 200, "it is untouched");
+    assert_eq!(
+        status_of(&admin.url, stronger["key"].as_str().unwrap()),
+        200,
+        "the key was rotated"
+    );
     let weaker = format!("/{}/rotate", made.json()["id"].as_str().unwrap());
-    assert_eq!(keys(&admin, "POST", &weaker, Some(json!({}))).status, 201, "the twin");
+    assert_eq!(keys(&admin, "POST", &weaker, Some(json!({}))).status, 201, "positive control");
 
-    // The refusals are in the log of the scope.
+    // The refusals are in the audit log of the scope.
     let log = call(&admin.key, "GET", &format!("{}/api/v1/audit", admin.url), None).json();
     let refused =
         |event: &&Value| event["outcome"] == "refused" && event["detail"]["lacks"] == "execute";
     assert_eq!(log["events"].as_array().unwrap().iter().filter(refused).count(), 3, "{log}");
 }
 
-/// GW-31: without `admin` a key has power over itself, and over nothing else.
+/// GW-31: a key without `admin` can read, rotate and revoke itself, and no other key.
 #[test]
-fn a_key_may_look_after_itself() {
+fn a_key_without_admin_can_manage_only_itself() {
     let server = Server::shared();
-    let reader = server.tenant_that_can("read");
+    let reader = server.tenant_with_rights("read");
     let me = keys(&reader, "GET", "/self", None);
     assert_eq!(me.status, 200);
     let id = me.json()["id"].as_str().unwrap().to_owned();
     let scope = me.json()["scope"].as_str().unwrap().to_owned();
-    let printed = server.installation().run_well(&["keys", "create", "--scope", &scope, "--json"]);
+    let printed = server.installation().run_ok(&["keys", "create", "--scope", &scope, "--json"]);
     let other: Value = serde_json::from_str(&printed).unwrap();
     let others =
         [other["id"].as_str().unwrap(), "00000000-0000-7000-8000-000000000000", "x", "%00", "%ff"];
@@ -153,7 +157,7 @@ fn a_key_may_look_after_itself() {
         keys(&reader, "POST", "", Some(json!({ "name": "x", "can": ["read"] }))).status,
         403
     );
-    // Its own id in another spelling is not its id.
+    // Its own id in upper case is not its id.
     assert_eq!(keys(&reader, "GET", &format!("/{}", id.to_uppercase()), None).status, 403);
 
     let rotated = keys(&reader, "POST", "/self/rotate", Some(json!({ "grace_seconds": 600 })));
@@ -167,7 +171,7 @@ fn a_key_may_look_after_itself() {
     assert_eq!((status_of(&reader.url, &reader.key), status_of(&reader.url, &new)), (200, 401));
 }
 
-/// A key that one gateway revokes or rotates ends on the other one.
+/// A key that is revoked or rotated on one gateway becomes invalid on the others.
 #[test]
 fn a_revocation_reaches_every_gateway() {
     let installation = Installation::new();
@@ -186,17 +190,17 @@ fn a_revocation_reaches_every_gateway() {
             _ => call(&admin, "POST", &format!("{url}/{id}/rotate"), Some(&json!({}))),
         };
         assert!([201, 204].contains(&reply.status), "{end}: {}", reply.status);
-        assert_eq!(status_of(here.url(), key), 401, "{end}: at once where it was done");
+        assert_eq!(status_of(here.url(), key), 401, "{end}: immediately on this gateway");
         poll("the other gateway to refuse it", PATIENCE, || {
             (status_of(there.url(), key) == 401).then_some(())
         });
     }
 }
 
-/// GW-29: what is not a field of a body is refused, whatever it would change.
+/// GW-29: unknown and duplicate fields of a body are refused.
 #[test]
-fn bodies_are_read_strictly() {
-    let admin = Server::shared().tenant_that_can("read,admin");
+fn unknown_and_duplicate_fields_are_refused() {
+    let admin = Server::shared().tenant_with_rights("read,admin");
     let good = json!({ "name": "n", "can": ["read"] });
     for (field, value) in [
         ("org_id", json!("other")),
@@ -251,19 +255,19 @@ fn bodies_are_read_strictly() {
         keys(&admin, "POST", "/self/rotate", Some(json!({ "grace_seconds": 604_801 }))).status,
         400
     );
-    assert_eq!(keys(&admin, "GET", "", None).json()["total"], 1, "nothing was made");
-    assert_eq!(keys(&admin, "POST", "", Some(good)).status, 201, "the twin");
+    assert_eq!(keys(&admin, "GET", "", None).json()["total"], 1, "a key was created");
+    assert_eq!(keys(&admin, "POST", "", Some(good)).status, 201, "positive control");
 }
 
-/// The operator does the same without a key.
+/// The operator creates, lists, rotates and revokes keys from the command line.
 #[test]
-fn the_operator_looks_after_keys() {
+fn the_operator_manages_keys_from_the_command_line() {
     let server = Server::shared();
     let operator = server.installation();
     let tenant = server.tenant();
     let me = keys(&tenant, "GET", "/self", None).json();
     let scope = me["scope"].as_str().unwrap();
-    let made: Value = serde_json::from_str(&operator.run_well(&[
+    let made: Value = serde_json::from_str(&operator.run_ok(&[
         "keys",
         "create",
         "--scope",
@@ -282,22 +286,22 @@ fn the_operator_looks_after_keys() {
     let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
     assert_eq!((&made["name"], &made["principal"]), (&json!("ci"), &json!("ci@acme.example")));
     assert!(made["expires_at"].is_string() && status_of(&tenant.url, key) == 200, "{made}");
-    let listed = operator.run_well(&["keys", "list", "--scope", scope]);
+    let listed = operator.run_ok(&["keys", "list", "--scope", scope]);
     assert!(
         listed.contains(id) && listed.contains("until") && !listed.contains(&key[8..]),
         "{listed}"
     );
-    let rotated = operator.run_well(&["keys", "rotate", "--scope", scope, id]);
+    let rotated = operator.run_ok(&["keys", "rotate", "--scope", scope, id]);
     let new = rotated.trim();
     poll("the old key to end", PATIENCE, || (status_of(&tenant.url, key) == 401).then_some(()));
     assert_eq!(status_of(&tenant.url, new), 200);
     let records: Value =
-        serde_json::from_str(&operator.run_well(&["keys", "list", "--scope", scope, "--json"]))
+        serde_json::from_str(&operator.run_ok(&["keys", "list", "--scope", scope, "--json"]))
             .unwrap();
     let successor =
         records.as_array().unwrap().iter().find(|key| key["id"] == id).unwrap()["replaced_by"]
             .clone();
-    operator.run_well(&["keys", "revoke", "--scope", scope, successor.as_str().unwrap()]);
+    operator.run_ok(&["keys", "revoke", "--scope", scope, successor.as_str().unwrap()]);
     poll("the new key to end", PATIENCE, || (status_of(&tenant.url, new) == 401).then_some(()));
     let unknown = operator.run(&["keys", "revoke", "--scope", "other.scope", id]);
     let stderr = String::from_utf8_lossy(&unknown.stderr).into_owned();
@@ -308,9 +312,9 @@ fn the_operator_looks_after_keys() {
     );
 }
 
-/// A wrong credential learns nothing of which keys there are.
+/// `keys/self` needs a valid key.
 #[test]
-fn without_a_key_there_is_nothing() {
+fn keys_self_needs_a_valid_key() {
     let url = format!("{}/api/v1/keys/self", Server::shared().url());
     assert_eq!(get(&url, &[]).status, 401);
     assert_eq!(get(&url, &[("authorization", "Bearer pml_key_x")]).status, 401);

@@ -1,4 +1,4 @@
-//! What never stands in a log: keys, programs, arguments, results.
+//! Keys, programs, arguments and results must not leak: not to a log, a gateway or a redirect.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::support::server::Installation;
 
 const CANARY: &str = "canary-7f3a91";
 
-/// The first line of a log that holds a needle, cut short.
+/// Returns the first line of a log that contains a needle, shortened.
 fn found(log: &str, needle: &str) -> Option<String> {
     let line = log.lines().find(|line| line.contains(needle))?;
     Some(line.chars().take(400).collect())
@@ -19,7 +19,7 @@ fn found(log: &str, needle: &str) -> Option<String> {
 
 /// SE-01, P4: with everything logged, neither program logs a key, a program, an argument or a result.
 #[test]
-fn nothing_private_is_logged() {
+fn trace_logs_contain_no_keys_programs_arguments_or_results() {
     let installation = Installation::new();
     let server = installation.start_with(&[("PML_LOG", "trace")]);
     let tenant = server.tenant();
@@ -33,8 +33,8 @@ fn nothing_private_is_logged() {
     for arguments in [&["keys", "set", "STORED_KEY", "--cloud"][..], &["keys", "set", "LOCAL_KEY"]]
     {
         let stored = project.run_with(arguments, CANARY.as_bytes());
-        let said = text(&stored.stdout) + &text(&stored.stderr);
-        assert!(stored.status.success() && found(&said, CANARY).is_none(), "{said}");
+        let printed = text(&stored.stdout) + &text(&stored.stderr);
+        assert!(stored.status.success() && found(&printed, CANARY).is_none(), "{printed}");
     }
     project.write("a.txt", format!("in a file: {CANARY}"));
     let mut pml = project.stdio();
@@ -45,7 +45,7 @@ fn nothing_private_is_logged() {
     pml.hang_up();
     pml.wait();
     let log = std::fs::read_to_string(project.log()).unwrap();
-    assert!(log.contains("A call ended"), "all that may be logged is");
+    assert!(log.contains("A call ended"), "the call is not logged");
     assert_eq!(server.stop(), Some(0));
     let first_key = installation.first_key();
     let leaks: Vec<String> = [("pml", log), ("pml-server", installation.log())]
@@ -59,20 +59,20 @@ fn nothing_private_is_logged() {
     assert!(leaks.is_empty(), "{leaks:#?}");
 }
 
-/// P8: arguments leave the machine only with a program that has no local part, and
-/// that the gateway has said it runs.
+/// P8: `args` are sent to the gateway only with a program that has no local tool, and only after the gateway has
+/// confirmed in a dry run that it runs the program.
 #[test]
-fn arguments_of_local_programs_stay_here() {
-    let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let hear = std::sync::Arc::clone(&heard);
+fn args_of_local_programs_are_not_sent_to_the_gateway() {
+    let received = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let record = std::sync::Arc::clone(&received);
     let stub = GatewayStub::start(move |request| {
-        hear.lock().unwrap().push(request.to_string());
-        let asked = &request["params"]["arguments"];
-        if asked["options"]["dry_run"] != true {
+        record.lock().unwrap().push(request.to_string());
+        let arguments = &request["params"]["arguments"];
+        if arguments["options"]["dry_run"] != true {
             return Answer::Close;
         }
-        // The tools of `notes` are of the user's machine, those of `json` are not.
-        let here = asked["code"].as_str().unwrap().contains("mcp.notes");
+        // For this gateway, the tools of `notes` run on the user's machine and those of `json` on the server.
+        let here = arguments["code"].as_str().unwrap().contains("mcp.notes");
         let plan = json!({
             "status": "success", "execution_id": "1", "executed": "server", "duration_ms": 0.0,
             "result": { "dry_run": true, "routing": if here { "client" } else { "server" } },
@@ -94,19 +94,19 @@ fn arguments_of_local_programs_stay_here() {
     }
     let server = "return await mcp.json.parse({ data: args.x })";
     pml.execute_request(json!({ "code": server, "args": { "x": "other-5b" } }));
-    let heard = heard.lock().unwrap();
-    assert!(heard.len() >= 5, "{heard:?}");
-    assert!(heard.iter().all(|body| !body.contains(CANARY)), "{heard:?}");
-    let with_args: Vec<_> = heard.iter().filter(|body| body.contains("other-5b")).collect();
-    assert_eq!(with_args.len(), 1, "the twin: server programs need theirs; {heard:?}");
+    let received = received.lock().unwrap();
+    assert!(received.len() >= 5, "{received:?}");
+    assert!(received.iter().all(|body| !body.contains(CANARY)), "{received:?}");
+    let with_args: Vec<_> = received.iter().filter(|body| body.contains("other-5b")).collect();
+    assert_eq!(with_args.len(), 1, "control: server programs need their args; {received:?}");
     assert!(!with_args[0].contains("dry_run"), "{with_args:?}");
 }
 
-/// CL-04: a repository cannot name the gateway that gets the user's programs and key.
+/// CL-04: the configuration of a repository cannot select the gateway that receives the user's programs and key.
 #[test]
 fn a_repository_cannot_choose_the_gateway() {
     let stub = GatewayStub::start(|_| Answer::Close);
-    // Nothing may reach a real address: whatever is no loopback goes to a closed proxy.
+    // Nothing may reach a real address, so other hosts than loopback go to a closed proxy.
     let project = Project::offline()
         .set("PML_CLOUD_URL", "")
         .set("PML_API_KEY", "pml_test")
@@ -116,15 +116,15 @@ fn a_repository_cannot_choose_the_gateway() {
     let server_program = "return await mcp.json.parse({ data: '1' })";
     let (envelope, _) = project.exec(server_program);
     assert_eq!(envelope["status"], "error", "{envelope:#}");
-    assert_eq!(stub.requests(), 0, "an untrusted file names no gateway");
+    assert_eq!(stub.requests(), 0, "the untrusted file selected the gateway");
     assert!(project.run(&["trust", "--yes"]).status.success());
     project.exec(server_program);
-    assert!(stub.requests() > 0, "a trusted one does");
+    assert!(stub.requests() > 0, "the trusted file did not select the gateway");
 }
 
-/// GW-08, SE-13: a redirect carries the key nowhere.
+/// GW-08, SE-13: `pml` does not follow a redirect of the gateway, which would receive the key.
 #[test]
-fn a_redirect_is_not_followed() {
+fn redirects_of_the_gateway_are_not_followed() {
     let other = GatewayStub::start(|_| Answer::Close);
     let target = other.url.clone();
     let stub = GatewayStub::start(move |_| Answer::Redirect(format!("{target}/mcp")));
@@ -134,9 +134,9 @@ fn a_redirect_is_not_followed() {
     assert_eq!((stub.requests(), other.requests()), (1, 0));
 }
 
-/// The gateway does not answer with what stands in its database or its host.
+/// A program file that cannot be read is an error without a panic.
 #[test]
-fn errors_show_no_insides() {
+fn an_unreadable_program_file_is_an_error() {
     let output = Project::offline().run(&["exec", "/proc/self/mem"]);
     let stderr = text(&output.stderr);
     assert!(!output.status.success() && !stderr.contains("panicked"), "{stderr}");

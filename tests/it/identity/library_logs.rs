@@ -1,4 +1,4 @@
-//! What an upstream sends back may hold the key that it was sent, anywhere; no log has it.
+//! An upstream may repeat the secret anywhere in its answer; it must not reach the log, even through a library.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use crate::support::{PATIENCE, poll};
 
 const CANARY: &str = "canary-9f2b71d3e8";
 
-/// Where an upstream writes the key that it was sent.
+/// Where the upstream repeats the secret.
 const PLACES: [&str; 14] = [
     "content_type",
     "content_type_base64",
@@ -31,7 +31,7 @@ const PLACES: [&str; 14] = [
     "trailer",
 ];
 
-/// Answers each request with the key of the request in the place that its path names.
+/// Answers a request with its secret in the place that the path names.
 fn echo(mut stream: TcpStream) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let (mut head, mut length, mut key) = (String::new(), 0, String::new());
@@ -110,9 +110,9 @@ fn echo(mut stream: TcpStream) -> std::io::Result<()> {
     stream.write_all(answer.as_bytes())
 }
 
-/// NX-09: whatever a library says of an answer, at the most talkative level, is written without the key.
+/// NX-09: what libraries log about an answer, at the level `trace`, is redacted.
 #[test]
-fn no_key_reaches_the_log_through_a_library() {
+fn no_secret_reaches_the_log_through_a_library() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -152,24 +152,24 @@ fn no_key_reaches_the_log_through_a_library() {
             Some(body("tools/call", params)),
         );
         let ran = String::from_utf8_lossy(&ran.body).into_owned();
-        assert!(ran.contains("TOOL_"), "{place} fails, and not for want of a key: {ran}");
+        assert!(ran.contains("TOOL_"), "{place} did not fail because of the answer: {ran}");
         assert!(!ran.contains(CANARY), "{place}: {ran}");
         let through = format!("{}/mcp/proxy/{place}", gateway.url());
         let passed = send("POST", &through, &headers, Some(body("tools/list", json!({}))));
         assert!(!String::from_utf8_lossy(&passed.body).contains(CANARY), "{place}");
     }
-    // Written by tasks of libraries, a moment later.
-    let log = poll("the log to tell of the last one", PATIENCE, || {
+    // Tasks of libraries write to the log a moment later.
+    let log = poll("the last place to be logged", PATIENCE, || {
         let log = installation.log();
         log.contains("/trailer").then_some(log)
     });
-    assert!(log.contains("[redacted]"), "an upstream's words are in the log, without the key");
+    assert!(log.contains("[redacted]"), "nothing of the upstream was logged");
     let encoded = BASE64.encode(format!("user:{CANARY}").as_bytes());
     for form in [CANARY, encoded.as_str(), &CANARY[7..]] {
         let found: Vec<&str> = log.lines().filter(|line| line.contains(form)).collect();
         assert!(found.is_empty(), "{found:#?}");
     }
     for line in log.lines() {
-        assert!(serde_json::from_str::<Value>(line).is_ok(), "each line is JSON: {line}");
+        assert!(serde_json::from_str::<Value>(line).is_ok(), "not JSON: {line}");
     }
 }

@@ -1,4 +1,4 @@
-//! GW-08: what lets a caller into the gateway goes no further.
+//! GW-08: credentials of the gateway are not passed through to upstreams.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -8,7 +8,7 @@ use crate::support::http::{Reply, send};
 use crate::support::issuer::{Issuer, Signer, header};
 use crate::support::server::{Installation, Server};
 
-/// An MCP server behind HTTP that answers every call.
+/// An HTTP MCP server that answers every call.
 fn upstream() -> GatewayStub {
     GatewayStub::start(|request| {
         let result = match request["method"].as_str().unwrap_or_default() {
@@ -31,8 +31,8 @@ fn upstream() -> GatewayStub {
     })
 }
 
-/// Publishes a server with one tool in the first scope. Members stand in the order of the canonical
-/// form, of which the hash is.
+/// Publishes a server with one tool in the first scope. The members are written in canonical order, because the hash
+/// is that of the canonical form.
 fn publish(installation: &Installation, namespace: &str, url: &str, env_required: &[&str]) {
     let stored = |name: &str| {
         let mut content = json!({ "description": "Notes" });
@@ -74,9 +74,9 @@ fn call(server: &Server, namespace: &str, headers: &[(&str, &str)]) -> (Reply, V
     (reply, result)
 }
 
-/// GW-08: neither a token nor a key of the gateway reaches an upstream, in no header and no body.
+/// GW-08: neither a token nor an API key of the gateway reaches an upstream, in any header or body.
 #[test]
-fn a_credential_of_the_gateway_goes_no_further() {
+fn gateway_credentials_never_reach_an_upstream() {
     let signer = Signer::ed25519();
     let issuer = Issuer::start(&[("k", &signer)]);
     let server = issuer.gateway(&[]);
@@ -95,7 +95,7 @@ fn a_credential_of_the_gateway_goes_no_further() {
             "{}",
             String::from_utf8_lossy(&reply.body)
         );
-        // The twin: the key that is meant for it does reach it.
+        // The control: the secret for the upstream does reach it.
         let (_, refused) = call(&server, "locked", &[authorization]);
         assert_eq!(refused["structuredContent"]["error_code"], "API_KEY_REQUIRED", "{refused}");
         let sent = ("x-pml-key-locked-token", "meant-for-it");
@@ -105,14 +105,16 @@ fn a_credential_of_the_gateway_goes_no_further() {
         let (_, result) = call(&server, "locked", &[authorization, sent, host]);
         assert_eq!(result["content"][0]["text"], "done", "{result}");
     }
-    let heard = [open.heard(), keyed.heard()].concat();
-    assert!(heard.len() >= 4, "{heard:?}");
+    let received = [open.received(), keyed.received()].concat();
+    assert!(received.len() >= 4, "{received:?}");
     let signature = token.rsplit('.').next().unwrap();
-    for request in &heard {
+    for request in &received {
         for canary in [signature, &key[8..], "canary=1", "x-pml-key", "x-pml-host"] {
             assert!(!request.contains(canary), "{request}");
         }
     }
-    assert!(open.heard().iter().all(|request| !request.to_lowercase().contains("authorization:")));
-    assert!(keyed.heard().iter().all(|request| request.contains("Bearer meant-for-it")));
+    assert!(
+        open.received().iter().all(|request| !request.to_lowercase().contains("authorization:"))
+    );
+    assert!(keyed.received().iter().all(|request| request.contains("Bearer meant-for-it")));
 }

@@ -1,4 +1,4 @@
-//! Keys of users that the gateway stores: they go to the upstream and nowhere else.
+//! Secrets that the gateway stores for its users: they are sent to their upstream and nowhere else.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -16,20 +16,20 @@ use crate::support::server::{Installation, Server, Tenant};
 use crate::support::{PATIENCE, poll};
 
 const CANARY: &str = "canary-9f/2b+71\"d3e8";
-/// Two keys as `openssl rand -base64 32` makes them.
+/// Two master keys in the form of `openssl rand -base64 32`.
 const KEY: &str = "2Vv6r0ZKqJx1mWc8n3Tq5oYH7uRbLgS4eDfPkA9iXwE=";
 const OTHER_KEY: &str = "mJ8sQe2LwYt0Rz5HnVx7KcB3pGdUa1FoTi6XqNy4EvM=";
 
-/// An upstream that sends back what it is sent.
+/// An upstream that repeats the secret it receives in its answer.
 struct Upstream {
     stub: GatewayStub,
-    heard: Arc<Mutex<Vec<String>>>,
+    received: Arc<Mutex<Vec<String>>>,
 }
 
 impl Upstream {
     fn start() -> Self {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let hear = Arc::clone(&heard);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let record = Arc::clone(&received);
         let stub = GatewayStub::start_with_head(move |head, body| {
             let authorization = head
                 .lines()
@@ -50,7 +50,7 @@ impl Upstream {
                     "serverInfo": { "name": "echo", "version": "1" },
                 }}),
                 Some("tools/call") => {
-                    hear.lock().unwrap().push(authorization.clone());
+                    record.lock().unwrap().push(authorization.clone());
                     if body["params"]["name"] == "fail" {
                         json!({ "error": { "code": -32000, "message": format!("bad: {authorization}") } })
                     } else {
@@ -68,10 +68,10 @@ impl Upstream {
             }
             Answer::Json(whole)
         });
-        Self { stub, heard }
+        Self { stub, received }
     }
 
-    /// Puts its tools into the public catalog of a gateway.
+    /// Adds its tools to the catalog of a gateway.
     fn publish(&self, installation: &Installation) {
         let tool = |name: &str| json!({ "name": name, "description": name, "inputSchema": { "type": "object" } });
         let entry = |fqdn: &str, about: &str, tools: Vec<Value>| {
@@ -97,8 +97,8 @@ impl Upstream {
         installation.sql(&sql);
     }
 
-    fn heard(&self) -> Vec<String> {
-        std::mem::take(&mut self.heard.lock().unwrap())
+    fn received(&self) -> Vec<String> {
+        std::mem::take(&mut self.received.lock().unwrap())
     }
 }
 
@@ -123,7 +123,7 @@ fn say(tenant: &Tenant) -> Value {
     HttpMcp::new(tenant, Era::Stateless).execute("return await mcp.echo.say({})")
 }
 
-/// Fails when a key stands in a text in any form.
+/// Panics if a text contains the canary in any encoding.
 #[track_caller]
 fn assert_clean(what: &str, text: &str) {
     for form in
@@ -135,33 +135,33 @@ fn assert_clean(what: &str, text: &str) {
     }
 }
 
-/// SE-01, SE-02, SE-09: a stored key reaches its upstream, and comes back from nowhere.
+/// SE-01, SE-02, SE-09: a stored secret is sent to its upstream, and no answer or log contains it.
 #[test]
-fn a_stored_key_goes_to_its_upstream_only() {
+fn a_stored_secret_is_sent_to_its_upstream_only() {
     let installation = Installation::new();
     let server = installation.start_with(&[("PML_LOG", "trace")]);
     let upstream = Upstream::start();
     upstream.publish(&installation);
-    let tenant = server.tenant_that_can("execute,read,admin");
+    let tenant = server.tenant_with_rights("execute,read,admin");
     let missing = say(&tenant);
     assert_eq!(missing["error_code"], "API_KEY_REQUIRED", "{missing:#}");
-    let told = missing["message"].as_str().unwrap();
+    let message = missing["message"].as_str().unwrap();
     assert!(
-        told.contains("pml secrets set ECHO_API_KEY --cloud")
-            && told.contains("X-PML-Key-ECHO-API-KEY"),
-        "{told}"
+        message.contains("pml secrets set ECHO_API_KEY --cloud")
+            && message.contains("X-PML-Key-ECHO-API-KEY"),
+        "{message}"
     );
-    assert_eq!(upstream.heard(), [""; 0]);
+    assert_eq!(upstream.received(), [""; 0]);
 
     let mut answers = Vec::new();
     let made = put(&tenant, "ECHO_API_KEY", CANARY, "project");
     assert_eq!(made.status, 201, "{}", text(&made.body));
     answers.push(text(&made.body));
-    let said = say(&tenant);
-    assert_eq!(upstream.heard(), [format!("Bearer {CANARY}")]);
-    let echoed = success(&said).to_string();
+    let envelope = say(&tenant);
+    assert_eq!(upstream.received(), [format!("Bearer {CANARY}")]);
+    let echoed = success(&envelope).to_string();
     assert!(echoed.contains("[redacted]"), "{echoed}");
-    answers.push(said.to_string());
+    answers.push(envelope.to_string());
     let mcp = HttpMcp::new(&tenant, Era::Stateless);
     for code in [
         "return await mcp.echo.fail({})",
@@ -172,7 +172,7 @@ fn a_stored_key_goes_to_its_upstream_only() {
     }
     answers.push(mcp.call("echo:say", json!({})).to_string());
     answers.push(mcp.call("echo:fail", json!({})).to_string());
-    assert_eq!(upstream.heard().len(), 6);
+    assert_eq!(upstream.received().len(), 6);
     let listed = api(&tenant, "GET", "", None);
     assert_eq!(listed.json()["secrets"][0]["name"], "ECHO_API_KEY");
     assert_eq!(listed.header("cache-control"), "private, no-store");
@@ -187,10 +187,10 @@ fn a_stored_key_goes_to_its_upstream_only() {
     assert_eq!(uses, 7, "{}", text(&audit.body));
     answers.push(text(&audit.body));
 
-    // One's own key goes before the project's, and the header's before both.
+    // The caller's own secret takes precedence over the project's, and one in a header over both.
     assert_eq!(put(&tenant, "ECHO_API_KEY", "canary-9f-mine", "me").status, 201);
     answers.push(say(&tenant).to_string());
-    assert_eq!(upstream.heard(), ["Bearer canary-9f-mine"]);
+    assert_eq!(upstream.received(), ["Bearer canary-9f-mine"]);
     let body =
         Era::Stateless.request(1, "tools/call", json!({ "name": "echo:say", "arguments": {} }));
     let headers = [
@@ -204,7 +204,7 @@ fn a_stored_key_goes_to_its_upstream_only() {
     ];
     let sent =
         send("POST", &format!("{}/mcp", tenant.url), &headers, Some(body.to_string().into()));
-    assert_eq!(upstream.heard(), ["Bearer canary-9f-sent"]);
+    assert_eq!(upstream.received(), ["Bearer canary-9f-sent"]);
     answers.push(text(&sent.body));
     for owner in ["me", "project"] {
         let gone = api(&tenant, "DELETE", &format!("/ECHO_API_KEY?for={owner}"), None);
@@ -212,26 +212,26 @@ fn a_stored_key_goes_to_its_upstream_only() {
     }
     assert_eq!(say(&tenant)["error_code"], "API_KEY_REQUIRED");
 
-    // SE-15: what cannot be recorded is not used.
+    // SE-15: a secret is not used if its use cannot be recorded.
     assert_eq!(put(&tenant, "ECHO_API_KEY", CANARY, "me").status, 201);
     installation.sql("revoke insert on audit_log from pml_app");
     assert_eq!(say(&tenant)["status"], "error");
-    assert_eq!(upstream.heard(), [""; 0]);
+    assert_eq!(upstream.received(), [""; 0]);
     installation.sql("grant insert on audit_log to pml_app");
     success(&say(&tenant));
-    assert_eq!(upstream.heard().len(), 1);
+    assert_eq!(upstream.received().len(), 1);
 
     assert_eq!(server.stop(), Some(0));
     answers.iter().for_each(|answer| assert_clean("an answer", answer));
     assert_clean("the log", &installation.log());
 }
 
-/// SE-09: bodies and names are exact, rights are separate, and what is wrong is not repeated.
+/// SE-09: bodies and names are validated strictly, each owner needs its right, and errors do not repeat the input.
 #[test]
-fn what_is_stored_is_asked_for_exactly() {
+fn requests_to_store_a_secret_are_validated_strictly() {
     let server = Server::shared();
-    let (admin, member) = (server.tenant_that_can("execute,admin"), server.tenant());
-    let reader = server.tenant_that_can("read");
+    let (admin, member) = (server.tenant_with_rights("execute,admin"), server.tenant());
+    let reader = server.tenant_with_rights("read");
     let whole = r#"{"value":"canary-9f","for":"me"}"#;
     for (name, body) in [
         ("A", r#"{"value":"canary-9f"}"#),
@@ -258,7 +258,7 @@ fn what_is_stored_is_asked_for_exactly() {
     assert_eq!(put(&member, "LONG", &(long + "x"), "me").status, 400);
     assert_eq!(put(&member, "LONG", &"x".repeat(100_000), "me").status, 413);
     assert_eq!(put(&member, "LONG", "x", "me").status, 200);
-    // Rights: one's own needs `execute`, the project's `admin`.
+    // Rights: the caller's own secrets need `execute`, the project's `admin`.
     for refused in [
         put(&member, "A", "x", "project"),
         api(&member, "DELETE", "/LONG?for=project", None),
@@ -268,7 +268,7 @@ fn what_is_stored_is_asked_for_exactly() {
         assert_eq!(refused.status, 403, "{}", text(&refused.body));
     }
     assert_eq!(put(&admin, "A", "x", "project").status, 201);
-    // What is another's and what does not exist answer alike.
+    // Another principal's secret gets the same answer as a nonexistent one.
     let foreign = api(&admin, "DELETE", "/LONG?for=me", None);
     let unknown = api(&member, "DELETE", "/NONE?for=me", None);
     assert_eq!((foreign.status, unknown.status), (404, 404));
@@ -276,12 +276,13 @@ fn what_is_stored_is_asked_for_exactly() {
     assert_eq!(body(&foreign), body(&unknown));
     assert_eq!(api(&member, "DELETE", "/LONG", None).status, 400);
     assert_eq!(api(&member, "DELETE", "/LONG?for=me", None).status, 204);
-    assert_eq!(api(&member, "GET", "/LONG", None).status, 405, "no route gives a value");
+    assert_eq!(api(&member, "GET", "/LONG", None).status, 405, "a route returns the value");
 }
 
-/// Without a master key the gateway serves and says what is missing; with a wrong one it does not start.
+/// Without a master key the gateway starts and refuses requests for secrets with the reason. With a wrong or weak one
+/// it does not start.
 #[test]
-fn a_master_key_is_right_or_refused() {
+fn a_wrong_or_weak_master_key_prevents_the_start() {
     let home = Installation::new();
     let private = home.start();
     let tenant = private.tenant();
@@ -315,7 +316,7 @@ fn a_master_key_is_right_or_refused() {
     given.stop();
 
     let weak = "changemechangemechangemechangeme";
-    for (key, told) in [
+    for (key, reason) in [
         (KEY, "the master key is wrong"),
         ("", "empty"),
         ("changeme", "not 32 bytes"),
@@ -326,14 +327,15 @@ fn a_master_key_is_right_or_refused() {
         command.env("PML_DATABASE_URL", &url).env("PML_MASTER_KEY", key);
         let output = command.output().unwrap();
         let stderr = text(&output.stderr);
-        assert!(!output.status.success() && stderr.contains(told), "{key}: {stderr}");
+        assert!(!output.status.success() && stderr.contains(reason), "{key}: {stderr}");
         assert!(key.is_empty() || !stderr.contains(key), "{stderr}");
     }
 }
 
-/// A private gateway makes its own master key, closed to others, and does not start without it again.
+/// A private gateway creates its master key at the first start, readable by its user only. Later it does not start
+/// without it.
 #[test]
-fn a_private_gateway_keeps_its_master_key() {
+fn a_private_gateway_does_not_replace_a_missing_master_key() {
     let installation = Installation::new();
     let file = installation.data_dir().join("master.key");
     let server = installation.start();
@@ -345,14 +347,14 @@ fn a_private_gateway_keeps_its_master_key() {
     let refused = installation.run(&[]);
     let stderr = text(&refused.stderr);
     assert!(!refused.status.success() && stderr.contains("put it back"), "{stderr}");
-    assert!(!file.exists(), "no other key takes its place");
+    assert!(!file.exists(), "a new key was created");
     std::fs::rename(&away, &file).unwrap();
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
     let refused = installation.run(&[]);
     let stderr = text(&refused.stderr);
     assert!(!refused.status.success() && stderr.contains("chmod 600"), "{stderr}");
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
-    // A new master key goes into the file, and is the right one from then on.
+    // After a rotation, the file has the new master key.
     let mut rotate = installation.command(&["secrets", "rotate"]);
     let rotated = rotate.env("PML_MASTER_KEY_NEW", OTHER_KEY).output().unwrap();
     assert!(rotated.status.success(), "{}", text(&rotated.stderr));
@@ -361,9 +363,10 @@ fn a_private_gateway_keeps_its_master_key() {
     assert_eq!(installation.start().stop(), Some(0));
 }
 
-/// SE-07: keys are read all the time, while the master key is changed by commands that are killed.
+/// SE-07: commands that rotate the master key are killed repeatedly. All secrets stay readable throughout, and the
+/// next command completes the rotation.
 #[test]
-fn a_rotation_that_is_killed_is_run_again() {
+fn a_killed_master_key_rotation_can_be_resumed() {
     let installation = Installation::new();
     let mut settings = vec![("PML_MASTER_KEY", KEY), ("PML_MASTER_KEY_NEW", OTHER_KEY)];
     let server = installation.start_with(&settings);
@@ -372,8 +375,8 @@ fn a_rotation_that_is_killed_is_run_again() {
     let tenants: Vec<Tenant> = (0..6)
         .map(|number| {
             let scope = format!("org{number}.web");
-            installation.run_well(&["scope", "create", &scope]);
-            let key = installation.run_well(&["keys", "create", "--scope", &scope]);
+            installation.run_ok(&["scope", "create", &scope]);
+            let key = installation.run_ok(&["keys", "create", "--scope", &scope]);
             let tenant = Tenant { key: key.trim().to_owned(), url: server.url().to_owned() };
             assert_eq!(put(&tenant, "ECHO_API_KEY", CANARY, "me").status, 201);
             tenant
@@ -384,7 +387,7 @@ fn a_rotation_that_is_killed_is_run_again() {
         command.envs(settings.iter().copied());
         command
     };
-    // Each step takes its time, so that a command can be killed between two.
+    // Each step is slowed down, so that a command can be killed between two of them.
     installation.sql(
         "create function slow() returns trigger language plpgsql as
             $$ begin perform pg_sleep(0.2); return new; end $$;
@@ -404,17 +407,17 @@ fn a_rotation_that_is_killed_is_run_again() {
         });
         for rewrapped in 0..5 {
             let mut child = rotate().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            poll("the rotation to get on", PATIENCE, || {
+            poll("the rotation to progress", PATIENCE, || {
                 let count = installation
                     .sql("select count(*) from data_keys where rewrapped_at is not null");
                 (count.trim().parse::<i32>().unwrap() >= rewrapped).then_some(())
             });
             child.kill().unwrap();
             child.wait().unwrap();
-            // The next one finds a few keys under the new master key and the others under the old one.
+            // The next command finds some data keys under the new master key and the others under the old one.
         }
         let left = installation.sql("select count(*) from data_keys where rewrapped_at is null");
-        assert_ne!(left.trim(), "0", "the commands were killed before the end");
+        assert_ne!(left.trim(), "0", "the rotation was already complete");
         let output = rotate().output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         *stop.lock().unwrap() = true;
@@ -422,11 +425,11 @@ fn a_rotation_that_is_killed_is_run_again() {
     });
     assert!(reads >= tenants.len(), "{reads}");
     let status: Value =
-        serde_json::from_str(&installation.run_well(&["secrets", "status", "--json"])).unwrap();
+        serde_json::from_str(&installation.run_ok(&["secrets", "status", "--json"])).unwrap();
     assert_eq!(status.as_array().unwrap().len(), 1, "{status:#}");
     assert_eq!((&status[0]["data_keys"], &status[0]["current"]), (&json!(6), &json!(true)));
     assert_eq!(server.stop(), Some(0));
-    // The old one is no longer needed, and no longer enough.
+    // The old master key is no longer sufficient; the new one is.
     let mut old = installation.command(&[]);
     old.env("PML_MASTER_KEY", KEY);
     assert!(!old.output().unwrap().status.success());
@@ -437,9 +440,10 @@ fn a_rotation_that_is_killed_is_run_again() {
     assert_eq!(listed.status, 200);
 }
 
-/// A page of another origin can send a form or a text without being asked for leave; JSON it cannot.
+/// Secrets are accepted as `application/json` only: a page of another origin can send a form or plain text without a
+/// CORS preflight, but not JSON.
 #[test]
-fn a_value_is_taken_as_json_alone() {
+fn secrets_are_accepted_as_json_only() {
     let tenant = Server::shared().tenant();
     let authorization = format!("Bearer {}", tenant.key);
     let url = format!("{}/api/v1/secrets/TYPED_KEY", tenant.url);

@@ -1,4 +1,4 @@
-//! Sessions: short, bound to what they were made of, and taken for nothing else.
+//! Sessions: short-lived credentials that end with the key or token that created them.
 
 use data_encoding::BASE64URL_NOPAD;
 use ring::hmac;
@@ -14,13 +14,13 @@ use crate::support::server::{Installation, Server, Tenant};
 use crate::support::{PATIENCE, poll};
 
 #[track_caller]
-fn make(url: &str, key: &str, body: Value) -> Reply {
+fn create(url: &str, key: &str, body: Value) -> Reply {
     call(key, "POST", &format!("{url}/api/v1/sessions"), Some(&body))
 }
 
 #[track_caller]
 fn session(url: &str, key: &str, body: Value) -> String {
-    let made = make(url, key, body);
+    let made = create(url, key, body);
     assert_eq!(made.status, 201, "{}", String::from_utf8_lossy(&made.body));
     made.json()["session"].as_str().unwrap().to_owned()
 }
@@ -29,11 +29,13 @@ fn status(url: &str, credential: &str, path: &str) -> u16 {
     call(credential, "GET", &format!("{url}{path}"), None).status
 }
 
+/// A session acts as its principal with the rights it was given, and cannot create further sessions.
 #[test]
-fn a_session_is_a_caller_for_a_while() {
+fn a_session_has_only_the_rights_it_was_given() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can("execute,read,admin");
-    let made = make(&tenant.url, &tenant.key, json!({ "can": ["read"], "expires_in_seconds": 60 }));
+    let tenant = server.tenant_with_rights("execute,read,admin");
+    let made =
+        create(&tenant.url, &tenant.key, json!({ "can": ["read"], "expires_in_seconds": 60 }));
     assert_eq!((made.status, made.header("cache-control")), (201, "private, no-store"));
     let made = made.json();
     let own = call(&tenant.key, "GET", &format!("{}/api/v1/keys/self", tenant.url), None).json();
@@ -43,7 +45,7 @@ fn a_session_is_a_caller_for_a_while() {
     assert_eq!(made["can"], json!(["read"]));
     let reader = made["session"].as_str().unwrap();
     assert_eq!(status(&tenant.url, reader, "/mcp"), 200);
-    // It has the rights that it was given, whatever its key may do, and is not its key.
+    // It has only the rights it was given, whatever the rights of its key, and cannot act as the key itself.
     assert_eq!(status(&tenant.url, reader, "/api/v1/keys"), 403);
     for path in ["/api/v1/keys/self", &format!("/api/v1/keys/{}", own["id"].as_str().unwrap())] {
         assert!([403, 404].contains(&status(&tenant.url, reader, path)), "{path}");
@@ -55,14 +57,14 @@ fn a_session_is_a_caller_for_a_while() {
     let ran =
         HttpMcp::new(&caller, Era::Stateless).execute("return await mcp.json.parse({ data: '7' })");
     assert_eq!(success(&ran), 7);
-    // A key is made with `admin` alone, and never with more; a session of a session not at all.
+    // A session with `admin` can create keys with rights that it has. No session can create a session.
     let keys = format!("{}/api/v1/keys", tenant.url);
     let new = |can: &str| json!({ "name": "n", "can": [can] });
     assert_eq!(call(reader, "POST", &keys, Some(&new("read"))).status, 403);
     assert_eq!(call(&full, "POST", &keys, Some(&new("publish"))).status, 403);
     assert_eq!(call(&full, "POST", &keys, Some(&new("read"))).status, 201);
     for credential in [reader, &full] {
-        let refused = make(&tenant.url, credential, json!({}));
+        let refused = create(&tenant.url, credential, json!({}));
         assert_eq!((refused.status, &refused.json()["code"]), (403, &json!("FORBIDDEN")));
     }
     for (body, status) in [
@@ -75,9 +77,9 @@ fn a_session_is_a_caller_for_a_while() {
         (json!({ "scope": "acme.web" }), 400),
         (json!({ "expires_in_seconds": 900 }), 201),
     ] {
-        assert_eq!(make(&tenant.url, &tenant.key, body.clone()).status, status, "{body}");
+        assert_eq!(create(&tenant.url, &tenant.key, body.clone()).status, status, "{body}");
     }
-    // In its one header only, and in no log.
+    // It is accepted in its one header only, and is not logged.
     let url = format!("{}/mcp", tenant.url);
     assert_eq!(get(&url, &[("x-api-key", &full)]).status, 401);
     for query in ["access_token", "session"] {
@@ -85,7 +87,7 @@ fn a_session_is_a_caller_for_a_while() {
         assert_eq!(get(&path, &[]).status, 401, "{query}");
     }
     assert!(!server.installation().log().contains("eyJ"));
-    // It is not kept for those who send the request again.
+    // The answer is not stored for a repeated request.
     let authorization = format!("Bearer {}", tenant.key);
     let headers = [
         ("authorization", authorization.as_str()),
@@ -107,19 +109,20 @@ fn a_session_is_a_caller_for_a_while() {
 }
 
 #[test]
-fn a_session_ends_by_itself() {
-    let tenant = Server::shared().tenant_that_can("read");
+fn a_session_expires() {
+    let tenant = Server::shared().tenant_with_rights("read");
     let short = session(&tenant.url, &tenant.key, json!({ "expires_in_seconds": 2 }));
     let long = session(&tenant.url, &tenant.key, json!({}));
     poll("the session to end", PATIENCE, || {
         (status(&tenant.url, &short, "/mcp") == 401).then_some(())
     });
-    assert_eq!(status(&tenant.url, &long, "/mcp"), 200, "the twin");
+    assert_eq!(status(&tenant.url, &long, "/mcp"), 200, "positive control");
 }
 
-/// A session works on every gateway of the database, and ends on all of them with its key or its membership.
+/// A session is valid on every gateway of the database, and ends on all of them when its key is revoked or rotated, or
+/// its principal is removed.
 #[test]
-fn a_session_ends_with_what_it_was_made_of() {
+fn a_session_ends_with_its_key_or_membership() {
     let installation = Installation::new();
     let [here, there] = [installation.start(), installation.replica().start()];
     let ours = Organisation::on(&here);
@@ -149,22 +152,23 @@ fn a_session_ends_with_what_it_was_made_of() {
         };
         let by = if end == "remove" { &ours.boss } else { &key };
         assert!([201, 204].contains(&ours.ask(by, method, &path, body).status), "{end}");
-        assert_eq!(status(here.url(), &made, "/mcp"), 401, "{end}: at once where it was done");
+        assert_eq!(status(here.url(), &made, "/mcp"), 401, "{end}: immediately on this gateway");
         poll("the other gateway to refuse it", PATIENCE, || {
             (status(there.url(), &made, "/mcp") == 401).then_some(())
         });
-        // A rotated key goes on for its time; its sessions do not.
+        // A rotated key is valid for its grace period; its sessions are not.
         assert_eq!(status(here.url(), &key, "/mcp"), if end == "rotate" { 200 } else { 401 });
     }
 }
 
-/// GW-03: what a session says of its own algorithm and key is not heard.
+/// GW-03: only HS256 with the gateway's own key is accepted; the header of a session does not choose its algorithm or
+/// key.
 #[test]
-fn no_other_signature_makes_a_session() {
-    let tenant = Server::shared().tenant_that_can("read");
+fn sessions_with_another_signature_are_refused() {
+    let tenant = Server::shared().tenant_with_rights("read");
     let good = session(&tenant.url, &tenant.key, json!({}));
     let ask = |token: &str| call(token, "GET", &format!("{}/mcp", tenant.url), None);
-    assert_eq!(ask(&good).status, 200, "the twin");
+    assert_eq!(ask(&good).status, 200, "positive control");
     let (signed, tag) = good.rsplit_once('.').unwrap();
     let (head, payload) = signed.split_once('.').unwrap();
     let decode = |part: &str| -> Value {
@@ -198,7 +202,7 @@ fn no_other_signature_makes_a_session() {
         tokens.push(format!("{signed}.{tag}"));
         tokens.push(format!("{signed}."));
     }
-    // Whatever anybody can know is not the key.
+    // Signed with publicly known values.
     for secret in ["", "secret", head["kid"].as_str().unwrap(), claims["iss"].as_str().unwrap()] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
         let tag = hmac::sign(&key, signed.as_bytes());
@@ -224,23 +228,23 @@ fn no_other_signature_makes_a_session() {
     }
 }
 
-/// GW-05: a session where a token is meant, a token where a session is meant, and one of another installation.
+/// GW-05: a session is not accepted as a token, a token not as a session, and neither by another installation.
 #[test]
-fn a_session_is_no_token_and_a_token_no_session() {
+fn sessions_and_tokens_are_not_interchangeable() {
     let signer = Signer::ed25519();
     let issuer = Issuer::start(&[("k", &signer)]);
     let ours = issuer.gateway(&[]);
     let other = issuer.gateway(&[]);
     let key = ours.installation().first_key();
     let made = session(ours.url(), &key, json!({ "can": ["read"] }));
-    assert_eq!(status(ours.url(), &made, "/mcp"), 200, "the twin");
+    assert_eq!(status(ours.url(), &made, "/mcp"), 200, "positive control");
     assert_eq!(status(other.url(), &made, "/mcp"), 401, "of another installation");
     let (signed, _) = made.rsplit_once('.').unwrap();
     let (head, payload) = signed.split_once('.').unwrap();
     let decode = |part: &str| -> Value {
         serde_json::from_slice(&BASE64URL_NOPAD.decode(part.as_bytes()).unwrap()).unwrap()
     };
-    // The issuer signs what looks like a session, with its header or with its claims.
+    // Tokens signed by the issuer with the header or the claims of a session.
     let mut session_head = header("EdDSA", "k");
     session_head["typ"] = json!("pml-session+jwt");
     for (head, claims) in [
@@ -253,34 +257,34 @@ fn a_session_is_no_token_and_a_token_no_session() {
         assert_eq!(status(ours.url(), &token, "/mcp"), 401, "{head} {claims}");
     }
     let token = signer.token(&header("EdDSA", "k"), &issuer.claims());
-    assert_eq!(status(ours.url(), &token, "/mcp"), 200, "the twin");
-    // A session of a token is one as well, and ends with the membership of its principal.
+    assert_eq!(status(ours.url(), &token, "/mcp"), 200, "positive control");
+    // A session can be created with a token. It ends with the membership of its principal.
     let of_token = session(ours.url(), &token, json!({}));
     assert_eq!(status(ours.url(), &of_token, "/mcp"), 200);
     let operator = ours.installation();
     let who = ["--org", "local", "alice@acme.example"];
-    operator.run_well(&[&["members", "add", "--role", "viewer"], &who[..]].concat());
-    operator.run_well(&[&["members", "remove"], &who[..]].concat());
+    operator.run_ok(&[&["members", "add", "--role", "viewer"], &who[..]].concat());
+    operator.run_ok(&[&["members", "remove"], &who[..]].concat());
     poll("the session to end", PATIENCE, || {
         (status(ours.url(), &of_token, "/mcp") == 401).then_some(())
     });
     assert_eq!(status(ours.url(), &token, "/mcp"), 403);
 }
 
-/// Without a master key there is nothing to sign with, and it is said.
+/// A gateway without a master key cannot sign or verify sessions, and reports it.
 #[test]
-fn without_a_master_key_there_are_no_sessions() {
+fn sessions_need_a_master_key() {
     let home = Installation::new();
     let private = home.start();
     let tenant = private.tenant();
     let folder = home.socket_folder();
     let url = format!("postgres://pml_app@localhost:5432/pml?host={folder}&sslmode=disable");
     let bare = Installation::new().start_with(&[("PML_DATABASE_URL", &url)]);
-    let refused = make(bare.url(), &tenant.key, json!({}));
+    let refused = create(bare.url(), &tenant.key, json!({}));
     assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("SECRETS_UNAVAILABLE")));
     let made = session(private.url(), &tenant.key, json!({}));
     assert_eq!(status(bare.url(), &made, "/mcp"), 401);
-    // One that knows the key makes and accepts them.
+    // A gateway with the same master key accepts it.
     let own = home.data_dir().join("master.key").display().to_string();
     let whole = [("PML_DATABASE_URL", url.as_str()), ("PML_MASTER_KEY_FILE", &own)];
     let whole = Installation::new().start_with(&whole);

@@ -1,4 +1,4 @@
-//! Access tokens: accepted from the one issuer for this gateway, in every other shape refused.
+//! Access tokens: only valid ones of the configured issuer for this gateway are accepted.
 
 use data_encoding::BASE64URL_NOPAD;
 use ring::hmac;
@@ -16,7 +16,7 @@ fn ask(server: &Server, token: &str) -> Reply {
     get(&format!("{}/api/v1/routing", server.url()), &[("authorization", &authorization)])
 }
 
-/// The claims with some of them changed; `null` takes one out.
+/// Returns the claims with changes; `null` removes a claim.
 fn with(claims: &Value, changes: Value) -> Value {
     let mut claims = claims.clone();
     for (name, value) in changes.as_object().unwrap() {
@@ -29,9 +29,9 @@ fn with(claims: &Value, changes: Value) -> Value {
     claims
 }
 
-/// A token of each algorithm runs a program as its principal, in its scope, with its rights.
+/// A token of each supported algorithm can run a program.
 #[test]
-fn a_good_token_is_a_caller() {
+fn valid_tokens_of_each_algorithm_are_accepted() {
     let (rsa, p256, ed) = (Signer::rsa(0), Signer::p256(), Signer::ed25519());
     let issuer = Issuer::start(&[("r", &rsa), ("p", &p256), ("e", &ed)]);
     let server = issuer.gateway(&[]);
@@ -46,14 +46,14 @@ fn a_good_token_is_a_caller() {
             .execute("return await mcp.json.parse({ data: '7' })");
         assert_eq!(success(&ran), 7, "{alg}");
     }
-    assert_eq!(issuer.fetches(), 1, "its keys are kept");
+    assert_eq!(issuer.fetches(), 1, "the issuer's keys were not cached");
     // Neither the token nor its claims are logged.
     let log = server.installation().log();
     assert!(!log.contains("eyJ") && !log.contains("alice@"), "{log}");
-    // What is no key of ours and no token is told as before, and a key still counts.
+    // API keys still work, and an invalid one is refused.
     assert_eq!(ask(&server, "pml_key_x").status, 401);
     assert_eq!(ask(&server, &server.installation().first_key()).status, 200);
-    // The header of keys takes no token.
+    // The header for API keys does not accept a token.
     let token = rsa.token(&header("RS256", "r"), &issuer.claims());
     let url = format!("{}/api/v1/routing", server.url());
     assert_eq!(get(&url, &[("x-api-key", &token)]).status, 401);
@@ -62,15 +62,15 @@ fn a_good_token_is_a_caller() {
     }
 }
 
-/// GW-03: nothing but a signature by a key of the issuer with an allowed algorithm counts.
+/// GW-03: a token needs a signature by a key of the issuer with an allowed algorithm.
 #[test]
-fn no_other_signature_counts() {
+fn tokens_with_another_signature_are_refused() {
     let (rsa, ed, stranger) = (Signer::rsa(0), Signer::ed25519(), Signer::rsa(1));
     let issuer = Issuer::start(&[("r", &rsa), ("e", &ed)]);
     let server = issuer.gateway(&[]);
     let claims = issuer.claims();
     let good = rsa.token(&header("RS256", "r"), &claims);
-    assert_eq!(ask(&server, &good).status, 200, "the twin");
+    assert_eq!(ask(&server, &good).status, 200, "positive control");
     let (signed, _) = good.rsplit_once('.').unwrap();
 
     let mut tokens = Vec::new();
@@ -80,7 +80,7 @@ fn no_other_signature_counts() {
         tokens.push((format!("`{alg}`, two parts"), signed.clone()));
         tokens.push((format!("`{alg}`, signed"), rsa.token(&header(alg, "r"), &claims)));
     }
-    // The public key is known to all; as a shared secret it would let anybody sign.
+    // Algorithm confusion: the public key must not be accepted as an HMAC secret.
     for (kid, signer) in [("r", &rsa), ("e", &ed), ("shared", &rsa)] {
         let pem = data_encoding::BASE64.encode(&signer.public());
         let pem = format!("-----BEGIN PUBLIC KEY-----\n{pem}\n-----END PUBLIC KEY-----\n");
@@ -123,7 +123,7 @@ fn no_other_signature_counts() {
         odd[name] = value.clone();
         tokens.push((format!("`{name}`: {value}"), rsa.token(&odd, &claims)));
     }
-    // Where a token says its key is, nobody looks.
+    // `jku` and `x5u` are ignored: the token does not choose its keys.
     let evil = Issuer::start(&[("r", &stranger)]);
     let jwk = evil.claims()["iss"].as_str().unwrap().to_owned();
     for name in ["jku", "x5u"] {
@@ -133,7 +133,7 @@ fn no_other_signature_counts() {
         assert_eq!(
             ask(&server, &rsa.token(&pointing, &claims)).status,
             200,
-            "`{name}` is not heard"
+            "`{name}` must be ignored"
         );
     }
     for (what, token) in tokens {
@@ -145,13 +145,13 @@ fn no_other_signature_counts() {
         );
         assert_eq!(refused.json()["detail"], "the token is not valid", "{what}");
     }
-    assert_eq!(evil.fetches(), 0, "no place that a token names is asked");
+    assert_eq!(evil.fetches(), 0, "keys were fetched from an address in the token");
     assert!(issuer.fetches() <= 2, "{} fetches", issuer.fetches());
 }
 
-/// GW-05: a token for somebody else, of somebody else, of another kind or another time is none.
+/// GW-05: tokens with another audience, issuer, type or validity period are refused.
 #[test]
-fn no_other_token_counts() {
+fn tokens_with_another_audience_issuer_type_or_period_are_refused() {
     let key = Signer::p256();
     let issuer = Issuer::start(&[("k", &key)]);
     let server = issuer.gateway(&[]);
@@ -159,7 +159,7 @@ fn no_other_token_counts() {
     let now = good["iat"].as_u64().unwrap();
     let status = |claims: &Value| ask(&server, &key.token(&header("ES256", "k"), claims)).status;
     for accepted in [json!({}), json!({ "aud": [AUDIENCE] }), json!({ "nbf": null, "iat": null })] {
-        assert_eq!(status(&with(&good, accepted.clone())), 200, "the twin: {accepted}");
+        assert_eq!(status(&with(&good, accepted.clone())), 200, "control: {accepted}");
     }
     for refused in [
         json!({ "aud": null }),
@@ -194,7 +194,7 @@ fn no_other_token_counts() {
     ] {
         assert_eq!(status(&with(&good, refused.clone())), 401, "{refused}");
     }
-    // Of another kind: an id token and a session are signed by the same issuer.
+    // Another type: ID tokens and session tokens are signed by the same issuer.
     for (typ, expected) in [
         (json!("at+jwt"), 200),
         (json!("AT+JWT"), 200),
@@ -209,7 +209,7 @@ fn no_other_token_counts() {
         kind["typ"] = typ.clone();
         assert_eq!(ask(&server, &key.token(&kind, &good)).status, expected, "{typ}");
     }
-    // Of another environment: its issuer has other keys, and another name.
+    // Another environment, whose issuer has other keys and another name.
     let other_key = Signer::p256();
     let other = Issuer::start(&[("k", &other_key)]);
     let other_server = other.gateway(&[]);
@@ -219,15 +219,15 @@ fn no_other_token_counts() {
     assert_eq!(ask(&server, &forged).status, 401);
 }
 
-/// A token's claims name an existing scope, and no more rights than it has.
+/// A token acts in the scope of its claims, which must exist, with the rights of its claims.
 #[test]
-fn a_token_has_the_scope_and_rights_that_it_names() {
+fn a_token_has_the_scope_and_rights_of_its_claims() {
     let key = Signer::ed25519();
     let issuer = Issuer::start(&[("k", &key)]);
     let server = issuer.gateway(&[]);
     let good = issuer.claims();
     let token = |changes: Value| key.token(&header("EdDSA", "k"), &with(&good, changes));
-    let scopes = |_: ()| server.installation().run_well(&["scope", "create", "acme.other"]);
+    let scopes = |_: ()| server.installation().run_ok(&["scope", "create", "acme.other"]);
     for unknown in [
         json!({ "pml_scope": null }),
         json!({ "pml_scope": "acme.web" }),
@@ -270,7 +270,7 @@ fn a_token_has_the_scope_and_rights_that_it_names() {
             "{challenge}"
         );
     }
-    // A token is not a key, and cannot pass for the principal of one.
+    // A token is not an API key, and cannot act as the principal of one.
     let admin = json!({ "scope": "pml:admin", "sub": "key:00000000-0000-7000-8000-000000000000" });
     let authorization = format!("Bearer {}", token(admin));
     let headers = [("authorization", authorization.as_str())];
@@ -288,9 +288,9 @@ fn a_token_has_the_scope_and_rights_that_it_names() {
     assert!(principal.starts_with("sub:") && principal.len() == 68, "{principal}");
 }
 
-/// GW-31: a client is told where to get a token, and which right another one needs.
+/// GW-31: the challenge of a refusal names where to get a token and the missing right.
 #[test]
-fn refusals_say_how_to_get_a_token() {
+fn refusals_have_a_challenge_with_metadata_and_scope() {
     let key = Signer::ed25519();
     let issuer = Issuer::start(&[("k", &key)]);
     let server = issuer.gateway(&[]);
@@ -319,7 +319,7 @@ fn refusals_say_how_to_get_a_token() {
     let wrong = ask(&server, "wrong").header("www-authenticate").to_owned();
     assert!(wrong.contains("error=\"invalid_token\"") && wrong.contains(place), "{wrong}");
 
-    // Over MCP too: 403, with the answer of the protocol as its body.
+    // The same over MCP: status 403, with a JSON-RPC answer as the body.
     let claims = with(&issuer.claims(), json!({ "scope": "pml:read" }));
     let tenant =
         Tenant { key: key.token(&header("EdDSA", "k"), &claims), url: server.url().to_owned() };
@@ -337,10 +337,10 @@ fn refusals_say_how_to_get_a_token() {
     assert_eq!(envelope(&refused.json()["result"])["error_code"], "FORBIDDEN");
 }
 
-/// The issuer's keys change, vanish and cannot be had: known ones count for a time, and nobody
-/// can make the gateway ask again and again.
+/// The gateway follows changes of the issuer's keys. Known keys are valid for a time while the issuer is down, and
+/// tokens with unknown key ids cannot cause repeated requests.
 #[test]
-fn the_issuers_keys_are_followed() {
+fn issuer_keys_are_refreshed_cached_and_rate_limited() {
     let (first, second) = (Signer::ed25519(), Signer::ed25519());
     let issuer = Issuer::start(&[("1", &first)]);
     let server = issuer.gateway(&[]);
@@ -348,40 +348,42 @@ fn the_issuers_keys_are_followed() {
     let new = second.token(&header("EdDSA", "2"), &issuer.claims());
     assert_eq!(ask(&server, &old).status, 200);
     issuer.serve(&[("2", &second)]);
-    assert_eq!(ask(&server, &new).status, 200, "an unknown name is asked for");
-    assert_eq!(ask(&server, &old).status, 401, "and what is gone is gone");
+    assert_eq!(ask(&server, &new).status, 200, "the keys were not fetched for an unknown id");
+    assert_eq!(ask(&server, &old).status, 401, "a removed key is still accepted");
     assert_eq!(issuer.fetches(), 2);
     for number in 0..20 {
         let unknown = second.token(&header("EdDSA", &format!("x{number}")), &issuer.claims());
         assert_eq!(ask(&server, &unknown).status, 401);
     }
-    assert_eq!(issuer.fetches(), 2, "once a minute at most");
+    assert_eq!(issuer.fetches(), 2, "fetched more than once a minute");
     issuer.set_up(false);
-    assert_eq!(ask(&server, &new).status, 200, "its keys are known");
+    assert_eq!(ask(&server, &new).status, 200, "the cached key was not used");
 
-    // Keys do not count for ever without their issuer.
+    // Cached keys expire if the issuer stays unreachable.
     issuer.set_up(true);
     let short = issuer.gateway(&[("PML_OAUTH_KEYS_MAX_AGE", "2")]);
     assert_eq!(ask(&short, &new).status, 200);
     issuer.set_up(false);
-    let refused = poll("the keys to be too old", PATIENCE, || {
+    let refused = poll("the cached keys to expire", PATIENCE, || {
         let reply = ask(&short, &new);
         (reply.status != 200).then_some(reply)
     });
     assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("IDENTITY_UNAVAILABLE")));
-    assert_eq!(ask(&short, &short.installation().first_key()).status, 200, "keys of ours count");
+    assert_eq!(ask(&short, &short.installation().first_key()).status, 200, "an API key");
     issuer.set_up(true);
-    poll("the keys to be had again", PATIENCE, || (ask(&short, &new).status == 200).then_some(()));
+    poll("the keys to be fetched again", PATIENCE, || {
+        (ask(&short, &new).status == 200).then_some(())
+    });
 }
 
-/// A token whose signature is remembered ends at its time all the same.
+/// A token expires even if its signature check is cached.
 #[test]
-fn a_token_that_was_just_accepted_ends() {
+fn a_cached_token_expires() {
     let key = Signer::rsa(0);
     let issuer = Issuer::start(&[("k", &key)]);
     let server = issuer.gateway(&[]);
     let good = issuer.claims();
-    // Clocks may be 30 seconds apart: this one has ten left.
+    // 30 seconds of clock skew are tolerated, so this token is accepted for ten more seconds.
     let ending = with(&good, json!({ "exp": good["iat"].as_u64().unwrap() - 20 }));
     let token = key.token(&header("RS256", "k"), &ending);
     assert_eq!(ask(&server, &token).status, 200);
@@ -392,9 +394,9 @@ fn a_token_that_was_just_accepted_ends() {
     assert_eq!((refused.status, &refused.json()["code"]), (401, &json!("UNAUTHORIZED")));
 }
 
-/// Half a configuration, or an issuer without TLS, stops the gateway.
+/// An incomplete configuration, or an issuer without TLS, prevents the start.
 #[test]
-fn a_doubtful_configuration_is_refused() {
+fn an_incomplete_or_insecure_oauth_configuration_is_refused() {
     let operator = Server::shared().installation();
     for settings in [
         vec![("PML_OAUTH_ISSUER", "https://id.test")],

@@ -1,5 +1,5 @@
-//! Every form of a call, in both eras of the protocol and on both transports: what is answered, and that clients
-//! which others wrote take it.
+//! Every form of a call in both protocol generations and on both transports: the answers, and that third-party clients
+//! accept them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,14 +17,14 @@ use crate::support::mcp_servers::{CLIENTS, PYTHON, node_22, npm, python};
 use crate::support::server::{Server, Tenant};
 use crate::support::upstream::{Entry, Everything, scope_of};
 
-/// How a call is made, and what in its answer says that it is the right one.
+/// A form of a call, and how to recognise the correct answer.
 struct Form {
-    /// What the matrix calls it.
+    /// Its name in the matrix.
     name: &'static str,
-    /// What is called.
+    /// The tool that is called.
     tool: &'static str,
     arguments: fn() -> Value,
-    /// What the answer contains over HTTP, and on stdio.
+    /// A part of the answer over HTTP and on stdio.
     answers: [&'static str; 2],
     fails: bool,
 }
@@ -107,7 +107,7 @@ const FORMS: &[Form] = &[
         answers: ["TOOL_NOT_FOUND"; 2],
         fails: true,
     },
-    // The gateway never pauses a program: it says that the tool needs the user's machine.
+    // The gateway never pauses a program; it answers that the tool needs the user's machine.
     Form {
         name: "needs a human",
         tool: "pml_execute",
@@ -128,18 +128,18 @@ impl Form {
         self.fails || (self.name == "needs a human" && transport == Transport::Http)
     }
 
-    /// Says what is wrong with a result, if anything is.
+    /// Returns the result if it is wrong.
     fn fault(&self, transport: Transport, result: &Value) -> Option<String> {
         let shown = result.to_string();
         let answer = self.answers[usize::from(transport == Transport::Stdio)];
-        // Texts hold JSON, too.
+        // Text blocks contain escaped JSON.
         let found = shown.replace('\\', "").contains(answer);
         let failed = result["isError"].as_bool().unwrap_or(false);
         (!found || failed != self.fails(transport)).then_some(shown)
     }
 }
 
-/// A tenant with upstreams of both eras and a capability, and a project of its own.
+/// A tenant with upstreams of both protocol generations, a capability and a project.
 struct World {
     tenant: Tenant,
     project: Project,
@@ -168,7 +168,7 @@ impl World {
     }
 }
 
-/// A server that knows the handshake alone, and no `resultType`.
+/// Starts a server that supports only the 2025 versions, without `resultType`.
 fn server_of_2025() -> GatewayStub {
     handshaking("older", |method| {
         let result = json!({ "content": [{ "type": "text", "text": "two notes" }] });
@@ -176,9 +176,9 @@ fn server_of_2025() -> GatewayStub {
     })
 }
 
-/// Under 2026-07-28 each result says of what type it is; before, none does: strict clients refuse either mistake.
+/// Results have `resultType` in 2026-07-28 and not in earlier versions. Strict clients refuse either mistake.
 #[test]
-fn every_result_says_its_type() {
+fn results_have_a_result_type_in_2026_07_28_only() {
     let world = World::new();
     let mut wrong = String::new();
     for era in [Era::Handshake, Era::Stateless] {
@@ -213,7 +213,7 @@ fn every_result_says_its_type() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// A client that others wrote.
+/// A third-party client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Client {
     PythonSdk,
@@ -223,7 +223,7 @@ enum Client {
     Inspector,
 }
 
-const CLIENTS_OF_OTHERS: [(Client, &str); 5] = [
+const THIRD_PARTY_CLIENTS: [(Client, &str); 5] = [
     (Client::PythonSdk, "PyPI mcp"),
     (Client::FastMcp, "PyPI fastmcp"),
     (Client::TypeScriptV1, "npm sdk (v1)"),
@@ -231,17 +231,17 @@ const CLIENTS_OF_OTHERS: [(Client, &str); 5] = [
     (Client::Inspector, "inspector --strict"),
 ];
 
-/// Why a client cannot make a call, if it cannot.
+/// Returns why a client cannot make a call, or `None` if it can.
 fn cannot(client: Client, version: &str, form: &Form) -> Option<&'static str> {
     match client {
-        Client::TypeScriptV1 if version == "2026-07-28" => Some("knows no such version"),
+        Client::TypeScriptV1 if version == "2026-07-28" => Some("does not support this version"),
         Client::Inspector if !form.tool.starts_with("pml_") => Some("calls listed tools only"),
         _ => None,
     }
 }
 
-/// What a client got: the version, its list of tools, and a result or an exception for each call.
-struct Got {
+/// The output of a client: the version, its list of tools, and a result or an exception for each call.
+struct Output {
     version: String,
     tools: Value,
     calls: Vec<Result<Value, String>>,
@@ -269,14 +269,14 @@ fn environment(project: &Project) -> BTreeMap<String, String> {
     set.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Runs one of the small scripts that make a list of calls with a library.
+/// Makes the calls with a library, by one of the fixture scripts.
 fn by_script(
     world: &World,
     client: Client,
     transport: Transport,
     version: &str,
     forms: &[&Form],
-) -> Got {
+) -> Output {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
     let mut command = match client {
         Client::PythonSdk | Client::FastMcp => {
@@ -298,15 +298,15 @@ fn by_script(
         .iter()
         .map(|form| json!({ "name": form.tool, "arguments": (form.arguments)() }))
         .collect();
-    let told = json!({ "target": target(world, transport), "version": version, "calls": calls });
-    let output = finish(command, told.to_string().as_bytes());
-    let said = format!("{}\n{}", text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{client:?} {transport:?} {version}: {said}");
+    let input = json!({ "target": target(world, transport), "version": version, "calls": calls });
+    let output = finish(command, input.to_string().as_bytes());
+    let printed = format!("{}\n{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{client:?} {transport:?} {version}: {printed}");
     let out = text(&output.stdout);
     let mut lines = out.lines().map(|line| {
-        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {said}"))
+        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {printed}"))
     });
-    let mut hello = lines.next().unwrap_or_else(|| panic!("{client:?}: {said}"));
+    let mut hello = lines.next().unwrap_or_else(|| panic!("{client:?}: {printed}"));
     let calls = lines
         .map(|mut line| match line["exception"].as_str() {
             Some(exception) => Err(exception.to_owned()),
@@ -314,11 +314,11 @@ fn by_script(
         })
         .collect();
     let version = hello["version"].as_str().unwrap_or_default().to_owned();
-    Got { version, tools: hello["tools"].take(), calls }
+    Output { version, tools: hello["tools"].take(), calls }
 }
 
-/// Runs the inspector's command line, one process for each call.
-fn by_inspector(world: &World, transport: Transport, version: &str, forms: &[&Form]) -> Got {
+/// Makes the calls with the inspector's command line, one process for each.
+fn by_inspector(world: &World, transport: Transport, version: &str, forms: &[&Form]) -> Output {
     let target = target(world, transport);
     let era = if version == "2026-07-28" { "modern" } else { "legacy" };
     let run = |arguments: &[&str]| -> Result<Value, String> {
@@ -343,19 +343,19 @@ fn by_inspector(world: &World, transport: Transport, version: &str, forms: &[&Fo
         }
         command.args(["--protocol-era", era, "--format", "json", "--quiet"]).args(arguments);
         let output = finish(command, b"");
-        let said = text(&output.stdout);
-        let printed = serde_json::from_str::<Value>(&said).map_err(|error| error.to_string());
+        let stdout = text(&output.stdout);
+        let printed = serde_json::from_str::<Value>(&stdout).map_err(|error| error.to_string());
         match printed {
             Ok(printed) if output.status.success() || printed["result"]["isError"] == true => {
                 Ok(printed["result"].clone())
             }
-            _ => Err(format!("{}: {said}{}", output.status, text(&output.stderr))),
+            _ => Err(format!("{}: {stdout}{}", output.status, text(&output.stderr))),
         }
     };
     let listed = run(&["--method", "tools/list", "--strict"]);
     let listed = listed.unwrap_or_else(|why| panic!("inspector {transport:?} {version}: {why}"));
     let calls = std::thread::scope(|scope| {
-        // Two at a time: each is a process of its own.
+        // Two at a time, because each is a separate process.
         let halves: Vec<_> = forms
             .chunks(forms.len().div_ceil(2))
             .map(|forms| {
@@ -371,12 +371,12 @@ fn by_inspector(world: &World, transport: Transport, version: &str, forms: &[&Fo
             .collect();
         halves.into_iter().flat_map(|half| half.join().expect("it does not panic")).collect()
     });
-    Got { version: version.to_owned(), tools: listed["tools"].clone(), calls }
+    Output { version: version.to_owned(), tools: listed["tools"].clone(), calls }
 }
 
-/// The tools that a client lists are described in full.
+/// Asserts that the listed tools have titles, output schemas and annotations.
 #[track_caller]
-fn are_described(tools: &Value) {
+fn assert_described(tools: &Value) {
     let tools = tools.as_array().unwrap_or_else(|| panic!("no list of tools: {tools}"));
     assert_eq!(tools.len(), 4, "{tools:?}");
     for tool in tools {
@@ -390,16 +390,16 @@ fn are_described(tools: &Value) {
     }
 }
 
-/// Each client takes the answer to each form of a call, in each era that it speaks, on both transports. `--nocapture`
-/// shows the matrix.
+/// Each client accepts the answer to each form of a call, in each version that it supports, on both transports.
+/// `--nocapture` shows the matrix.
 #[test]
-fn every_client_takes_every_answer() {
+fn third_party_clients_accept_every_form_of_a_call() {
     let world = World::new();
     let names: Vec<&str> = FORMS.iter().map(|form| form.name).collect();
     let mut matrix = format!("| client | transport | version | {} |\n", names.join(" | "));
     matrix += &format!("|{}\n", "---|".repeat(names.len() + 3));
     let (mut wrong, mut reasons) = (String::new(), BTreeSet::new());
-    for (client, title) in CLIENTS_OF_OTHERS {
+    for (client, title) in THIRD_PARTY_CLIENTS {
         for transport in [Transport::Http, Transport::Stdio] {
             for version in ["2025-11-25", "2026-07-28"] {
                 let _ = write!(matrix, "| {title} | {transport:?} | {version} |");
@@ -416,7 +416,7 @@ fn every_client_takes_every_answer() {
                     _ => by_script(&world, client, transport, version, &possible),
                 };
                 assert_eq!(got.version, version, "{client:?} {transport:?}");
-                are_described(&got.tools);
+                assert_described(&got.tools);
                 assert_eq!(got.calls.len(), possible.len(), "{client:?} {transport:?} {version}");
                 let mut answers = got.calls.into_iter();
                 for form in FORMS {

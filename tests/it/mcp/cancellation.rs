@@ -1,4 +1,4 @@
-//! What a client cancels over HTTP ends: the program, its sandbox and what it waits for. Nobody else's does.
+//! Cancellation over HTTP ends the program, its sandbox and its pending calls, and does not affect other clients.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -36,22 +36,22 @@ impl Slow {
         Self { tenant, upstream }
     }
 
-    /// How often the server has heard of a method.
-    fn heard(&self, method: &str) -> usize {
+    /// Returns how many requests or notifications of a method the server has received.
+    fn received(&self, method: &str) -> usize {
         let method = format!("\"{method}\"");
-        self.upstream.heard().iter().filter(|request| request.contains(&method)).count()
+        self.upstream.received().iter().filter(|request| request.contains(&method)).count()
     }
 
-    /// Waits until as many calls have reached the server.
+    /// Waits until this number of calls has reached the server.
     #[track_caller]
     fn wait_for_calls(&self, calls: usize) {
         poll("the call to reach its server", PATIENCE, || {
-            (self.heard("tools/call") == calls).then_some(())
+            (self.received("tools/call") == calls).then_some(())
         });
     }
 }
 
-/// One client of the 2025 era, with the session that it was given, if it keeps to it.
+/// A client of the 2025 versions, with its session if it uses one.
 #[derive(Clone)]
 struct Client {
     url: String,
@@ -60,7 +60,7 @@ struct Client {
 }
 
 impl Client {
-    /// Shakes hands, as the SDKs do.
+    /// Initializes a session, like the SDKs.
     fn new(tenant: &Tenant) -> Self {
         let mut client = Self::without_session(tenant);
         let hello = client.post(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
@@ -72,7 +72,7 @@ impl Client {
         client
     }
 
-    /// Begins without a handshake, as scripts do.
+    /// Starts without a handshake, like simple scripts.
     fn without_session(tenant: &Tenant) -> Self {
         let bearer = format!("Bearer {}", tenant.key);
         Self { url: format!("{}/mcp", tenant.url), bearer, session: None }
@@ -89,7 +89,7 @@ impl Client {
         send("POST", &self.url, &headers, Some(message.to_string().into_bytes()))
     }
 
-    /// Begins a call that only ends by its time limit; the answer comes through the channel.
+    /// Begins a call that ends only by its time limit; the answer arrives on the channel.
     fn begin(&self, id: u64, tool: &str, arguments: &Value) -> Receiver<Value> {
         let (sender, answer) = channel();
         let client = self.clone();
@@ -111,19 +111,19 @@ impl Client {
 
 const WAITS: &str = "return await mcp.slow.wait({})";
 
-/// The answer to a call that was cancelled; a call that was not takes 30 seconds.
+/// Asserts that a call ends as cancelled, before its time limit of 30 seconds.
 #[track_caller]
-fn was_cancelled(answer: &Receiver<Value>) {
+fn assert_cancelled(answer: &Receiver<Value>) {
     let answer = answer.recv_timeout(Duration::from_secs(20)).expect("it ends before its limit");
-    let told = &answer["result"]["structuredContent"];
-    assert_eq!(told["error_code"], "CANCELLED", "{answer}");
+    let envelope = &answer["result"]["structuredContent"];
+    assert_eq!(envelope["error_code"], "CANCELLED", "{answer}");
 }
 
 #[test]
-fn a_notification_cancels() {
+fn a_notification_cancels_the_run_and_its_upstream_calls() {
     let slow = Slow::new();
     let client = Client::new(&slow.tenant);
-    // A program, and a tool by its id: what they wait for is told to stop, too.
+    // A program, and a direct tool call: the cancellation is forwarded to the upstream in both cases.
     for (n, (tool, arguments)) in
         [("pml_execute", json!({ "code": WAITS })), ("slow:wait", json!({}))]
             .into_iter()
@@ -132,25 +132,25 @@ fn a_notification_cancels() {
         let answer = client.begin(7, tool, &arguments);
         slow.wait_for_calls(n + 1);
         client.cancel(7);
-        was_cancelled(&answer);
-        poll("the server to be told", PATIENCE, || {
-            (slow.heard("notifications/cancelled") == n + 1).then_some(())
+        assert_cancelled(&answer);
+        poll("the upstream to be notified", PATIENCE, || {
+            (slow.received("notifications/cancelled") == n + 1).then_some(())
         });
     }
-    // A program that computes nothing and calls nothing.
+    // A program that only sleeps.
     let sleeps = json!({ "code": "await new Promise((go) => setTimeout(go, 25_000)); return 1" });
     let answer = client.begin(8, "pml_execute", &sleeps);
-    // Whether it has begun is not to be seen from outside: it is cancelled until it ends.
-    let told = poll("it to be cancelled", Duration::from_secs(20), || {
+    // The test cannot see when the program has started, so it repeats the cancellation.
+    let cancelled = poll("it to be cancelled", Duration::from_secs(20), || {
         client.cancel(8);
         answer.try_recv().ok()
     });
-    assert_eq!(told["result"]["structuredContent"]["error_code"], "CANCELLED", "{told}");
+    assert_eq!(cancelled["result"]["structuredContent"]["error_code"], "CANCELLED", "{cancelled}");
 }
 
-/// Ids are unique for one client alone: neither another key nor another client of the same key cancels.
+/// Request ids are unique per client only: neither another key nor another client of the same key can cancel a request.
 #[test]
-fn nobody_elses_request_is_cancelled() {
+fn a_client_cannot_cancel_the_requests_of_others() {
     let slow = Slow::new();
     let client = Client::new(&slow.tenant);
     let answer = client.begin(7, "slow:wait", &json!({}));
@@ -160,19 +160,19 @@ fn nobody_elses_request_is_cancelled() {
     for other in [stranger, Client::new(&slow.tenant), Client::without_session(&slow.tenant)] {
         other.cancel(7);
     }
-    // What is cancelled later has ended: what they meant would have, too.
+    // Once a later cancellation has taken effect, the earlier ones would have as well.
     let later = client.begin(9, "slow:wait", &json!({}));
     slow.wait_for_calls(2);
     client.cancel(9);
-    was_cancelled(&later);
+    assert_cancelled(&later);
     assert!(answer.try_recv().is_err());
     client.cancel(7);
-    was_cancelled(&answer);
+    assert_cancelled(&answer);
 }
 
-/// A script that keeps no session is heard where its id leaves no doubt.
+/// Without a session, a cancellation takes effect only if its request id is unambiguous.
 #[test]
-fn without_a_session_one_of_several_is_not_guessed() {
+fn an_ambiguous_cancellation_without_a_session_is_ignored() {
     let slow = Slow::new();
     let client = Client::without_session(&slow.tenant);
     let (one, other) =
@@ -181,13 +181,13 @@ fn without_a_session_one_of_several_is_not_guessed() {
     slow.wait_for_calls(3);
     client.cancel(1);
     client.cancel(2);
-    was_cancelled(&third);
+    assert_cancelled(&third);
     assert!(one.try_recv().is_err() && other.try_recv().is_err());
 }
 
-/// Whoever hangs up wants no answer: the way to cancel in 2026-07-28.
+/// Closing the connection cancels the request. In 2026-07-28 this is the specified way.
 #[test]
-fn a_dropped_connection_cancels() {
+fn a_dropped_connection_cancels_the_request() {
     for version in ["2025-11-25", "2026-07-28"] {
         let slow = Slow::new();
         let mut params = json!({ "name": "pml_execute", "arguments": { "code": WAITS } });
@@ -214,8 +214,8 @@ fn a_dropped_connection_cancels() {
         stream.write_all((head + &body).as_bytes()).unwrap();
         slow.wait_for_calls(1);
         drop(stream);
-        poll("the server to be told", Duration::from_secs(20), || {
-            (slow.heard("notifications/cancelled") == 1).then_some(())
+        poll("the upstream to be notified", Duration::from_secs(20), || {
+            (slow.received("notifications/cancelled") == 1).then_some(())
         });
     }
 }

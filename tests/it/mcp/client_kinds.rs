@@ -1,4 +1,4 @@
-//! Where a program runs for each kind of client, and what the client is told.
+//! Where a program runs for each kind of client, and what the client gets.
 //!
 //! 1. `pml`, client tools: `execute_locally`, then a local run
 //! 2. a web app, client tools: an error that explains
@@ -7,7 +7,7 @@
 //! 5. only server tools, over HTTP: a normal result
 //! 6. only client tools, through `pml exec`: a local result
 //! 7. mixed tools: all local, server tools forwarded, data flows between them
-//! 8. permissions of `pml` and keys of upstreams hold during local runs
+//! 8. permissions of `pml` apply to local runs
 
 use serde_json::{Value, json};
 
@@ -20,14 +20,14 @@ use crate::support::server::Server;
 const READ: &str = "return await mcp.filesystem.read_text_file({ path: 'a.txt' })";
 
 #[test]
-fn pml_with_client_tools_runs_them_here() {
+fn pml_runs_programs_with_client_tools_locally() {
     let project = Project::new().allow(&["filesystem:read_text_file"]);
     project.write("a.txt", "here");
     let mut pml = project.stdio();
     let envelope = pml.execute(READ);
     assert_eq!(success(&envelope), "here");
     assert_eq!(envelope["executed"], "client");
-    // An id of a run has one form, whichever side ran it.
+    // Execution ids have the same form on both sides.
     let server = pml.execute("return await mcp.math.eval({ expression: '1' })");
     let form = |envelope: &Value| {
         let id = envelope["execution_id"].as_str().expect("a run has an id").to_owned();
@@ -39,19 +39,19 @@ fn pml_with_client_tools_runs_them_here() {
 #[test]
 fn a_web_app_with_client_tools_gets_an_explanation() {
     let answer = HttpMcp::new(&Server::shared().tenant(), Era::Handshake).execute(READ);
-    explains_the_package(&answer);
+    assert_explains_the_package(&answer);
 }
 
 #[test]
 fn a_direct_call_of_a_client_tool_gets_the_same_explanation() {
     let client = HttpMcp::new(&Server::shared().tenant(), Era::Stateless);
-    explains_the_package(&client.execute(READ));
+    assert_explains_the_package(&client.execute(READ));
     let direct = client.call("filesystem:read_text_file", json!({ "path": "a.txt" }));
     assert_eq!(direct["isError"], true);
-    explains_the_package(&direct["structuredContent"]);
+    assert_explains_the_package(&direct["structuredContent"]);
 }
 
-fn explains_the_package(answer: &Value) {
+fn assert_explains_the_package(answer: &Value) {
     let message = failure(answer, "CLIENT_TOOLS_REQUIRE_PACKAGE");
     assert!(message.contains("user's machine"), "{message}");
     assert_eq!(answer["client_tools"], json!(["filesystem:read_text_file"]));
@@ -59,7 +59,7 @@ fn explains_the_package(answer: &Value) {
 }
 
 #[test]
-fn pml_with_server_tools_only_runs_on_the_server() {
+fn programs_with_server_tools_only_run_on_the_server() {
     let envelope =
         Project::new().stdio().execute("return await mcp.math.eval({ expression: '6 * 7' })");
     assert_eq!(success(&envelope), 42);
@@ -102,18 +102,18 @@ fn mixed_tools_pass_data_between_the_sides() {
 }
 
 #[test]
-fn permissions_and_upstream_keys_hold_in_local_runs() {
+fn permissions_apply_to_forwarded_server_tools() {
     let project = Project::new()
         .configure(&json!({ "permissions": { "deny": ["json:parse"], "allow": ["*"] } }));
     project.write("a.txt", "{}");
     let mut pml = project.stdio();
-    // A rule covers a forwarded server tool as well as a local one.
+    // A rule applies to a forwarded server tool as well as to a local one.
     let denied = pml.execute(
         "return await mcp.json.parse({ data: await mcp.filesystem.read_text_file({ path: 'a.txt' }) })",
     );
     assert!(failure(&denied, "PERMISSION_DENIED").contains("json:parse"));
 
-    // Without a rule a tool is asked about.
+    // Without a rule, the user is asked.
     let mut asking = Project::new().stdio();
     question(&asking.execute(READ));
 }

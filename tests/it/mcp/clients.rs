@@ -1,4 +1,4 @@
-//! Clients that others wrote list and call tools: on stdio and over HTTP.
+//! Third-party clients list and call tools on stdio and over HTTP.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::support::server::{Server, Tenant};
 
 const CODE: &str = "return await mcp.math.eval({ expression: '6 * 7' })";
 
-/// The inspector's command line, ready to be given a target.
+/// Runs the command line of the MCP inspector.
 fn inspector(project: &Project, arguments: &[&str]) -> Value {
     let node = node_22();
     let script = npm("inspector").join("node_modules/.bin/mcp-inspector");
@@ -28,14 +28,14 @@ fn inspector(project: &Project, arguments: &[&str]) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
 }
 
-fn lists_the_meta_tools(listed: &Value) {
+fn assert_lists_the_meta_tools(listed: &Value) {
     let shown = listed.to_string();
     for name in ["pml_execute", "pml_discover", "pml_create", "pml_continue"] {
         assert!(shown.contains(&format!("\"{name}\"")), "{shown}");
     }
 }
 
-fn returned_42(result: &Value) {
+fn assert_returned_42(result: &Value) {
     let shown = result.to_string();
     assert!(shown.contains("\"status\":\"success\"") && shown.contains("\"result\":42"), "{shown}");
 }
@@ -52,7 +52,7 @@ fn over_http() -> (Tenant, Project, String, String) {
 fn the_inspector_works_on_stdio() {
     let project = Project::new();
     let pml = built("pml").display().to_string();
-    // The inspector starts servers with little of its own environment: it is named.
+    // The inspector passes little of its environment to servers, so the variables are listed.
     let wrapped = project.command(&[]);
     let settings: Vec<String> = wrapped
         .get_envs()
@@ -66,25 +66,25 @@ fn the_inspector_works_on_stdio() {
         arguments.extend(["-e", setting]);
     }
     let list = [&arguments[..], &["--method", "tools/list"]].concat();
-    lists_the_meta_tools(&inspector(&project, &list));
+    assert_lists_the_meta_tools(&inspector(&project, &list));
     let code = format!("code={CODE}");
     let call =
         ["--method", "tools/call", "--tool-name", "pml_execute", "--tool-arg", code.as_str()];
-    returned_42(&inspector(&project, &[&arguments[..], &call].concat()));
+    assert_returned_42(&inspector(&project, &[&arguments[..], &call].concat()));
 }
 
 #[test]
 fn the_inspector_works_over_http() {
     let (_, project, url, header) = over_http();
     let target = [url.as_str(), "--transport", "http", "--header", header.as_str()];
-    lists_the_meta_tools(&inspector(
+    assert_lists_the_meta_tools(&inspector(
         &project,
         &[&target[..], &["--method", "tools/list"]].concat(),
     ));
     let code = format!("code={CODE}");
     let call =
         ["--method", "tools/call", "--tool-name", "pml_execute", "--tool-arg", code.as_str()];
-    returned_42(&inspector(&project, &[&target[..], &call].concat()));
+    assert_returned_42(&inspector(&project, &[&target[..], &call].concat()));
 }
 
 fn fastmcp(project: &Project, arguments: &[&str]) -> Value {
@@ -101,7 +101,7 @@ fn fastmcp(project: &Project, arguments: &[&str]) -> Value {
 fn fastmcp_works_over_http() {
     let (tenant, project, url, _) = over_http();
     let target = [url.as_str(), "--auth", tenant.key.as_str(), "--json"];
-    lists_the_meta_tools(&fastmcp(&project, &[&["list"], &target[..]].concat()));
+    assert_lists_the_meta_tools(&fastmcp(&project, &[&["list"], &target[..]].concat()));
     let code = format!("code={CODE}");
     let call = [
         "call",
@@ -112,13 +112,13 @@ fn fastmcp_works_over_http() {
         tenant.key.as_str(),
         "--json",
     ];
-    returned_42(&fastmcp(&project, &call));
+    assert_returned_42(&fastmcp(&project, &call));
 }
 
 #[test]
 fn fastmcp_works_on_stdio() {
     let project = Project::new();
-    // It passes little of its environment to a command, so `env` sets what `pml` needs.
+    // FastMCP passes little of its environment to a command, so `env` sets what `pml` needs.
     let wrapped = project.command(&[]);
     let mut command = String::from("env");
     for (name, value) in wrapped.get_envs() {
@@ -127,15 +127,18 @@ fn fastmcp_works_on_stdio() {
         }
     }
     command += &format!(" '{}' stdio", built("pml").display());
-    lists_the_meta_tools(&fastmcp(&project, &["list", "--command", &command, "--json"]));
+    assert_lists_the_meta_tools(&fastmcp(&project, &["list", "--command", &command, "--json"]));
     let arguments = json!({ "code": CODE }).to_string();
     let target = ["--target", "pml_execute", "--input-json", arguments.as_str(), "--json"];
-    returned_42(&fastmcp(&project, &[&["call", "--command", &command], &target[..]].concat()));
+    assert_returned_42(&fastmcp(
+        &project,
+        &[&["call", "--command", &command], &target[..]].concat(),
+    ));
 }
 
-/// The Python SDK gives up on a call that runs, and goes on, or ends: nothing of that is an error in the log.
+/// The Python SDK cancels a running call and continues, or exits. Neither is an error in the log.
 #[test]
-fn a_client_that_cancels_leaves_no_error_in_the_log() {
+fn cancelled_calls_leave_no_errors_in_the_log() {
     const CANCELS: &str = r#"
 import sys, anyio, os
 from mcp import ClientSession, StdioServerParameters
@@ -150,8 +153,8 @@ async def main():
                     with anyio.move_on_after(1) as scope:
                         await session.call_tool("pml_execute", {"code": code})
                     assert scope.cancelled_caught
-                    told = await session.call_tool("pml_execute", {"code": "return 7"})
-                    assert "7" in told.content[0].text, told
+                    result = await session.call_tool("pml_execute", {"code": "return 7"})
+                    assert "7" in result.content[0].text, result
                 with anyio.move_on_after(1):
                     await session.call_tool("pml_execute", {"code": "while (true) {}"})
 anyio.run(main)

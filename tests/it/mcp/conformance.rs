@@ -1,7 +1,7 @@
-//! The official MCP conformance suite, for both protocol versions: all of it against `/mcp`, with the tools of a
-//! fixture server in the registry, through `/mcp/proxy/{server}`, and against that server alone. The scenarios of
-//! transport and lifecycle run against a bare `/mcp`, too. A second fixture, on the TypeScript SDK, is tried alone and
-//! through the proxy.
+//! The official MCP conformance suite, for both protocol versions. All of it runs three times: against a fixture server
+//! directly, through `/mcp/proxy/{server}`, and against `/mcp` with the tools of the fixture in the registry. The
+//! scenarios of transport and lifecycle also run against `/mcp` without the fixture. A second fixture, on the TypeScript
+//! SDK, runs directly and through the proxy.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,10 +18,8 @@ use crate::support::mcp_servers::{node_22, npm};
 use crate::support::server::Server;
 use crate::support::upstream::{Entry, Everything, scope_of};
 
-/// Checks inside a scenario that ask for a fixture on the server, which a gateway
-/// does not have: tools of fixed names, prompts, resources. A gateway without
-/// prompts and resources says that there is no such method, which another check
-/// of the suite asks for.
+/// Checks that need a fixture on the server, which a gateway does not have: tools with fixed names, prompts,
+/// resources. A gateway without prompts and resources answers "method not found", as another check requires.
 const NEED_A_FIXTURE: &[&str] = &[
     "sep-2575-server-rejects-undeclared-capability",
     "sep-2575-missing-capability-http-400",
@@ -42,11 +40,11 @@ fn scenarios(fixture: &str, version: &str, names: &[&str]) {
         command.arg(&script).args(["server", "--url", &url, "--scenario", name]);
         command.args(["--spec-version", version]);
         let output = finish(command, b"");
-        let said = plain(&(text(&output.stdout) + &text(&output.stderr)));
-        let checks: Vec<(&str, &str)> = said.lines().filter_map(check).collect();
-        // A scenario without a single check would pass by saying nothing.
+        let printed = plain(&(text(&output.stdout) + &text(&output.stderr)));
+        let checks: Vec<(&str, &str)> = printed.lines().filter_map(check).collect();
+        // Without this, a scenario that runs no check would pass.
         if !checks.iter().any(|(_, verdict)| *verdict == "SUCCESS") {
-            failed.push(format!("{version} {name}: {}\n{said}", output.status));
+            failed.push(format!("{version} {name}: {}\n{printed}", output.status));
         }
         for (id, verdict) in checks {
             if verdict == "FAILURE" && !NEED_A_FIXTURE.contains(&id) {
@@ -67,7 +65,7 @@ fn check(line: &str) -> Option<(&str, &str)> {
         .then(|| (id.trim(), verdict))
 }
 
-/// Returns a text without its colours.
+/// Returns a text without ANSI colours.
 fn plain(text: &str) -> String {
     let mut parts = text.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
@@ -75,7 +73,7 @@ fn plain(text: &str) -> String {
 }
 
 #[test]
-fn the_suite_for_2025_11_25_passes() {
+fn the_2025_11_25_suite_passes_without_a_fixture() {
     scenarios(
         "conformance-2025-11-25",
         "2025-11-25",
@@ -84,7 +82,7 @@ fn the_suite_for_2025_11_25_passes() {
 }
 
 #[test]
-fn the_suite_for_2026_07_28_passes() {
+fn the_2026_07_28_suite_passes_without_a_fixture() {
     scenarios(
         "conformance-2026-07-28",
         "2026-07-28",
@@ -98,13 +96,13 @@ fn the_suite_for_2026_07_28_passes() {
     );
 }
 
-/// The newer suite's view of the older version.
+/// The newer suite also tests the older version.
 #[test]
-fn the_newer_suite_for_2025_11_25_passes() {
+fn the_2026_07_28_suite_passes_for_clients_of_2025_11_25() {
     scenarios("conformance-2026-07-28", "2025-11-25", &["server-initialize", "ping", "tools-list"]);
 }
 
-/// Runs a whole suite and returns the verdicts by scenario, check and place.
+/// Runs a whole suite and returns the verdicts by scenario, check and number.
 fn verdicts(
     project: &Project,
     fixture: &str,
@@ -129,8 +127,8 @@ fn verdicts(
             verdicts.insert(format!("{scenario} {id} {place}"), status);
         }
     }
-    let said = plain(&(text(&output.stdout) + &text(&output.stderr)));
-    assert!(verdicts.len() >= 30, "{fixture} {url}: {} checks\n{said}", verdicts.len());
+    let printed = plain(&(text(&output.stdout) + &text(&output.stderr)));
+    assert!(verdicts.len() >= 30, "{fixture} {url}: {} checks\n{printed}", verdicts.len());
     verdicts
 }
 
@@ -141,7 +139,7 @@ fn checks(file: &Path) -> Vec<(String, String)> {
     checks.iter().map(|check| (text(check, "id"), text(check, "status"))).collect()
 }
 
-/// What the fixture passes alone and `POST /mcp` does not: the checks that begin so, and why.
+/// Prefixes of the checks that the fixture passes directly and `POST /mcp` does not, with the reason.
 const NOT_DIRECT: &[(&str, &str)] = &[
     ("completion-complete ", NO_SUCH_METHODS),
     ("logging-set-level ", NO_SUCH_METHODS),
@@ -151,26 +149,27 @@ const NOT_DIRECT: &[(&str, &str)] = &[
     ("caching sep-2549-resources-", NO_SUCH_METHODS),
     ("sep sep-2164-", NO_SUCH_METHODS),
     ("input-required-result-non-tool-request ", NO_SUCH_METHODS),
-    ("elicitation-", ASKS_NOBODY),
-    ("tools-call-elicitation ", ASKS_NOBODY),
-    ("tools-call-sampling ", ASKS_NOBODY),
-    ("input-required-result-", ASKS_NOBODY),
-    ("stateless sep-2575-missing-capability-http-400 ", ASKS_NOBODY),
-    ("stateless sep-2575-server-rejects-undeclared-capability ", ASKS_NOBODY),
-    ("json-schema ", LISTS_ITS_OWN),
-    ("http-custom-header-server-validation ", LISTS_ITS_OWN),
-    ("tools-call-with-logging ", SAYS_ITS_OWN),
-    ("tools-call-with-progress ", SAYS_ITS_OWN),
-    ("sse-multiple-streams ", "the answer is JSON where nothing is to be told before it"),
+    ("elicitation-", NO_ELICITATION),
+    ("tools-call-elicitation ", NO_ELICITATION),
+    ("tools-call-sampling ", NO_ELICITATION),
+    ("input-required-result-", NO_ELICITATION),
+    ("stateless sep-2575-missing-capability-http-400 ", NO_ELICITATION),
+    ("stateless sep-2575-server-rejects-undeclared-capability ", NO_ELICITATION),
+    ("json-schema ", OWN_TOOL_LIST),
+    ("http-custom-header-server-validation ", OWN_TOOL_LIST),
+    ("tools-call-with-logging ", OWN_PROGRESS),
+    ("tools-call-with-progress ", OWN_PROGRESS),
+    ("sse-multiple-streams ", "an answer without earlier messages is JSON, not an event stream"),
 ];
-const NO_SUCH_METHODS: &str = "`/mcp` has tools alone; the proxy passes the rest on";
-const ASKS_NOBODY: &str = "a tool that asks fails, and names the proxy, which passes questions on";
-const LISTS_ITS_OWN: &str = "`tools/list` has PML's own tools; others are found by `pml_discover`";
-const SAYS_ITS_OWN: &str = "progress is the gateway's own; the proxy passes the server's on";
-/// Extensions that a suite tries and does not count, and why nothing here has them.
+const NO_SUCH_METHODS: &str = "`/mcp` supports tools only; the proxy forwards the rest";
+const NO_ELICITATION: &str =
+    "a tool that asks fails with a pointer to the proxy, which forwards questions";
+const OWN_TOOL_LIST: &str = "`tools/list` has PML's own tools; others are found by `pml_discover`";
+const OWN_PROGRESS: &str = "progress is the gateway's own; the proxy forwards the server's";
+/// Extensions that a suite tests without counting them, and why PML does not have them.
 const EXTENSIONS: &[(&str, &str)] = &[("tasks-", "the extension for tasks is not declared")];
 
-/// The namespace of the fixture in the registry, under which `POST /mcp` knows its tools.
+/// Rewrites calls of the fixture's tools to their names on `POST /mcp`, which have the namespace of the registry.
 fn with_namespace(namespace: String) -> impl Fn(&mut Vec<String>, &mut Vec<u8>) {
     move |head, body| {
         let Ok(mut message) = serde_json::from_slice::<Value>(body) else { return };
@@ -192,8 +191,8 @@ fn with_namespace(namespace: String) -> impl Fn(&mut Vec<String>, &mut Vec<u8>) 
     }
 }
 
-/// A suite against the fixture alone, through the proxy, and against `POST /mcp`, where the fixture's tools have a
-/// namespace and nothing else is different. `--nocapture` shows how many checks pass in each of the three.
+/// Runs a suite against the fixture directly, through the proxy and against `POST /mcp`. Each check that passes directly
+/// must pass in the other two, except for the listed ones. `--nocapture` shows the counts.
 #[expect(clippy::print_stdout, reason = "the counts are the report of the test")]
 fn three_ways(fixture: &str, which: &[&str], least: [usize; 2]) {
     let server = Server::shared();
@@ -233,7 +232,7 @@ fn three_ways(fixture: &str, which: &[&str], least: [usize; 2]) {
     assert!(lost_through.is_empty(), "{fixture}, through: {}", lost_through.join("\n"));
     let lost_directly = lost(&direct, NOT_DIRECT);
     assert!(lost_directly.is_empty(), "{fixture}, directly: {}", lost_directly.join("\n"));
-    // Nothing fails either that the fixture lacks itself, but for extensions.
+    // Checks that the fixture does not pass itself must not fail either, except for extensions.
     let failed = direct.iter().filter(|(_, verdict)| *verdict == "FAILURE").map(|(name, _)| name);
     let known = |name: &str| {
         let mut reasons = NOT_DIRECT.iter().chain(EXTENSIONS);
@@ -244,18 +243,18 @@ fn three_ways(fixture: &str, which: &[&str], least: [usize; 2]) {
 }
 
 #[test]
-fn all_of_2025_11_25_in_three_ways() {
+fn the_2025_11_25_suite_passes_directly_proxied_and_on_mcp() {
     three_ways("conformance-2025-11-25", &["--suite", "all"], [40, 12]);
 }
 
 #[test]
-fn all_of_2026_07_28_in_three_ways() {
+fn the_2026_07_28_suite_passes_directly_proxied_and_on_mcp() {
     three_ways("conformance-2026-07-28", &["--requirements", "2026-07-28"], [130, 100]);
 }
 
-/// The fixture on the TypeScript SDK loses nothing through the proxy, its subscriptions included.
+/// Every check that the fixture on the TypeScript SDK passes also passes through the proxy, including subscriptions.
 #[test]
-fn the_typescript_fixture_loses_nothing_through_the_proxy() {
+fn the_proxy_preserves_every_check_of_the_typescript_fixture() {
     let server = Server::shared();
     let tenant = server.tenant();
     let upstream = Everything::in_typescript();

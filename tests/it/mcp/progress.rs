@@ -1,4 +1,4 @@
-//! A client that gives a `progressToken` hears how far its request is, in both eras and on both transports.
+//! Progress notifications for a `progressToken`, in both protocol generations and on both transports.
 
 use serde_json::{Value, json};
 
@@ -16,17 +16,17 @@ fn params(code: &str) -> Value {
     json!({ "name": "pml_execute", "arguments": { "code": code }, "_meta": { "progressToken": "t-1" } })
 }
 
-/// The messages of an answer over HTTP, which is JSON or a stream of events.
+/// Returns the messages of an event stream.
 fn messages(body: &[u8]) -> Vec<Value> {
     let text = String::from_utf8_lossy(body);
     let data = text.lines().filter_map(|line| line.strip_prefix("data:"));
     data.filter_map(|data| serde_json::from_str(data.trim()).ok()).collect()
 }
 
-/// What was told rises, names the token, and comes before the answer.
+/// Asserts that the progress increases, has the token, and precedes the answer.
 #[track_caller]
-fn told(messages: &[Value], least: usize) {
-    let (answer, before) = messages.split_last().unwrap_or_else(|| panic!("nothing was said"));
+fn assert_progress(messages: &[Value], least: usize) {
+    let (answer, before) = messages.split_last().unwrap_or_else(|| panic!("no messages"));
     assert!(answer["result"].is_object(), "{messages:?}");
     assert!(before.len() >= least, "{messages:?}");
     let mut last = -1.0;
@@ -41,7 +41,7 @@ fn told(messages: &[Value], least: usize) {
 }
 
 #[test]
-fn each_ended_call_is_told() {
+fn progress_is_reported_after_each_call_over_http() {
     let tenant = Server::shared().tenant();
     for era in [Era::Handshake, Era::Stateless] {
         let http = HttpMcp::new(&tenant, era);
@@ -49,12 +49,12 @@ fn each_ended_call_is_told() {
         let reply = http.post(body.as_bytes(), "tools/call", Some("pml_execute"));
         assert_eq!(reply.header("content-type"), "text/event-stream", "{era:?}");
         let messages = messages(&reply.body);
-        told(&messages, 2);
-        let said = messages[1]["params"]["message"].as_str().unwrap_or_default();
-        assert!(said.contains("2 tool calls"), "{messages:?}");
+        assert_progress(&messages, 2);
+        let message = messages[1]["params"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("2 tool calls"), "{messages:?}");
         assert_eq!(messages.last().unwrap()["result"]["structuredContent"]["result"], 42);
     }
-    // Whoever does not ask gets one JSON document.
+    // Without a token, the answer is one JSON document.
     let http = HttpMcp::new(&tenant, Era::Handshake);
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": { "name": "pml_execute", "arguments": { "code": TWO_CALLS } } });
@@ -62,9 +62,9 @@ fn each_ended_call_is_told() {
     assert_eq!(reply.header("content-type"), "application/json");
 }
 
-/// A run of the user's machine tells its calls, and one in which nothing ends says that it lives.
+/// A run on the user's machine reports progress after each call, and periodically if no call ends.
 #[test]
-fn a_run_here_tells_its_calls() {
+fn progress_is_reported_on_stdio_even_without_calls() {
     let project = Project::new().allow(&["filesystem:*"]);
     let calls = "await mcp.filesystem.list_directory({ path: '.' });
         await new Promise((go) => setTimeout(go, 200));
@@ -77,7 +77,7 @@ fn a_run_here_tells_its_calls() {
             while messages.last().is_none_or(|message: &Value| message["id"] != id) {
                 messages.push(pml.next_message(PATIENCE).expect("an answer"));
             }
-            told(&messages, least);
+            assert_progress(&messages, least);
         }
     }
 }

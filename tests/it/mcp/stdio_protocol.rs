@@ -1,4 +1,4 @@
-//! `pml stdio` as an MCP server: both protocol eras, and nothing else on stdout.
+//! `pml stdio` as an MCP server: both protocol generations, and only messages on stdout.
 
 use serde_json::{Value, json};
 
@@ -16,9 +16,9 @@ fn names(tools: &Value) -> Vec<&str> {
 
 const META_TOOLS: [&str; 4] = ["pml_execute", "pml_discover", "pml_create", "pml_continue"];
 
-/// A 2025-11-25 client shakes hands, lists and calls.
+/// A 2025-11-25 client initializes, lists and calls.
 #[test]
-fn the_handshake_era_works() {
+fn clients_of_2025_11_25_can_list_and_call() {
     let mut pml = Project::new().stdio();
     let tools = pml.request("tools/list", json!({}));
     assert_eq!(names(&tools), META_TOOLS);
@@ -30,9 +30,9 @@ fn the_handshake_era_works() {
     assert_eq!(success(&pml.execute("return 1")), 1);
 }
 
-/// Older versions of the handshake are answered in their own version.
+/// Clients of older versions get their own version.
 #[test]
-fn older_handshakes_are_answered() {
+fn older_protocol_versions_are_negotiated() {
     for version in ["2025-06-18", "2025-03-26", "2024-11-05"] {
         let project = Project::new();
         let mut pml =
@@ -47,9 +47,9 @@ fn older_handshakes_are_answered() {
     }
 }
 
-/// A 2026-07-28 client begins without a handshake; every request stands alone.
+/// A 2026-07-28 client begins without a handshake, and its requests are independent.
 #[test]
-fn the_stateless_era_works() {
+fn clients_of_2026_07_28_can_list_and_call() {
     let mut pml = Project::new().stdio_stateless();
     let discovered = pml.request("server/discover", json!({}));
     let versions = &discovered["result"]["supportedVersions"];
@@ -65,16 +65,16 @@ fn the_stateless_era_works() {
     assert_eq!(call["result"]["structuredContent"]["result"], 2);
 }
 
-/// A 2026-07-28 client may also begin with a call, without asking what there is.
+/// A 2026-07-28 client may begin with a call, without `server/discover`.
 #[test]
-fn the_stateless_era_needs_no_opening() {
+fn a_2026_07_28_client_can_start_with_a_call() {
     let mut pml = Project::new().stdio_stateless();
     assert_eq!(success(&pml.execute("return 3")), 3);
 }
 
-/// Both eras over HTTP, too; the lists are private to the caller.
+/// Both generations work over HTTP; lists are marked as private to the caller.
 #[test]
-fn both_eras_work_over_http() {
+fn both_protocol_generations_work_over_http() {
     let tenant = Server::shared().tenant();
     for era in [Era::Handshake, Era::Stateless] {
         let client = HttpMcp::new(&tenant, era);
@@ -98,7 +98,7 @@ fn both_eras_work_over_http() {
 
 /// CL-01: with trace logs, errors and noise, every line on stdout is JSON-RPC.
 #[test]
-fn stdout_carries_only_messages() {
+fn stdout_has_only_json_rpc_messages() {
     let project = Project::new().allow(&["filesystem:*", "shell:exec"]).set("PML_LOG", "trace");
     let mut pml = project.stdio();
     for n in 0..scaled(1_000) {
@@ -119,15 +119,15 @@ fn stdout_carries_only_messages() {
         let message: Value = serde_json::from_slice(line).unwrap();
         assert_eq!(message["jsonrpc"], "2.0", "{message}");
     }
-    // Noise is answered with an error that names no request; the rest one by one.
+    // The invalid lines may not count as requests; all others are answered.
     assert!(pml.raw.len() >= scaled(1_000) * 5 / 6, "{} lines", pml.raw.len());
     let log = std::fs::read_to_string(project.log()).unwrap();
-    assert!(log.len() > 1_000, "trace logs go to stderr");
+    assert!(log.len() > 1_000, "no trace logs on stderr");
 }
 
-/// Requests are answered as they end, not in line: a long program delays nobody.
+/// Requests are answered as they complete, so a long program does not delay others.
 #[test]
-fn requests_run_side_by_side() {
+fn requests_run_concurrently() {
     let mut pml = Project::new().allow(&["shell:exec"]).stdio();
     let slow = pml.begin("await mcp.shell.exec({ command: ['sleep', '280'], timeout_ms: 290000 })");
     assert_eq!(success(&pml.execute("return 1")), 1);
@@ -136,7 +136,7 @@ fn requests_run_side_by_side() {
     assert_eq!(success(&pml.execute("return 2")), 2);
 }
 
-/// Two sessions in one workspace work side by side.
+/// Two sessions can work in one workspace at the same time.
 #[test]
 fn two_sessions_share_a_workspace() {
     let project = Project::new().allow(&["filesystem:*"]);

@@ -1,4 +1,4 @@
-//! A gateway under attack: each program of `fixtures/attacks.txt` ends with an error that says which limit it met.
+//! Hostile programs: each one in `fixtures/attacks.txt` must end with the error of the limit that it exceeds.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -13,11 +13,11 @@ use crate::support::mcp_client::{Era, envelope};
 use crate::support::server::Installation;
 
 const ATTACKS: &str = include_str!("../../fixtures/attacks.txt");
-/// Attacks at the same time.
-const LANES: usize = 4;
+/// How many attacks run at the same time.
+const CONCURRENT: usize = 4;
 
 struct Attack<'a> {
-    /// The codes of the error that must end it.
+    /// The acceptable error codes.
     codes: Vec<&'a str>,
     what: &'a str,
     timeout_ms: Option<u64>,
@@ -39,28 +39,28 @@ fn attacks() -> Vec<Attack<'static>> {
         .collect()
 }
 
-/// Returns what is wrong with how the attack ended.
-fn ends(client: &HttpMcp, attack: &Attack<'_>) -> Result<(), String> {
+/// Runs an attack; returns an error if it did not end as expected.
+fn run(client: &HttpMcp, attack: &Attack<'_>) -> Result<(), String> {
     let mut arguments = json!({ "code": attack.code });
     if let Some(timeout_ms) = attack.timeout_ms {
         arguments["options"] = json!({ "timeout_ms": timeout_ms });
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let envelope = envelope(&client.call("pml_execute", arguments));
-    let (code, took) = (envelope["error_code"].as_str().unwrap_or("none"), begun.elapsed());
-    // A loop makes way for all that is short, and on a busy machine that may last for its whole wall time.
+    let (code, took) = (envelope["error_code"].as_str().unwrap_or("none"), started.elapsed());
+    // A long program yields to short ones. On a busy machine it may wait until its wall time is over.
     let expected = attack.codes.contains(&code)
         || (code == "TIME_LIMIT" && attack.codes.contains(&"CPU_LIMIT"));
     if envelope["status"] != "error" || !expected {
         return Err(format!("{}: {code}, not {:?}: {envelope:.400}", attack.what, attack.codes));
     }
-    // All of them together take the processors for a minute.
+    // All attacks together load the processors for about a minute.
     if took > PATIENCE { Err(format!("{}: took {took:?}", attack.what)) } else { Ok(()) }
 }
 
-/// Every attack ends as it should, the same process still serves, and no child is left.
+/// Every attack ends with its error, other tenants are served meanwhile, and the gateway's process survives.
 #[test]
-fn every_attack_ends_with_its_error() {
+fn every_hostile_program_ends_with_the_expected_error() {
     let server = Installation::new().start();
     let (attacker, other) = (server.tenant(), server.tenant());
     let other = HttpMcp::new(&other, Era::Stateless);
@@ -69,22 +69,22 @@ fn every_attack_ends_with_its_error() {
     assert!(attacks.len() >= 60, "{} attacks", attacks.len());
     let next = AtomicUsize::new(0);
     let wrong: Vec<String> = thread::scope(|scope| {
-        let lane = || {
+        let worker = || {
             let client = HttpMcp::new(&attacker, Era::Stateless);
             let mut wrong = Vec::new();
             while let Some(attack) = attacks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                wrong.extend(ends(&client, attack).err());
+                wrong.extend(run(&client, attack).err());
             }
             wrong
         };
-        let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
+        let workers: Vec<_> = (0..CONCURRENT).map(|_| scope.spawn(worker)).collect();
         while next.load(Ordering::Relaxed) < attacks.len() {
             // Another tenant is served meanwhile.
             let answer = other.execute("return await mcp.math.eval({ expression: '1 + 1' })");
             assert_eq!(success(&answer), 2);
             thread::sleep(Duration::from_millis(100));
         }
-        lanes.into_iter().flat_map(|lane| lane.join().expect("no panic")).collect()
+        workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
     });
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), attacks.len(), wrong.join("\n"));
     assert_eq!(server.pid(), pid);

@@ -1,4 +1,4 @@
-//! AN-01: programs that would overflow a parser's stack or eat its memory.
+//! AN-01: deeply nested programs that would overflow the stack of a parser or exhaust its memory.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::support::server::{Installation, Server};
 
 const DEPTHS: [usize; 3] = [700, 5_000, 100_000];
 
-/// The shapes, each nested `depth` times.
+/// Returns programs of each shape with this nesting depth.
 fn bombs(depth: usize) -> Vec<(&'static str, String)> {
     let around = |open: &str, middle: &str, close: &str| {
         format!("return {}{middle}{};", open.repeat(depth), close.repeat(depth))
@@ -41,17 +41,17 @@ fn bombs(depth: usize) -> Vec<(&'static str, String)> {
 }
 
 #[track_caller]
-fn is_refused(envelope: &serde_json::Value, shape: &str, since: Instant) {
-    let told = envelope["error_code"].as_str().unwrap_or_default();
-    assert_eq!(told, "TOO_COMPLEX", "{shape}: {:.300}", envelope.to_string());
+fn assert_refused(envelope: &serde_json::Value, shape: &str, since: Instant) {
+    let error = envelope["error_code"].as_str().unwrap_or_default();
+    assert_eq!(error, "TOO_COMPLEX", "{shape}: {:.300}", envelope.to_string());
     let took = since.elapsed();
     assert!(took < Duration::from_secs(20), "{shape}: took {took:?}");
 }
 
-/// Sent to the gateway: refused, the same process lives, memory comes back.
+/// The gateway refuses them, its process survives, and the memory is freed.
 #[test]
-fn bombs_do_not_harm_the_gateway() {
-    // A gateway of its own, so that other tests do not move the figures.
+fn deeply_nested_programs_do_not_harm_the_gateway() {
+    // A separate gateway, so that other tests do not affect the measurement.
     let server = Installation::new().start();
     let client = HttpMcp::new(&server.tenant(), Era::Stateless);
     let works = || {
@@ -65,13 +65,13 @@ fn bombs_do_not_harm_the_gateway() {
     for depth in DEPTHS {
         for (shape, code) in bombs(depth) {
             let since = Instant::now();
-            is_refused(&client.execute(&code), shape, since);
+            assert_refused(&client.execute(&code), shape, since);
         }
         works();
     }
     assert_eq!(server.pid(), pid);
     assert!(pid.is_alive());
-    poll("memory to come back to within 20 MiB", Duration::from_secs(100), || {
+    poll("memory to return to within 20 MiB", Duration::from_secs(100), || {
         let after = pid.tree_memory();
         (after < before + (20 << 20)).then_some(())
     });
@@ -79,22 +79,22 @@ fn bombs_do_not_harm_the_gateway() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Sent to `pml stdio`: refused before the gateway is even asked; the process lives.
+/// `pml stdio` refuses them without asking the gateway, and its process survives.
 #[test]
-fn bombs_do_not_harm_pml() {
+fn deeply_nested_programs_do_not_harm_pml() {
     let mut pml = Project::offline().stdio();
     for depth in DEPTHS {
         for (shape, code) in bombs(depth) {
             let since = Instant::now();
-            is_refused(&pml.execute(&code), shape, since);
+            assert_refused(&pml.execute(&code), shape, since);
         }
     }
     assert!(pml.pid().is_alive());
 }
 
-/// Long but flat: what the analysis lets through, the engine must be able to run.
+/// The engine must be able to run long but flat programs, which the analysis accepts.
 #[test]
-fn long_chains_run() {
+fn long_flat_programs_run() {
     let client = HttpMcp::new(&Server::shared().tenant(), Era::Stateless);
     for (shape, code, expected) in [
         ("sums", format!("return {}1", "1+".repeat(4_900)), json!(4_901)),
@@ -116,9 +116,9 @@ fn long_chains_run() {
     }
 }
 
-/// Many bombs at once: other callers are still served.
+/// Other callers are served while many of them arrive at the same time.
 #[test]
-fn bombs_at_once_leave_room_for_others() {
+fn concurrent_deeply_nested_programs_do_not_block_other_callers() {
     let bomber = HttpMcp::new(&Server::shared().tenant(), Era::Stateless);
     let other = HttpMcp::new(&Server::shared().tenant(), Era::Stateless);
     let bomb = bombs(5_000).swap_remove(5).1;
@@ -132,7 +132,7 @@ fn bombs_at_once_leave_room_for_others() {
     });
 }
 
-/// Reads a figure until it stands still.
+/// Reads a value until it stops changing.
 fn settled(read: impl Fn() -> u64) -> u64 {
     let mut last = read();
     poll("memory to settle", Duration::from_secs(30), || {

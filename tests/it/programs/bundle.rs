@@ -1,4 +1,4 @@
-//! Programs of several files: bound together by `pml`, published, called; and what may not get in by an import.
+//! Programs of several files: bundling by `pml`, publication, calls, and which imports are refused.
 
 use std::os::unix::fs::symlink;
 
@@ -12,7 +12,7 @@ use crate::support::mcp_client::Era;
 use crate::support::server::{Server, Tenant};
 
 fn author() -> Tenant {
-    Server::shared().tenant_that_can("execute,read,publish")
+    Server::shared().tenant_with_rights("execute,read,publish")
 }
 
 /// Writes a capability of three files.
@@ -30,7 +30,7 @@ fn write_tree(project: &Project) {
     project.write("caps/lib/unit.ts", "export type Unit = string\nexport default 'EUR'\n");
 }
 
-const BOUND: &str = "/** Says a price. */
+const BUNDLED: &str = "/** Says a price. */
 // ./lib/unit.ts
 type Unit = string
 const unit_default = 'EUR';
@@ -46,7 +46,7 @@ return `${await sum(prices)} ${unit_default satisfies Unit}`;
 ";
 
 #[test]
-fn files_are_published_as_one_program() {
+fn several_files_are_published_as_one_bundle() {
     let author = author();
     let project = Project::of(&author);
     write_tree(&project);
@@ -60,11 +60,11 @@ fn files_are_published_as_one_program() {
         &[("authorization", &bearer), ("accept", "*/*")],
     );
     let module = String::from_utf8(module.body).unwrap();
-    assert_eq!(module.split_once('\n').unwrap().1, BOUND, "what is published is what runs");
+    assert_eq!(module.split_once('\n').unwrap().1, BUNDLED, "the published program");
     let done = HttpMcp::new(&author, Era::Stateless)
         .execute("return await mcp.shop.price({ prices: [1, 2, 39] })");
     assert_eq!(success(&done), "42 EUR");
-    // The same files are the same version, from wherever they are published.
+    // Publishing the same files from another folder gives the same version.
     let again = project.run(&publish);
     let again: Value = serde_json::from_slice(&again.stdout).unwrap();
     assert_eq!(again["integrity"], made["integrity"]);
@@ -75,9 +75,9 @@ fn files_are_published_as_one_program() {
     assert_eq!(again["integrity"], made["integrity"]);
 }
 
-/// What is published also runs, is planned and analysed; errors name the file that they are in.
+/// `exec`, `analyze` and `plan` accept several files; errors name the file and the line in it.
 #[test]
-fn files_run_as_they_are_published() {
+fn several_files_can_be_run_planned_and_analyzed() {
     let project = Project::of(&author());
     write_tree(&project);
     let ran = project.run(&["exec", "caps/price.ts", "--args", "{\"prices\":[40,2]}"]);
@@ -86,17 +86,17 @@ fn files_run_as_they_are_published() {
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     assert_eq!((&report["tools"], &report["dynamic"]), (&json!(["math:eval"]), &json!(false)));
     let whole = project.run(&["analyze", "caps/price.ts", "--bundle"]);
-    assert_eq!(text(&whole.stdout), BOUND, "{whole:?}");
+    assert_eq!(text(&whole.stdout), BUNDLED, "{whole:?}");
     let planned = project.run(&["plan", "caps/price.ts"]);
     assert!(text(&planned.stdout).contains("math:eval"), "{planned:?}");
 
     project.write("caps/lib/unit.ts", "\n\nexport default args.unit.name as string\n");
     let failed = project.run(&["exec", "caps/price.ts", "--args", "{\"prices\":[1]}"]);
     assert_eq!(failed.status.code(), Some(1), "{failed:?}");
-    // `Unit` is gone: a type, which is nothing at run time.
+    // The missing `Unit` is a type, which is erased.
     assert!(!text(&failed.stderr).contains("has no export"), "{failed:?}");
-    let told = text(&failed.stderr);
-    assert!(told.contains("./lib/unit.ts, line 3, column"), "{told}");
+    let stderr = text(&failed.stderr);
+    assert!(stderr.contains("./lib/unit.ts, line 3, column"), "{stderr}");
     let failed = project.run(&["exec", "caps/price.ts", "--args", "{\"prices\":[1]}", "--json"]);
     let failed: Value = serde_json::from_slice(&failed.stdout).unwrap();
     assert_eq!(failed["details"]["origin"]["file"], "./lib/unit.ts", "{failed:#}");
@@ -105,8 +105,8 @@ fn files_run_as_they_are_published() {
     project.write("caps/lib/unit.ts", "enum Unit { A }\nexport default 'EUR'\n");
     let refused = project.run(&["analyze", "caps/price.ts"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-    let told = text(&refused.stderr);
-    assert!(told.contains("./lib/unit.ts, line 1, column 1"), "{told}");
+    let stderr = text(&refused.stderr);
+    assert!(stderr.contains("./lib/unit.ts, line 1, column 1"), "{stderr}");
     project.write("caps/lib/unit.ts", "export default args.nothing.there(mcp[args.x].y())\n");
     let report = project.run(&["analyze", "caps/price.ts", "--json"]);
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
@@ -118,9 +118,9 @@ fn files_run_as_they_are_published() {
     );
 }
 
-/// AN-09: an import reaches a file of the user's beneath the workspace, and nothing else.
+/// AN-09: an import can read files in the workspace and nothing else.
 #[test]
-fn nothing_else_gets_in_by_an_import() {
+fn imports_are_limited_to_files_in_the_workspace() {
     let project = Project::offline();
     let outside = project.home().join("secret.ts");
     std::fs::write(&outside, "export const secret = 'S3CRET'").unwrap();
@@ -140,7 +140,7 @@ fn nothing_else_gets_in_by_an_import() {
     project.write(".pml/token.ts", "export const secret = 'S3CRET'");
 
     let absolute = outside.to_str().unwrap().to_owned();
-    let told = |specifier: &str| {
+    let analyze = |specifier: &str| {
         project.write("main.ts", format!("import {{ secret }} from {specifier:?}\nreturn secret"));
         let output = project.run(&["analyze", "main.ts", "--json"]);
         let shown = text(&output.stdout) + &text(&output.stderr);
@@ -168,23 +168,23 @@ fn nothing_else_gets_in_by_an_import() {
         ("node:fs", "another runtime"),
         ("https://127.0.0.1:1/x.ts", "is a URL"),
     ] {
-        let (code, shown) = told(specifier);
+        let (code, shown) = analyze(specifier);
         assert_eq!(code, 2, "{specifier}: {shown}");
         assert!(shown.contains(why), "{specifier}: {shown}");
-        let told: Value = serde_json::from_str(&shown).unwrap_or_default();
-        let origin = &told["details"]["origin"];
+        let report: Value = serde_json::from_str(&shown).unwrap_or_default();
+        let origin = &report["details"]["origin"];
         let file = origin["file"].as_str().unwrap_or_default();
         assert!(file.ends_with(".ts") && origin["line"] == 1, "{specifier}: {shown}");
-        assert!(told["details"]["column"].is_u64(), "{specifier}: {shown}");
+        assert!(report["details"]["column"].is_u64(), "{specifier}: {shown}");
     }
-    // A link that stays within is a file of the workspace.
-    let (code, shown) = told("./alias.ts");
+    // A link within the workspace is followed.
+    let (code, shown) = analyze("./alias.ts");
     assert_eq!(code, 0, "{shown}");
 
     let many: String = (0..10_000).map(|n| format!("import './f{n}.ts'\n")).collect();
     project.write("many.ts", &many);
     assert_eq!(project.run(&["analyze", "many.ts"]).status.code(), Some(2));
-    // An entry that lies elsewhere has the files beneath its own folder.
+    // An entry file outside the workspace can import files of its own folder.
     let elsewhere = project.home().join("elsewhere.ts");
     for (specifier, code) in [("./secret.ts", 0), ("../work/fine.ts", 2)] {
         let entry = format!("import {{ secret }} from '{specifier}'\nreturn secret");
@@ -192,14 +192,14 @@ fn nothing_else_gets_in_by_an_import() {
         let output = project.run(&["analyze", elsewhere.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(code), "{specifier}: {output:?}");
     }
-    // What comes on stdin lies nowhere, so it imports nothing.
+    // A program on stdin has no folder, so it cannot import.
     let (_, code) = project.analyze("import { secret } from './fine.ts'\nreturn secret");
     assert_eq!(code, 2);
 }
 
-/// A capability says which servers it was published against.
+/// A published capability records the versions of the MCP servers that it uses.
 #[test]
-fn dependencies_are_pinned() {
+fn a_capability_pins_the_servers_it_uses() {
     let author = author();
     let project = Project::of(&author);
     project.write("facts.ts", "export const read = () => mcp.memory.read_graph({})\n");
@@ -228,7 +228,7 @@ fn dependencies_are_pinned() {
         assert!(package.contains(&format!("@{version}\"")), "{dep} {package}");
     }
     assert_eq!((&deps[0]["name"], &deps[1]["name"]), (&json!("filesystem"), &json!("memory")));
-    // The module's first line is the entry, and a capability's own calls are its own: what it calls keeps its own.
+    // The first line of the module is the entry. Only direct dependencies are listed, not those of called capabilities.
     let headers = [("authorization", bearer.as_str()), ("accept", "*/*")];
     let module = get(&format!("{}/mcp/notes:recall", author.url), &headers);
     let module = String::from_utf8(module.body).unwrap();
@@ -251,9 +251,9 @@ fn dependencies_are_pinned() {
     );
 }
 
-/// One text means what the files mean: Node, which knows modules, says the same.
+/// The bundle gives the same result as Node.js with the separate modules.
 #[test]
-fn files_mean_what_they_mean_elsewhere() {
+fn a_bundle_behaves_like_separate_modules_in_node() {
     let project = Project::of(&author());
     let files = [
         (
@@ -282,7 +282,7 @@ fn files_mean_what_they_mean_elsewhere() {
         ),
     ];
     for (name, text) in files {
-        // What is wrong in one of them must be wrong in both; this one is not.
+        // `log` is used before its declaration, which fails in both; the replacement is valid.
         project.write(
             name,
             text.replace("log.push('stars')\nvar log", "var log = []\nlog.push('stars')"),

@@ -1,4 +1,4 @@
-//! The four scenarios of the decision on hybrid routing: where a program runs.
+//! Hybrid routing: where a program with server tools, client tools or both runs.
 
 use serde_json::json;
 
@@ -8,9 +8,9 @@ use crate::support::http::HttpMcp;
 use crate::support::mcp_client::Era;
 use crate::support::server::Server;
 
-/// AN-12: only server tools, so the gateway runs it.
+/// AN-12: with server tools only, the gateway runs the program.
 #[test]
-fn server_tools_run_on_the_server() {
+fn programs_with_server_tools_run_on_the_server() {
     let mut pml = Project::new().stdio();
     let envelope = pml.execute("return await mcp.json.parse({ data: '{}' })");
     assert_eq!(success(&envelope), &json!({}));
@@ -22,9 +22,9 @@ fn server_tools_run_on_the_server() {
     assert!(used["integrity"].as_str().unwrap().starts_with("sha256-"), "{used}");
 }
 
-/// AN-12: only client tools: the gateway says `execute_locally`, `pml` runs it.
+/// AN-12: with client tools only, the gateway answers `execute_locally` and `pml` runs the program.
 #[test]
-fn client_tools_run_on_the_client() {
+fn programs_with_client_tools_run_on_the_client() {
     let tenant = Server::shared().tenant();
     let project = Project::of(&tenant).allow(&["filesystem:*"]);
     project.write("test.txt", "on the user's disk\n");
@@ -46,9 +46,9 @@ fn client_tools_run_on_the_client() {
     assert_eq!(calls(&envelope), [("filesystem:read_file", "client")]);
 }
 
-/// AN-12: both kinds: all of it runs on the client, server tools are forwarded.
+/// AN-12: with both kinds, the program runs on the client, which forwards calls of server tools.
 #[test]
-fn mixed_tools_run_on_the_client_and_forward() {
+fn programs_with_both_kinds_run_on_the_client_and_forward_server_tools() {
     let project = Project::new().allow(&["filesystem:*", "json:parse"]);
     project.write("data.json", r#"{"items":[{"id":7},{"id":8}]}"#);
     let envelope = project.stdio().execute(
@@ -61,22 +61,22 @@ fn mixed_tools_run_on_the_client_and_forward() {
     assert_eq!(calls(&envelope), [("filesystem:read_file", "client"), ("json:parse", "server")]);
 }
 
-/// AP-09: a tool that nobody allowed waits for the human, and runs after a yes.
+/// AP-09: a call that no rule allows waits for approval, and runs after it.
 #[test]
-fn an_approval_is_asked_for_and_then_it_runs() {
+fn a_call_without_a_rule_runs_after_approval() {
     let project = Project::new();
     std::fs::create_dir(project.path("test")).unwrap();
     project.write("test/file", "x");
     let mut pml = project.stdio();
-    let asked = pml.execute("return await mcp.shell.exec({ command: ['rm', '-rf', 'test'] })");
-    let asked = question(&asked);
-    assert_eq!(asked["approval_type"], "tool_permission");
-    assert_eq!(asked["context"]["tool"], "shell:exec");
-    let description = asked["description"].as_str().unwrap();
+    let pending = pml.execute("return await mcp.shell.exec({ command: ['rm', '-rf', 'test'] })");
+    let pending = question(&pending);
+    assert_eq!(pending["approval_type"], "tool_permission");
+    assert_eq!(pending["context"]["tool"], "shell:exec");
+    let description = pending["description"].as_str().unwrap();
     assert!(description.contains("shell:exec") && description.contains("-rf"), "{description}");
-    assert!(project.path("test/file").exists(), "nothing runs before the answer");
+    assert!(project.path("test/file").exists(), "the call ran before the approval");
 
-    let done = pml.resume(asked, true, false);
+    let done = pml.resume(pending, true, false);
     assert_eq!(success(&done)["exit_code"], 0, "{done:#}");
     assert!(!project.path("test").exists());
     assert_eq!(calls(&done), [("shell:exec", "client")]);

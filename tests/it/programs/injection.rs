@@ -1,5 +1,5 @@
-//! Text that tries to become code, or to be fetched: names of modules, comments
-//! that tools follow, strings that end what they stand in.
+//! Injection: module names and comments that could make PML fetch something, and strings that could end their context
+//! and become code.
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, StdioClient};
 use crate::support::server::Server;
 
-/// A listener to whom nobody should come.
+/// A listener that must not receive connections.
 struct Canary(TcpListener);
 
 impl Canary {
@@ -26,8 +26,7 @@ impl Canary {
         self.0.local_addr().expect("it has an address").port()
     }
 
-    /// Returns how many came since the last time; whoever has connected stands in
-    /// the queue of the listener.
+    /// Returns how many connections arrived since the last call. The listener's backlog keeps them.
     fn visits(&self) -> usize {
         let mut visits = 0;
         loop {
@@ -40,14 +39,14 @@ impl Canary {
     }
 }
 
-/// Both places where programs run.
+/// The gateway and `pml`.
 struct Sides {
     gateway: HttpMcp,
     pml: StdioClient,
     project: Project,
 }
 
-/// A call that makes a program one of this machine, and is never made.
+/// A client tool call that makes a program run on this machine, and that is never executed.
 const LOCAL: &str = "if (args.never) await mcp.filesystem.read_text_file({ path: '' });";
 
 impl Sides {
@@ -58,7 +57,7 @@ impl Sides {
         Self { gateway: HttpMcp::new(&tenant, Era::Stateless), pml, project }
     }
 
-    /// Runs a program in both places; `~` stands for where the call of [`LOCAL`] may be.
+    /// Runs a program on both sides; `~` marks where [`LOCAL`] is inserted.
     fn execute(&mut self, code: &str, args: &Value) -> [Value; 2] {
         let request = json!({ "code": code.replace('~', ""), "args": args });
         let server = self.gateway.execute_request(request);
@@ -67,10 +66,9 @@ impl Sides {
     }
 }
 
-/// AN-09: what names a module is refused, what only looks so does nothing, and
-/// nobody goes where it points.
+/// AN-09: imports are refused, comments that look like references have no effect, and nothing is fetched.
 #[test]
-fn nothing_is_fetched_for_a_program() {
+fn programs_cannot_make_pml_fetch_anything() {
     let canary = Canary::new();
     let at = format!("127.0.0.1:{}/canary", canary.port());
     let mut sides = Sides::new();
@@ -132,13 +130,13 @@ fn nothing_is_fetched_for_a_program() {
                 assert_eq!(success(&envelope), 1, "{code}");
             }
         }
-        // Whoever shows an error looks where it comes from.
+        // Formatting an error looks up its source position, which could follow a source map.
         let code = format!("~ throw new Error('on purpose');\n//# sourceMappingURL={name}");
         for envelope in sides.execute(&code, &json!({})) {
-            let told = failure(&envelope, "PROGRAM_FAILED");
-            assert!(told.contains("on purpose"), "{envelope:#}");
+            let message = failure(&envelope, "PROGRAM_FAILED");
+            assert!(message.contains("on purpose"), "{envelope:#}");
         }
-        // What other engines have to load code is not there.
+        // The functions of other engines that load code do not exist.
         for form in [
             "require('#')",
             "importScripts('#')",
@@ -153,7 +151,7 @@ fn nothing_is_fetched_for_a_program() {
             }
         }
     }
-    // The commands that look at a file and do not run it.
+    // The command that reads a file without running it.
     for name in &names {
         let (report, code) = sides.project.analyze(format!("import canary from '{name}';"));
         assert_eq!((&report["diagnostics"][0]["code"], code), (&json!("UNSUPPORTED_SYNTAX"), 2));
@@ -163,10 +161,10 @@ fn nothing_is_fetched_for_a_program() {
     }
     assert_eq!(canary.visits(), 0);
     drop(TcpStream::connect(("127.0.0.1", canary.port())).expect("the canary listens"));
-    assert_eq!(canary.visits(), 1, "a visit is seen");
+    assert_eq!(canary.visits(), 1, "positive control");
 }
 
-/// Strings that end a comment, a template, a script or a line, if they stand in one.
+/// Strings that could end a comment, template, script or line.
 const STRINGS: &[&str] = &[
     "`",
     "a`b",
@@ -201,9 +199,9 @@ fn no_file_was_made(sides: &Sides) {
     assert!(!sides.project.path("made.txt").exists(), "text of an argument was executed");
 }
 
-/// AN-10: a string reaches a tool, and comes back from it, byte for byte.
+/// AN-10: a string is passed to a tool and back unchanged.
 #[test]
-fn strings_stay_what_they_are() {
+fn strings_pass_through_tools_unchanged() {
     let mut sides = Sides::new();
     for text in STRINGS {
         let literal = Value::from(*text).to_string();
@@ -226,7 +224,7 @@ fn strings_stay_what_they_are() {
                 assert_eq!(tools, ["json:parse"], "{text:?}");
             }
         }
-        // As the name of an argument that no tool has.
+        // As the name of an unknown argument.
         let code = format!("~ return await mcp.json.parse({{ data: '1', {literal}: {literal} }});");
         for envelope in sides.execute(&code, &json!({})) {
             let tools: Vec<&str> = calls(&envelope).into_iter().map(|call| call.0).collect();
@@ -236,9 +234,9 @@ fn strings_stay_what_they_are() {
     no_file_was_made(&sides);
 }
 
-/// AN-10: no such string is the name of a tool, and none is looked for.
+/// AN-10: such a string is refused as the name of a tool before the program runs.
 #[test]
-fn strings_are_no_names_of_tools() {
+fn invalid_tool_names_are_refused_before_the_program_runs() {
     let mut sides = Sides::new();
     for text in STRINGS {
         let literal = Value::from(*text).to_string();
@@ -249,8 +247,8 @@ fn strings_are_no_names_of_tools() {
             format!("~ const name = {literal}; return await mcp.json[`pa${{name}}`]({{}});"),
         ] {
             for envelope in sides.execute(&code, &json!({})) {
-                let told = failure(&envelope, "UNSUPPORTED_SYNTAX");
-                assert!(told.contains("cannot be a "), "{text:?}: {envelope:#}");
+                let message = failure(&envelope, "UNSUPPORTED_SYNTAX");
+                assert!(message.contains("cannot be a "), "{text:?}: {envelope:#}");
                 assert!(envelope.get("calls").is_none(), "it never ran: {envelope:#}");
             }
         }
@@ -258,5 +256,5 @@ fn strings_are_no_names_of_tools() {
     no_file_was_made(&sides);
     let code = "await mcp.filesystem.write_file({ path: 'made.txt', content: '' }); return null;";
     assert_eq!(success(&sides.pml.execute(code)), &Value::Null);
-    assert!(sides.project.path("made.txt").exists(), "such a call makes the file");
+    assert!(sides.project.path("made.txt").exists(), "positive control");
 }

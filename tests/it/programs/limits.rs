@@ -1,4 +1,4 @@
-//! The limits of a run, each with its own code, on both sides.
+//! The limits of a run, each with a separate error code, on both sides.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::support::mcp_client::{Era, envelope};
 use crate::support::server::{Installation, Server};
 use crate::support::{PATIENCE, poll};
 
-/// Runs a program on the gateway and, with a client tool declared, on this machine.
+/// Runs a program on the gateway, and on this machine with a declared client tool.
 #[track_caller]
 fn both_fail(code: &str, expected: &str) {
     let tenant = Server::shared().tenant();
@@ -24,7 +24,7 @@ fn both_fail(code: &str, expected: &str) {
 }
 
 #[test]
-fn too_many_calls_end_a_run() {
+fn a_run_ends_at_the_limit_of_calls() {
     both_fail(
         "for (let n = 0; n < 2000; n++) await mcp.math.eval({ expression: '1' })",
         "TOO_MANY_CALLS",
@@ -32,23 +32,23 @@ fn too_many_calls_end_a_run() {
 }
 
 #[test]
-fn a_huge_result_is_refused() {
+fn results_over_the_size_limit_are_refused() {
     both_fail("return 'x'.repeat(3_000_000)", "RESULT_TOO_LARGE");
 }
 
 #[test]
-fn a_huge_argument_is_refused() {
+fn arguments_over_the_size_limit_are_refused() {
     both_fail("await mcp.json.parse({ data: 'x'.repeat(3_000_000) })", "ARGUMENT_TOO_LARGE");
 }
 
 #[test]
-fn a_result_that_is_no_data_is_refused() {
+fn a_cyclic_result_is_refused() {
     both_fail("const a: any = {}; a.a = a; return a", "RESULT_NOT_SERIALIZABLE");
 }
 
 /// `timeout_ms` shortens the wall time, and cannot lengthen it.
 #[test]
-fn the_wall_time_can_be_shortened() {
+fn timeout_ms_shortens_the_wall_time() {
     let tenant = Server::shared().tenant();
     let code = "await new Promise((done) => setTimeout(done, 20_000)); return 1";
     let arguments = json!({ "code": code, "options": { "timeout_ms": 200 } });
@@ -57,9 +57,9 @@ fn the_wall_time_can_be_shortened() {
     failure(&Project::of(&tenant).stdio().execute_request(arguments), "TIME_LIMIT");
 }
 
-/// The console is kept up to its limit, and says that more was printed.
+/// Console output over the limit is truncated, and `console_truncated` states it.
 #[test]
-fn the_console_is_cut_and_says_so() {
+fn console_output_over_the_limit_is_truncated_and_flagged() {
     let tenant = Server::shared().tenant();
     let envelope = HttpMcp::new(&tenant, Era::Stateless)
         .execute("for (let n = 0; n < 5000; n++) console.log('x'.repeat(100)); return 1");
@@ -73,9 +73,9 @@ fn the_console_is_cut_and_says_so() {
     assert!(short.get("console_truncated").is_none());
 }
 
-/// `dry_run` says where a program would run, and runs nothing.
+/// A dry run states where a program would run, and does not run it.
 #[test]
-fn a_dry_run_runs_nothing() {
+fn a_dry_run_does_not_run_the_program() {
     let tenant = Server::shared().tenant();
     let dry = |code: &str| {
         let arguments = json!({ "code": code, "options": { "dry_run": true } });
@@ -92,15 +92,15 @@ fn a_dry_run_runs_nothing() {
         "options": { "dry_run": true },
     });
     for project in [&project, &Project::offline().allow(&["*"])] {
-        let told = project.stdio().execute_request(local.clone());
-        assert_eq!(success(&told)["routing"], "client");
-        assert!(!project.path("made.txt").exists(), "a dry run through `pml` runs nothing either");
+        let dry = project.stdio().execute_request(local.clone());
+        assert_eq!(success(&dry)["routing"], "client");
+        assert!(!project.path("made.txt").exists(), "a dry run through `pml` ran the program");
     }
 }
 
-/// `local_tools` is for `pml` only, counts for one submission, and is never stored.
+/// Only `pml` can send `local_tools`, and they apply to one submission.
 #[test]
-fn local_tools_are_for_the_package() {
+fn only_pml_can_send_local_tools() {
     let tenant = Server::shared().tenant();
     let plain = HttpMcp::new(&tenant, Era::Stateless);
     let package = HttpMcp::new(&tenant, Era::Stateless).with_package();
@@ -119,9 +119,9 @@ fn local_tools_are_for_the_package() {
     assert_eq!((success(&server), &server["executed"]), (&json!(1), &json!("server")));
 }
 
-/// A dynamic program runs on the client only, and each of its calls is decided on its own.
+/// A dynamic program runs on the client only, and each of its calls is decided individually.
 #[test]
-fn a_dynamic_program_is_decided_call_by_call() {
+fn calls_of_a_dynamic_program_are_decided_individually() {
     let tenant = Server::shared().tenant();
     let code = "const name = ['ma', 'th'].reverse().reverse().join(''); return await mcp[name].eval({ expression: '2 + 3' })";
     failure(&HttpMcp::new(&tenant, Era::Stateless).execute(code), "CLIENT_TOOLS_REQUIRE_PACKAGE");
@@ -132,37 +132,37 @@ fn a_dynamic_program_is_decided_call_by_call() {
     assert_eq!(asking.execute(code)["status"], "approval_required");
 }
 
-/// A time limit of nothing is a wrong request, on both sides.
+/// A time limit of zero is an invalid request on both sides.
 #[test]
 fn a_time_limit_of_zero_is_refused() {
     let tenant = Server::shared().tenant();
     let arguments = json!({ "code": "return 1", "options": { "timeout_ms": 0 } });
-    let told =
+    let refused =
         envelope(&HttpMcp::new(&tenant, Era::Stateless).call("pml_execute", arguments.clone()));
-    failure(&told, "INVALID_REQUEST");
+    failure(&refused, "INVALID_REQUEST");
     failure(&Project::of(&tenant).stdio().execute_request(arguments), "INVALID_REQUEST");
     let project = Project::of(&tenant);
     assert_eq!(project.run(&["exec", "x.ts", "--timeout-ms", "0"]).status.code(), Some(2));
     let twice = project.run_with(&["exec", "-", "--args", r#"{"a":1,"a":2}"#], b"return args.a");
-    assert_eq!(twice.status.code(), Some(2), "a key that stands twice");
+    assert_eq!(twice.status.code(), Some(2), "a duplicate key");
 }
 
-/// SB-23: who has too many programs is told so at once; another tenant does not notice.
+/// SB-23: a tenant over its limit of programs gets `BUSY` at once; other tenants are not affected.
 #[test]
-fn every_tenant_has_places_of_its_own() {
+fn a_tenant_over_its_program_limit_does_not_affect_others() {
     let places = [("PML_TENANT_PROGRAMS", "1"), ("PML_TENANT_WAITING", "1")];
     let server = Installation::new().start_with(&places);
     let (crowded, other) = (server.tenant(), server.tenant());
     let slow = "const end = Date.now() + 1000; while (Date.now() < end) {} return 'done'";
-    let (answers, beside) = std::thread::scope(|scope| {
+    let (answers, other_tenant) = std::thread::scope(|scope| {
         let runs: Vec<_> = (0..6)
             .map(|_| scope.spawn(|| HttpMcp::new(&crowded, Era::Stateless).execute(slow)))
             .collect();
-        let beside = HttpMcp::new(&other, Era::Stateless).execute("return 1");
+        let other_tenant = HttpMcp::new(&other, Era::Stateless).execute("return 1");
         let answers: Vec<_> = runs.into_iter().map(|run| run.join().unwrap()).collect();
-        (answers, beside)
+        (answers, other_tenant)
     });
-    assert_eq!(success(&beside), 1);
+    assert_eq!(success(&other_tenant), 1);
     let (done, refused): (Vec<_>, Vec<_>) =
         answers.iter().partition(|answer| answer["status"] == "success");
     assert!(done.len() >= 2 && !refused.is_empty(), "{answers:#?}");
@@ -172,9 +172,9 @@ fn every_tenant_has_places_of_its_own() {
     }
 }
 
-/// What an agent reads in the result, its client finds in the header.
+/// `BUSY` answers have a `Retry-After` header in addition to the field in the result.
 #[test]
-fn a_busy_gateway_says_when_to_come_back() {
+fn busy_answers_have_a_retry_after_header() {
     let places = [("PML_TENANT_PROGRAMS", "1"), ("PML_TENANT_WAITING", "0")];
     let server = Installation::new().start_with(&places);
     let client = HttpMcp::new(&server.tenant(), Era::Stateless);
@@ -183,11 +183,11 @@ fn a_busy_gateway_says_when_to_come_back() {
         let body = Era::Stateless.request(1, "tools/call", params).to_string();
         client.post(body.as_bytes(), "tools/call", Some("pml_execute"))
     };
-    let (found, begun) = (AtomicBool::new(false), Instant::now());
+    let (found, started) = (AtomicBool::new(false), Instant::now());
     std::thread::scope(|scope| {
-        // Either may find the other in the one place, so the long one comes back until it was met.
+        // Either request may find the other one running, so the long one is repeated until the short one was refused.
         scope.spawn(|| {
-            while !found.load(Ordering::Acquire) && begun.elapsed() < PATIENCE {
+            while !found.load(Ordering::Acquire) && started.elapsed() < PATIENCE {
                 call("await new Promise((done) => setTimeout(done, 500))");
             }
         });

@@ -1,4 +1,4 @@
-//! What an MCP server answers means the same to a program, wherever it ran.
+//! Results of MCP servers: a program gets the same value on both sides.
 
 use serde_json::{Value, json};
 
@@ -17,9 +17,9 @@ fn project() -> Project {
     project.configure(&json!({ "permissions": { "allow": ["*"] }, "mcpServers": servers }))
 }
 
-/// One process per server answers concurrent first calls; results are plain values.
+/// Concurrent first calls start each server once, and results are plain values.
 #[test]
-fn real_servers_answer_programs() {
+fn programs_call_several_real_servers_concurrently() {
     let project = project();
     project.write("a.txt", "from the reference server");
     let envelope = project.stdio().execute(
@@ -34,7 +34,7 @@ fn real_servers_answer_programs() {
     let result = success(&envelope);
     assert_eq!(
         result["text"], "from the reference server",
-        "structured content that repeats the text is the text"
+        "structured content that repeats the text is reduced to the text"
     );
     assert!(result["sum"].as_str().is_some_and(|sum| sum.contains('5')), "{result}");
     assert_eq!(result["names"], json!(["pml"]));
@@ -43,7 +43,7 @@ fn real_servers_answer_programs() {
 
 /// `isError` throws an error with the server's text, which the program can catch.
 #[test]
-fn an_error_of_a_tool_throws() {
+fn an_error_result_of_a_tool_throws_in_the_program() {
     let project = project();
     let mut pml = project.stdio();
     let envelope = pml.execute("return await mcp.files.read_text_file({ path: 'missing.txt' })");
@@ -56,9 +56,9 @@ fn an_error_of_a_tool_throws() {
     assert!(caught["result"]["text"].as_str().unwrap().contains("missing.txt"));
 }
 
-/// The same tool gives the same value natively, forwarded and on the gateway.
+/// A tool returns the same value when the program runs on the gateway and when its call is forwarded.
 #[test]
-fn a_value_is_the_same_on_both_sides() {
+fn a_tool_returns_the_same_value_on_both_sides() {
     let project = project();
     let mut pml = project.stdio();
     let call = "await mcp.json.query({ data: { a: [{ b: 1 }, { b: 2 }] }, path: '$.a[*].b' })";
@@ -73,17 +73,17 @@ fn a_value_is_the_same_on_both_sides() {
     assert!(server["result"][1]["mean"].is_number(), "{server:#}");
 }
 
-/// Several blocks, or blocks that are no text, arrive as they are.
+/// Several blocks, or blocks other than text, are returned unchanged.
 #[test]
-fn several_blocks_stay_a_list() {
+fn several_content_blocks_are_returned_as_a_list() {
     let envelope = project().stdio().execute("return await mcp.everything['get-tiny-image']({})");
     let blocks = success(&envelope).as_array().expect("the content array").clone();
     assert!(blocks.iter().any(|block| block["type"] == "image"), "{blocks:?}");
 }
 
-/// Python servers work as well as Node's.
+/// Servers in Python work like servers in Node.js.
 #[test]
-fn python_servers_answer_programs() {
+fn programs_can_call_python_servers() {
     let bin = python(PYTHON);
     let project = Project::new();
     let status =
@@ -110,9 +110,9 @@ fn python_servers_answer_programs() {
     assert!(result["status"].to_string().contains("new.txt"), "{result}");
 }
 
-/// A server that cannot be started, or is not one, is told with its last words.
+/// The error for a server that cannot start names the missing program or its last output.
 #[test]
-fn a_server_that_does_not_start_is_told() {
+fn a_server_that_fails_to_start_is_reported_with_its_stderr() {
     let project = Project::new().configure(&json!({
         "permissions": { "allow": ["*"] },
         "mcpServers": {

@@ -1,4 +1,4 @@
-//! SB-17: a program's process that was taken over and speaks for itself.
+//! SB-17: a compromised sandbox process that sends its own frames to the host.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -15,21 +15,21 @@ use crate::support::processes::Pid;
 use crate::support::server::Installation;
 use crate::support::{PATIENCE, poll};
 
-/// Large enough to tell the program's process by.
+/// The size by which the test recognises the process of the program.
 const BYTES: u64 = 40_000_000;
-/// What stands in for the program while its process is spoken for.
+/// A program that waits while the test writes to the socket of its process.
 const PROGRAM: &str = "
     await mcp.math.eval({ expression: '1' });
     const large = new Uint8Array(40_000_000).fill(1);
     await new Promise((done) => setTimeout(done, 2_000));
     return large.length";
 
-/// Returns the child's end of the socket to its host, of the process that holds the large list.
+/// Returns the child's end of the socket between the host and the process with the large array.
 pub(crate) fn socket_of_the_program(host: Pid) -> File {
     let child = poll("the program's process", PATIENCE, || {
         let tree = host.tree();
         tree.into_iter().find(|pid| {
-            // Forks keep the name of what they were forked of.
+            // Forks keep the command line of the zygote.
             pid.command_line().ends_with("zygote")
                 && pid.tree().len() == 1
                 && pid.tree_memory() > BYTES
@@ -38,7 +38,7 @@ pub(crate) fn socket_of_the_program(host: Pid) -> File {
     let number = i32::try_from(child.number).expect("a number");
     let number = rustix::process::Pid::from_raw(number).expect("a number");
     let pidfd = pidfd_open(number, PidfdFlags::empty()).expect("it lives");
-    // Three is the only one it has.
+    // The socket is descriptor 3, the only one that the child has.
     pidfd_getfd(pidfd, 3, PidfdGetfdFlags::empty()).expect("root may take it").into()
 }
 
@@ -47,7 +47,7 @@ fn frame(id: u64, namespace: &str, action: &str) -> Vec<u8> {
     frame_with(id, namespace, action, &args)
 }
 
-/// Writes a call as a program's process does.
+/// Encodes a call as a sandbox child does: a length prefix and JSON.
 pub(crate) fn frame_with(id: u64, namespace: &str, action: &str, args: &Value) -> Vec<u8> {
     let body = serde_json::json!({
         "type": "rpc_call", "id": id, "namespace": namespace, "action": action, "args": args,
@@ -56,9 +56,9 @@ pub(crate) fn frame_with(id: u64, namespace: &str, action: &str, args: &Value) -
     [&u32::try_from(body.len()).expect("short").to_le_bytes()[..], body.as_bytes()].concat()
 }
 
-/// Calls that the analysis did not declare are refused and recorded, whoever writes them on the wire.
+/// The host refuses and records calls that the analysis did not declare, whatever the child sends.
 #[test]
-fn a_call_that_was_not_declared_is_refused() {
+fn undeclared_calls_of_a_compromised_sandbox_are_refused() {
     if !rustix::process::geteuid().is_root() {
         skipped!("only root may speak for another process");
     }
@@ -91,8 +91,8 @@ fn a_call_that_was_not_declared_is_refused() {
         ("filesystem:read_file", false),
         ("math:eval", true),
     ];
-    let told: Vec<(&str, bool)> = calls.iter().map(|call| (call.0, call.1)).collect();
-    assert_eq!(told, expected, "{envelope:#}");
+    let made: Vec<(&str, bool)> = calls.iter().map(|call| (call.0, call.1)).collect();
+    assert_eq!(made, expected, "{envelope:#}");
     let refusals = |log: String| log.matches("did not declare").count();
     assert_eq!(refusals(server.installation().log()), 3);
 }

@@ -1,4 +1,4 @@
-//! The documents: links that resolve, and names that the programs know.
+//! The documents: links resolve, and settings and tools match the code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("`{path}`: {error}"))
 }
 
-/// Returns the files of a folder that end like this, deep down.
+/// Returns the files in a folder and its subfolders whose names end like this.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -33,7 +33,7 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the text without blocks of code.
+/// Returns the text without code blocks.
 fn prose(text: &str) -> String {
     let mut inside = false;
     let mut out = String::new();
@@ -48,11 +48,11 @@ fn prose(text: &str) -> String {
     out
 }
 
-/// Returns the targets of `[text](target)`, but for those in `code`.
+/// Returns the targets of `[text](target)`, except in `code`.
 fn links(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for paragraph in prose(text).split("\n\n") {
-        // Every second part stands between backticks; a link's text may have some too.
+        // Every second part is between backticks; the text of a link may contain some, too.
         let plain: String = paragraph.split('`').step_by(2).collect();
         for part in plain.split("](").skip(1) {
             found.extend(part.split_once(')').map(|(target, _)| target.trim().to_owned()));
@@ -61,7 +61,7 @@ fn links(text: &str) -> Vec<String> {
     found
 }
 
-/// Returns the anchors of a document's headings, as they are made on the web.
+/// Returns the anchors of a document's headings, as GitHub generates them.
 fn anchors(text: &str) -> Vec<String> {
     let headings = prose(text);
     let headings = headings.lines().filter_map(|line| {
@@ -76,10 +76,9 @@ fn anchors(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Says which links of a document lead nowhere. `open` returns what a path, seen
-/// from the document, holds: `None` when there is nothing.
+/// Returns the dead links of a document. `open` returns the content of a relative path, or `None`.
 fn dead_links(text: &str, open: impl Fn(&str) -> Option<String>) -> Vec<String> {
-    let leads_nowhere = |target: &String| {
+    let is_dead = |target: &String| {
         if target.contains("://") || target.starts_with("mailto:") {
             return false;
         }
@@ -88,10 +87,10 @@ fn dead_links(text: &str, open: impl Fn(&str) -> Option<String>) -> Vec<String> 
         there
             .is_none_or(|there| !anchor.is_empty() && !anchors(&there).contains(&anchor.to_owned()))
     };
-    links(text).into_iter().filter(leads_nowhere).collect()
+    links(text).into_iter().filter(is_dead).collect()
 }
 
-/// Every relative link in the project's documents leads to a file, and to a heading of it.
+/// Every relative link in the documents has an existing file and heading as its target.
 #[test]
 fn links_between_documents_resolve() {
     let documents = files(root(), ".md");
@@ -111,9 +110,9 @@ fn links_between_documents_resolve() {
     assert!(dead.is_empty(), "{dead:#?}");
 }
 
-/// The check can fail: a made-up document's dead links are found, and no others.
+/// Checks the checker: exactly the dead links of a made-up document are detected.
 #[test]
-fn a_dead_link_is_found() {
+fn dead_links_are_detected() {
     let open = |path: &str| (path == "a.md").then(|| "# One `two`, three\n".to_owned());
     let dead = |text: &str| dead_links(text, open);
     let good = "[a](a.md) [h](a.md#one-two-three) [w](https://x.test/y) `[c](d.md)`\n\
@@ -122,7 +121,7 @@ fn a_dead_link_is_found() {
     assert_eq!(dead("[a](b.md), [`b`](a.md#two)\n[c](#own)"), ["b.md", "a.md#two", "#own"]);
 }
 
-/// Returns the names of PML's variables in a text.
+/// Returns the names of PML's environment variables in a text.
 fn variables(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words
@@ -131,9 +130,9 @@ fn variables(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Each program's table of settings names the variables that its code names, and no others.
+/// Each program's table of settings lists exactly the environment variables in its code.
 #[test]
-fn every_variable_is_documented() {
+fn every_environment_variable_is_documented() {
     for (folder, document) in
         [("server/src", "deploy/README.md"), ("client-cli/src", "docs/cli.md")]
     {
@@ -143,18 +142,18 @@ fn every_variable_is_documented() {
         }
         let rows: String =
             read(document).lines().filter(|line| line.starts_with("| `PML_")).collect();
-        let told = variables(&rows);
+        let documented = variables(&rows);
         let other = variables(&(read("deploy/README.md") + &read("docs/cli.md")));
-        assert!(told.len() >= 5, "{document}: {told:?}");
-        // The gateway's start screen names variables of the CLI, for example.
+        assert!(documented.len() >= 5, "{document}: {documented:?}");
+        // A program may mention variables of the other one: the gateway's start screen names some of the CLI.
         let missing: Vec<&String> = known.difference(&other).collect();
         assert!(missing.is_empty(), "{document} lacks {missing:?}");
-        let unknown: Vec<&String> = told.difference(&known).collect();
-        assert!(unknown.is_empty(), "{document} has {unknown:?}, which {folder} does not know");
+        let unknown: Vec<&String> = documented.difference(&known).collect();
+        assert!(unknown.is_empty(), "{document} has {unknown:?}, which {folder} does not use");
     }
 }
 
-/// The operator's page names every tool that the gateway itself implements.
+/// The operator's page lists exactly the tools that the gateway itself implements.
 #[test]
 fn every_native_tool_is_documented() {
     let page = read("docs/operating.md");
@@ -167,12 +166,12 @@ fn every_native_tool_is_documented() {
         let namespace = fqdn.rsplit('.').next().unwrap();
         let row = page.lines().find(|line| line.starts_with(&format!("| `{namespace}` |")));
         let row = row.unwrap_or_else(|| panic!("docs/operating.md has no row for `{namespace}`"));
-        let told: BTreeSet<&str> =
+        let documented: BTreeSet<&str> =
             row.split('`').nth(3).unwrap_or_default().split_whitespace().collect();
         let entry = get(&format!("{catalog}/{fqdn}"), &[]).json();
         let tools = entry["tools"].as_array().unwrap();
         let there: BTreeSet<&str> =
             tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-        assert_eq!(told, there, "docs/operating.md, the row of `{namespace}`");
+        assert_eq!(documented, there, "docs/operating.md, the row of `{namespace}`");
     }
 }

@@ -1,14 +1,15 @@
-//! Who may know whom: crates by `cargo metadata`, the rooms of a crate by the paths in its source.
+//! Layering: which crate may depend on which, by `cargo metadata`, and which component of a crate may import which, by
+//! the paths in its source.
 
-mod rooms;
+mod components;
 
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Each crate of the workspace, and which of the others it may name.
-const OURS: &[(&str, &[&str])] = &[
+/// Each crate of the workspace, with the other ones that it may depend on.
+const CRATES: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("sandbox", &[]),
     ("analysis", &["protocol"]),
@@ -19,33 +20,33 @@ const OURS: &[(&str, &[&str])] = &[
     ("tests", &[]),
 ];
 
-/// Crates that only some may name; a star stands for any end of a name.
-const KEPT: &[(&str, &[&str])] = &[
-    // HTTP is served by one program.
+/// External crates that only some of ours may depend on. A star matches any suffix.
+const RESTRICTED: &[(&str, &[&str])] = &[
+    // Only the gateway serves HTTP.
     ("axum", &["server"]),
     ("tower", &["server"]),
-    // SQL has one home.
+    // SQL is in one crate.
     ("sqlx", &["registry"]),
     ("tokio-postgres", &[]),
     // The parser and the engine are hidden behind one crate each.
     ("swc_*", &["analysis"]),
     ("rquickjs*", &["sandbox"]),
     ("seccompiler", &["sandbox"]),
-    // What only decides, and what holds programs, reaches no network.
+    // Crates that only decide, and the sandbox, do not use the network.
     ("reqwest", &["execution", "server", "client-cli", "tests"]),
     ("rmcp", &["execution", "server", "client-cli"]),
     ("hyper", &["server"]),
     ("tokio", &["execution", "registry", "sandbox", "server", "client-cli", "tests"]),
-    // Errors of libraries are enums.
+    // Libraries have error enums.
     ("anyhow", &["server", "client-cli"]),
 ];
 
-/// The rooms of each crate, and which others of the same crate each may import: crate, folder, allowed folders.
+/// The components of each crate, and which others of the same crate each may import: crate, folder, allowed folders.
 ///
-/// A room is a module with all below it, named by its path in `src`. `*` is the crate's root and every module that no
-/// line of the crate names. A room may import itself; one without a line of its own may import everything.
-const ROOMS: &[(&str, &str, &[&str])] = &[
-    // A child may have been taken over, so the host knows of it only what came in a frame.
+/// A component is a module with everything below it, named by its path in `src`. `*` is the crate's root and every
+/// module that no row names. A component may import itself; one without a row may import everything.
+const COMPONENTS: &[(&str, &str, &[&str])] = &[
+    // A child may be compromised, so the host learns about it only from its frames.
     ("sandbox", "host", &["wire", "*"]),
     ("sandbox", "child", &["wire", "*"]),
     ("sandbox", "wire", &["*"]),
@@ -61,7 +62,7 @@ const ROOMS: &[(&str, &str, &[&str])] = &[
     ("server", "connections", &["admission"]),
     ("server", "identity", &["config", "error", "http_client"]),
     ("server", "upstreams", &["admission", "config", "error", "http_client", "identity"]),
-    // Handles only: whoever uses them is below this line.
+    // Handles only; the components that use them are below this row.
     ("server", "state", &["admission", "analyser", "identity", "upstreams"]),
     ("server", "execution", &["admission", "error", "identity", "state", "tools", "upstreams"]),
     ("server", "publish", &["error", "execution", "identity", "state"]),
@@ -108,11 +109,11 @@ const ROOMS: &[(&str, &str, &[&str])] = &[
     ("client-cli", "workspace", &["files"]),
     ("client-cli", "processes", &["workspace"]),
     ("client-cli", "capabilities", &["files"]),
-    // Where calls go; none of them knows a permission.
+    // The targets of calls; none of them checks permissions.
     ("client-cli", "gateway", &["capabilities", "files", "processes", "*"]),
     ("client-cli", "local_mcp", &["files", "processes", "workspace", "*"]),
     ("client-cli", "tools", &["files", "processes", "workspace"]),
-    // The decision about a call knows what can be called, and nothing of runs.
+    // The decision about a call depends on what can be called, and not on runs.
     (
         "client-cli",
         "consent",
@@ -135,7 +136,7 @@ const ROOMS: &[(&str, &str, &[&str])] = &[
             "*",
         ],
     ),
-    // These look, and run nothing.
+    // These search, and run nothing.
     ("client-cli", "placement", &["app", "capabilities", "consent", "files", "tools"]),
     ("client-cli", "discover", &["app", "capabilities", "consent", "files", "tools"]),
     (
@@ -176,7 +177,7 @@ const ROOMS: &[(&str, &str, &[&str])] = &[
     ("registry", "paging", &["*"]),
     ("registry", "database", &["identity", "*"]),
     ("registry", "records", &["identity", "database", "*"]),
-    // Who reads an entry does not know how it came to be.
+    // Reading an entry is independent of publishing it.
     ("registry", "entries", &["identity", "database", "paging", "*"]),
     ("registry", "accounts", &["identity", "database", "records", "paging", "*"]),
     ("registry", "publishing", &["identity", "database", "records", "entries", "*"]),
@@ -186,42 +187,43 @@ const ROOMS: &[(&str, &str, &[&str])] = &[
         &["identity", "database", "records", "entries", "publishing", "accounts", "*"],
     ),
     ("registry", "limits", &["identity", "database", "records", "accounts", "operator", "*"]),
-    // A secret is bound to its place, never to an entry.
+    // A secret is bound to its owner and hosts, never to an entry.
     ("registry", "secrets", &["identity", "database", "records", "accounts", "*"]),
     ("registry", "routes", &["identity", "database", "entries", "accounts", "limits", "*"]),
     ("registry", "*", &[]),
 ];
 
-/// Single imports that are allowed across rooms: crate, importing module, imported module. The crate's root says why.
+/// Single imports that are allowed across components: crate, importing module, imported module. The crate's root has
+/// the reason.
 const IMPORTS_ACROSS: &[(&str, &str, &str)] = &[];
 
-/// Folders whose modules may import each other in a circle: crate, folder. The crate's root says why.
-const CIRCLES: &[(&str, &str)] = &[("sandbox", "host/spawner")];
+/// Folders whose modules may have import cycles: crate, folder. The crate's root has the reason.
+const CYCLES: &[(&str, &str)] = &[("sandbox", "host/spawner")];
 
-/// The dependencies of each crate, tests and build scripts included.
+/// The dependencies of each crate, including those of tests and build scripts.
 type Graph = BTreeMap<String, Vec<String>>;
 
 fn violations(graph: &Graph) -> Vec<String> {
     let mut found = Vec::new();
     for (name, dependencies) in graph {
-        let Some((_, allowed)) = OURS.iter().find(|(ours, _)| ours == name) else {
+        let Some((_, allowed)) = CRATES.iter().find(|(ours, _)| ours == name) else {
             found.push(format!(
-                "`{name}` is a new crate; it needs a decision record and a line here"
+                "`{name}` is a new crate; it needs a decision record and a row in `CRATES`"
             ));
             continue;
         };
         for dependency in dependencies {
-            let is_ours = OURS.iter().any(|(ours, _)| ours == dependency);
+            let is_ours = CRATES.iter().any(|(ours, _)| ours == dependency);
             if is_ours && !allowed.contains(&dependency.as_str()) {
-                found.push(format!("`{name}` must not know `{dependency}`"));
+                found.push(format!("`{name}` must not depend on `{dependency}`"));
             }
-            for (kept, owners) in KEPT {
+            for (kept, owners) in RESTRICTED {
                 let matches = match kept.strip_suffix('*') {
                     Some(start) => dependency.starts_with(start),
                     None => dependency == kept,
                 };
                 if matches && !owners.contains(&name.as_str()) {
-                    found.push(format!("`{name}` must not name `{dependency}`"));
+                    found.push(format!("`{name}` must not use `{dependency}`"));
                 }
             }
         }
@@ -251,16 +253,16 @@ fn workspace_graph() -> Graph {
 }
 
 #[test]
-fn no_crate_knows_what_it_must_not() {
+fn crates_depend_only_on_what_the_table_allows() {
     let graph = workspace_graph();
-    assert_eq!(graph.len(), OURS.len(), "{:?}", graph.keys());
+    assert_eq!(graph.len(), CRATES.len(), "{:?}", graph.keys());
     let found = violations(&graph);
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// The test above can fail: a made-up graph with one fault of each kind.
+/// Checks the checker: each kind of violation in a made-up graph is detected.
 #[test]
-fn a_forbidden_edge_is_found() {
+fn forbidden_dependencies_are_detected() {
     let edge = |from: &str, to: &str| {
         violations(&BTreeMap::from([(from.to_owned(), vec![to.to_owned()])]))
     };
@@ -286,9 +288,9 @@ fn a_forbidden_edge_is_found() {
     }
 }
 
-/// SB-21: an engine trusts the bytecode that it reads, so no code of ours asks it to read any.
+/// SB-21: the engine trusts bytecode that it loads, so the sandbox never loads any.
 #[test]
-fn no_bytecode_is_read() {
+fn the_sandbox_never_loads_bytecode() {
     let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../sandbox/src");
     let mut folders = vec![sources];
     let mut files = 0;

@@ -1,7 +1,7 @@
-//! NX-13: what PML is built of: licences, sources, banned crates, second versions, build scripts, advisories.
+//! NX-13: the dependencies: licences, sources, banned crates, duplicate versions, build scripts, advisories.
 //!
-//! The policy is `deny.toml`, as cargo-deny reads it. CI has no network, so what can be told from `Cargo.lock`, `cargo
-//! metadata` and a checked-in list of advisories is told here; `make audit` runs cargo-deny itself.
+//! The policy is `deny.toml`, as cargo-deny reads it. CI has no network, so this test checks what can be determined from
+//! `Cargo.lock`, `cargo metadata` and a checked-in list of advisories. `make audit` runs cargo-deny itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,15 +15,15 @@ use toml::{Table, Value};
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// A crate that PML is built of.
+/// A crate in `Cargo.lock`.
 #[derive(Debug, Clone)]
 struct Package {
     name: String,
     version: Version,
-    /// Where it comes from; `None` for our own.
+    /// Its source; `None` for crates of the workspace.
     source: Option<String>,
     checksum: Option<String>,
-    /// Of crates of this platform only: what `Cargo.toml` says.
+    /// Its `Cargo.toml`; only for crates that this platform needs.
     manifest: Option<Manifest>,
 }
 
@@ -31,11 +31,11 @@ struct Package {
 struct Manifest {
     license: Option<String>,
     has_build_script: bool,
-    /// The dependencies of one of ours that take any version.
+    /// The dependencies of a workspace crate that accept any version.
     wildcards: Vec<String>,
 }
 
-/// What `deny.toml` says, as far as it can be held without a network.
+/// The rules of `deny.toml` that can be checked without a network.
 struct Policy {
     ignored: Vec<String>,
     licenses: Vec<String>,
@@ -46,14 +46,14 @@ struct Policy {
     registries: Vec<String>,
 }
 
-/// Makes a fault in a crate that has none.
+/// Introduces a violation into a valid crate.
 type Change<'a> = &'a dyn Fn(&mut Package);
 
-/// A known fault of a crate.
+/// A security advisory about a crate.
 struct Advisory {
     name: String,
     id: String,
-    /// Versions that do not have it.
+    /// Versions that are not affected.
     fine: Vec<VersionReq>,
 }
 
@@ -76,7 +76,7 @@ impl Policy {
             policy[section][list].as_array().unwrap().clone()
         };
         let name = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
-        // Whoever adds a row says why.
+        // Each exception needs a reason.
         for row in
             [rows("bans", "deny"), rows("bans", "skip"), rows("advisories", "ignore")].concat()
         {
@@ -113,7 +113,7 @@ impl Policy {
     }
 
     fn allows_license(&self, package: &Package, license: &str) -> bool {
-        // As Cargo has it: before there were expressions a slash stood for `OR`.
+        // Like Cargo: in old manifests, a slash means `OR`.
         let Ok(expression) = Expression::parse_mode(license, ParseMode::LAX) else { return false };
         let own = self.exceptions.iter().filter(|(name, _)| *name == package.name);
         let allowed: Vec<String> =
@@ -122,12 +122,12 @@ impl Policy {
     }
 }
 
-/// Returns all that `Cargo.lock` has, with the manifests of what this platform needs.
+/// Returns all packages in `Cargo.lock`, with the manifests of those that this platform needs.
 fn packages() -> Vec<Package> {
     let host = Command::new("rustc").arg("-vV").output().expect("rustc runs, as it built this");
     let host = String::from_utf8(host.stdout).unwrap();
     let host = host.lines().find_map(|line| line.strip_prefix("host: ")).unwrap().to_owned();
-    // What other platforms need was not downloaded.
+    // Packages of other platforms were not downloaded, so Cargo must not ask for them.
     let output = Command::new(env!("CARGO"))
         .args([
             "metadata",
@@ -198,7 +198,7 @@ fn advisories() -> Vec<Advisory> {
     .collect()
 }
 
-/// Says what is against the policy, a line for each, with the crate first.
+/// Returns the violations of the policy, one line each, beginning with the crate.
 fn faults(packages: &[Package], policy: &Policy, advisories: &[Advisory]) -> Vec<String> {
     let mut found = Vec::new();
     let mut fault = |package: &Package, what: String| {
@@ -217,7 +217,7 @@ fn faults(packages: &[Package], policy: &Policy, advisories: &[Advisory]) -> Vec
             if !package.checksum.as_ref().is_some_and(is_hash) {
                 fault(package, "has no checksum in Cargo.lock".to_owned());
             }
-            // Another registry's crate of the same name is another one.
+            // Advisories are about crates of a registry, not about workspace crates of the same name.
             for advisory in advisories.iter().filter(|advisory| advisory.name == package.name) {
                 let is_fine = advisory.fine.iter().any(|fine| fine.matches(&package.version));
                 if !is_fine && !policy.ignored.contains(&advisory.id) {
@@ -258,7 +258,7 @@ fn faults(packages: &[Package], policy: &Policy, advisories: &[Advisory]) -> Vec
     found
 }
 
-/// Says which rows of the policy nothing needs any more.
+/// Returns the rows of the policy that are no longer needed.
 fn leftovers(packages: &[Package], policy: &Policy, advisories: &[Advisory]) -> Vec<String> {
     let here = || packages.iter().filter(|package| package.manifest.is_some());
     let skipped = policy.skipped.iter().filter(|(name, versions)| {
@@ -289,9 +289,9 @@ fn leftovers(packages: &[Package], policy: &Policy, advisories: &[Advisory]) -> 
         .collect()
 }
 
-/// NX-13: nothing that PML is built of is against `deny.toml`, and no row of that is left over.
+/// NX-13: no dependency violates `deny.toml`, and none of its rows is unnecessary.
 #[test]
-fn what_pml_is_built_of_is_as_the_policy_says() {
+fn dependencies_conform_to_deny_toml() {
     let (packages, policy, advisories) =
         (packages(), Policy::read(&read("deny.toml")), advisories());
     assert!(
@@ -306,9 +306,9 @@ fn what_pml_is_built_of_is_as_the_policy_says() {
     assert!(left.is_empty(), "{left:#?}");
 }
 
-/// NX-13: the test above can fail: one made-up crate of each kind, each found for its one fault.
+/// NX-13: checks the checker: each kind of violation by a made-up crate is detected.
 #[test]
-fn what_the_policy_forbids_is_found() {
+fn violations_of_deny_toml_are_detected() {
     let policy = Policy::read(&read("deny.toml"));
     let (advisories, real) = (advisories(), packages());
     let good = Package {
@@ -329,7 +329,7 @@ fn what_the_policy_forbids_is_found() {
         all.push(package);
         faults(&all, &policy, &advisories)
     };
-    assert_eq!(with(&|_| {}), [""; 0], "the twin");
+    assert_eq!(with(&|_| {}), [""; 0], "positive control");
     let manifest = |package: &mut Package, change: &dyn Fn(&mut Manifest)| {
         change(package.manifest.as_mut().unwrap());
     };
@@ -378,7 +378,7 @@ fn what_the_policy_forbids_is_found() {
             "{why}: {found:?}"
         );
     }
-    // A row that nothing needs is told as well.
+    // Unnecessary rows are detected as well.
     let mut old = Policy::read(&read("deny.toml"));
     old.build_scripts.insert("gone".to_owned());
     old.skipped.push(("serde".to_owned(), VersionReq::STAR));

@@ -1,4 +1,4 @@
-//! `threats.tsv`: every promised threat has a test, or a reason why it waits.
+//! `threats.tsv`: every threat has a test, or a reason why it has none yet.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +33,7 @@ fn is_id(text: &str) -> bool {
     })
 }
 
-/// Says what is wrong with a list, line by line.
+/// Returns the errors of a list, line by line.
 fn faults(list: &str, has_test: impl Fn(&str, &str) -> bool) -> Vec<String> {
     let mut seen = BTreeMap::new();
     let mut found = Vec::new();
@@ -44,14 +44,14 @@ fn faults(list: &str, has_test: impl Fn(&str, &str) -> bool) -> Vec<String> {
             continue;
         };
         if !is_id(id) {
-            found.push(format!("line {number}: `{id}` is no threat id"));
+            found.push(format!("line {number}: `{id}` is not a threat id"));
         }
         if let Some(first) = seen.insert(id, number) {
-            found.push(format!("line {number}: `{id}` stands on line {first} already"));
+            found.push(format!("line {number}: `{id}` is already on line {first}"));
         }
         if let Some(reason) = entry.strip_prefix("later: ") {
             if reason.trim().len() < 8 {
-                found.push(format!("line {number}: `{id}` waits without a reason"));
+                found.push(format!("line {number}: `{id}` has `later` without a reason"));
             }
             continue;
         }
@@ -76,15 +76,15 @@ fn has_test(file: &str, name: &str) -> bool {
 #[test]
 fn every_threat_has_a_test_or_a_reason() {
     let list = fs::read_to_string(root().join("tests/threats.tsv")).unwrap();
-    // The list only grows; a row that vanishes would be a promise that vanishes.
+    // The list only grows: removing a row would drop a promise.
     assert!(list.lines().count() >= 155, "{} rows", list.lines().count());
     let found = faults(&list, has_test);
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// An id that a test names in its doc comment stands in the list.
+/// Every threat id in a doc comment is in the list.
 #[test]
-fn every_named_threat_is_listed() {
+fn every_threat_id_in_a_doc_comment_is_listed() {
     let list = fs::read_to_string(root().join("tests/threats.tsv")).unwrap();
     let listed: Vec<&str> = list.lines().filter_map(|line| line.split('\t').next()).collect();
     let mut unlisted = Vec::new();
@@ -109,9 +109,9 @@ fn every_named_threat_is_listed() {
     assert!(unlisted.is_empty(), "{unlisted:#?}");
 }
 
-/// The check can fail: each kind of fault in a made-up list is found.
+/// Checks the checker: each kind of error in a made-up list is detected.
 #[test]
-fn a_faulty_list_is_found() {
+fn errors_in_the_list_are_detected() {
     let check = |list: &str| faults(list, |file, name| (file, name) == ("a.rs", "good"));
     assert_eq!(check("GW-01\ta.rs::good\nGW-02\tlater: needs the console"), [""; 0]);
     for list in [

@@ -1,4 +1,4 @@
-//! NX-13: every use of `unsafe` is on a list, with what it relies on.
+//! NX-13: every use of `unsafe` is listed with the reason why it is sound.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// A use of `unsafe`: where, and what it is.
+/// A use of `unsafe`.
 #[derive(Debug, PartialEq, Eq)]
 struct Use {
-    /// The functions, implementations and modules around it.
+    /// The enclosing modules, implementations and functions.
     item: String,
     /// `block`, `fn`, `impl`, `extern`, `trait` or `attribute`.
     kind: &'static str,
@@ -21,7 +21,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace")
 }
 
-/// Finds every `unsafe` in a file. Tokens are looked at, not syntax, so it finds those within macros too.
+/// Finds every `unsafe` in a file. It works on tokens instead of syntax, so it also finds those in macro calls.
 fn uses(text: &str) -> Vec<Use> {
     let tokens: TokenStream = text.parse().expect("a file that compiles is made of tokens");
     let mut found = Vec::new();
@@ -30,7 +30,7 @@ fn uses(text: &str) -> Vec<Use> {
 }
 
 fn walk(tokens: TokenStream, path: &[String], found: &mut Vec<Use>) {
-    // What the next braces are the body of, and whether its name goes on.
+    // The item whose body the next braces are, and whether its name continues.
     let mut item: Option<String> = None;
     let mut reads_name = false;
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
@@ -87,8 +87,8 @@ fn walk(tokens: TokenStream, path: &[String], found: &mut Vec<Use>) {
     }
 }
 
-/// Tells whether the comment right above a line, attributes and the statement's own beginning aside, says why it is
-/// sound.
+/// Returns whether there is a safety comment directly above a line. Attributes and the beginning of the same statement
+/// may be in between.
 fn has_reason(text: &str, line: usize) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let above = lines[..line - 1].iter().rev();
@@ -105,7 +105,7 @@ fn has_reason(text: &str, line: usize) -> bool {
     false
 }
 
-/// Every Rust file of the workspace.
+/// Returns every Rust file of the workspace.
 fn files() -> Vec<PathBuf> {
     let mut folders = vec![root().to_owned()];
     let mut files = Vec::new();
@@ -125,9 +125,9 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// NX-13: the list and the code have the same uses of `unsafe`, and each says why it is sound.
+/// NX-13: the list and the code have the same uses of `unsafe`, and each has a safety comment.
 #[test]
-fn every_use_of_unsafe_is_listed() {
+fn every_use_of_unsafe_is_listed_with_a_reason() {
     let mut there: BTreeMap<String, usize> = BTreeMap::new();
     let mut silent = Vec::new();
     let files = files();
@@ -139,7 +139,7 @@ fn every_use_of_unsafe_is_listed() {
         }
         let name = file.strip_prefix(root()).unwrap().display().to_string();
         for found in uses(&text) {
-            // What a function demands of its callers is checked where the trait or its documentation says it.
+            // The requirements of an `unsafe fn` are in its documentation or in its trait, not in a comment above.
             if found.kind != "fn" && !has_reason(&text, found.line) {
                 silent.push(format!("{name}:{}: no `// SAFETY:` right above", found.line));
             }
@@ -160,14 +160,15 @@ fn every_use_of_unsafe_is_listed() {
             .map(|(key, count)| format!("{key} ({count})"))
             .collect()
     };
-    let (unlisted, gone) = (of(&there, &listed), of(&listed, &there));
-    assert!(unlisted.is_empty(), "not in tests/unsafe.tsv, or not as often: {unlisted:#?}");
-    assert!(gone.is_empty(), "in tests/unsafe.tsv, and not in the code: {gone:#?}");
+    let (unlisted, obsolete) = (of(&there, &listed), of(&listed, &there));
+    assert!(unlisted.is_empty(), "missing in tests/unsafe.tsv: {unlisted:#?}");
+    assert!(obsolete.is_empty(), "in tests/unsafe.tsv, but not in the code: {obsolete:#?}");
 }
 
-/// The test above can fail: every form is found, with its place and its line, and what only looks like one is not.
+/// Checks the checker: every form of `unsafe` is detected with its item and line, and text that only looks like it is
+/// not.
 #[test]
-fn every_form_of_unsafe_is_found() {
+fn every_form_of_unsafe_is_detected() {
     let text = r##"
 mod inner {
     fn plain(call: unsafe_name, text: &str) { let _ = "unsafe {}"; /* unsafe {} */ }

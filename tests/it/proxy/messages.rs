@@ -1,4 +1,4 @@
-//! `/mcp/proxy/{server}`: one server passed through, and what does not pass.
+//! `/mcp/proxy/{server}`: which messages are forwarded to a server, and which are refused.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -17,20 +17,20 @@ use crate::support::{PATIENCE, poll};
 
 /// A client of one server behind the gateway.
 #[derive(Clone)]
-pub(crate) struct Through {
+pub(crate) struct ProxyClient {
     /// Where its requests go.
     pub(crate) url: String,
     /// Its key.
     pub(crate) key: String,
 }
 
-impl Through {
-    /// Makes one.
+impl ProxyClient {
+    /// Creates a client.
     pub(crate) fn new(tenant: &Tenant, server: &str) -> Self {
         Self { url: format!("{}/mcp/proxy/{server}", tenant.url), key: tenant.key.clone() }
     }
 
-    /// Sends a request with more headers.
+    /// Sends a request with additional headers.
     #[track_caller]
     pub(crate) fn send(&self, method: &str, more: &[(&str, &str)], body: Option<&str>) -> Reply {
         let bearer = format!("Bearer {}", self.key);
@@ -59,9 +59,9 @@ impl Through {
         assert_eq!(hello.status, 200, "{}", text(&hello.body));
         assert_eq!(answer(&hello)["result"]["protocolVersion"], version);
         let session = hello.header("mcp-session-id").to_owned();
-        let told = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        let noted =
-            self.post(&[("mcp-session-id", &session), ("mcp-protocol-version", version)], &told);
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let noted = self
+            .post(&[("mcp-session-id", &session), ("mcp-protocol-version", version)], &initialized);
         assert_eq!((noted.status, noted.body.len()), (202, 0));
         session
     }
@@ -73,7 +73,7 @@ impl Through {
         self.post(&[("mcp-session-id", session), ("mcp-protocol-version", "2025-11-25")], &call)
     }
 
-    /// Calls a tool as 2026-07-28 has it.
+    /// Calls a tool by 2026-07-28, without a session.
     #[track_caller]
     pub(crate) fn call_stateless(&self, tool: &str, arguments: Value) -> Reply {
         let params = json!({ "name": tool, "arguments": arguments });
@@ -121,20 +121,20 @@ fn publish(tenant: &Tenant, namespace: &str, url: &str) {
     Entry::http(&scope_of(tenant), namespace, url).publish(Server::shared().installation());
 }
 
-/// Every version of the protocol goes through, with sessions and without; names stay as they are.
+/// The proxy forwards every protocol version, with and without sessions, and does not change the names of tools.
 #[test]
-fn every_version_goes_through() {
+fn every_protocol_version_is_forwarded() {
     let upstream = Everything::start();
     let tenant = Server::shared().tenant();
     publish(&tenant, "whole", &upstream.url);
     let fqdn = format!("{}.whole", scope_of(&tenant));
     for name in ["whole", &fqdn] {
-        let client = Through::new(&tenant, name);
+        let client = ProxyClient::new(&tenant, name);
         for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
             let session = client.initialize(version);
-            let said = client.call(&session, "echo", json!({ "message": "hello" }));
-            assert_eq!(answer(&said)["result"]["content"][0]["text"], "hello", "{version}");
-            assert_eq!(said.header("content-type"), "text/event-stream");
+            let reply = client.call(&session, "echo", json!({ "message": "hello" }));
+            assert_eq!(answer(&reply)["result"]["content"][0]["text"], "hello", "{version}");
+            assert_eq!(reply.header("content-type"), "text/event-stream");
             let within = [("mcp-session-id", session.as_str()), ("mcp-protocol-version", version)];
             let listed = answer(&client.post(&within, &request("tools/list", json!({}))));
             let names =
@@ -143,44 +143,50 @@ fn every_version_goes_through() {
             assert_eq!(client.send("DELETE", &within, None).status, 200);
             assert_eq!(client.post(&within, &request("tools/list", json!({}))).status, 404);
         }
-        let said = client.call_stateless("echo", json!({ "message": "hello" }));
-        assert_eq!(answer(&said)["result"]["content"][0]["text"], "hello", "{}", text(&said.body));
+        let reply = client.call_stateless("echo", json!({ "message": "hello" }));
+        assert_eq!(
+            answer(&reply)["result"]["content"][0]["text"],
+            "hello",
+            "{}",
+            text(&reply.body)
+        );
     }
-    // A stream is taken up where it was left.
-    let client = Through::new(&tenant, "whole");
+    // A stream can be resumed by `Last-Event-ID`.
+    let client = ProxyClient::new(&tenant, "whole");
     let session = client.initialize("2025-11-25");
-    let said = text(&client.call(&session, "echo", json!({ "message": "again" })).body);
-    let first = said.lines().find_map(|line| line.strip_prefix("id: ")).expect("events have ids");
+    let reply = text(&client.call(&session, "echo", json!({ "message": "again" })).body);
+    let first = reply.lines().find_map(|line| line.strip_prefix("id: ")).expect("events have ids");
     let within = [("mcp-session-id", session.as_str()), ("last-event-id", first)];
     let mut stream = Raw::open(&client, "GET", &within, None);
     stream.until("again");
 }
 
-/// GW-24: a session opens for the principal, the scope and the server that it is of, on every gateway.
+/// GW-24: a session is valid only for its principal, scope and server, but on every gateway.
 #[test]
-fn a_session_is_its_principals_own() {
+fn a_proxy_session_is_bound_to_its_principal_scope_and_server() {
     let home = Installation::new();
     let server = home.start();
     let replica = home.replica().start();
     let upstream = Everything::start();
     let key = |principal: &str, scope: &str| {
         let made = ["keys", "create", "--scope", scope, "--principal", principal];
-        home.run_well(&made).trim().to_owned()
+        home.run_ok(&made).trim().to_owned()
     };
     for scope in ["it.one", "it.two"] {
-        home.run_well(&["scope", "create", scope]);
+        home.run_ok(&["scope", "create", scope]);
         for namespace in ["first", "second"] {
             Entry::http(scope, namespace, &upstream.url).publish(&home);
         }
     }
     let client = |key: String, server: &Server, namespace: &str| {
-        Through::new(&Tenant { key, url: server.url().to_owned() }, namespace)
+        ProxyClient::new(&Tenant { key, url: server.url().to_owned() }, namespace)
     };
     let ours = client(key("alice", "it.one"), &server, "first");
     let session = ours.initialize("2025-11-25");
     assert!(session.len() >= 80, "{session}");
-    let echo =
-        |client: &Through, session: &str| client.call(session, "echo", json!({ "message": "x" }));
+    let echo = |client: &ProxyClient, session: &str| {
+        client.call(session, "echo", json!({ "message": "x" }))
+    };
     assert_eq!(echo(&ours, &session).status, 200);
     let elsewhere = client(ours.key.clone(), &replica, "first");
     assert_eq!(
@@ -207,24 +213,25 @@ fn a_session_is_its_principals_own() {
     let within = [("mcp-session-id", session.as_str())];
     assert_eq!(bob.send("GET", &within, None).status, 404);
     assert_eq!(bob.send("DELETE", &within, None).status, 404);
-    // A response needs the session that asked for it.
-    let told = json!({ "jsonrpc": "2.0", "id": 1, "result": {} });
-    assert_eq!(ours.post(&[], &told).status, 400);
-    assert_eq!(bob.post(&within, &told).status, 404);
-    assert_eq!(ours.post(&within, &told).status, 202);
-    assert_eq!(echo(&ours, &session).status, 200, "nobody has ended it");
+    // A response needs the session of its request.
+    let response = json!({ "jsonrpc": "2.0", "id": 1, "result": {} });
+    assert_eq!(ours.post(&[], &response).status, 400);
+    assert_eq!(bob.post(&within, &response).status, 404);
+    assert_eq!(ours.post(&within, &response).status, 202);
+    assert_eq!(echo(&ours, &session).status, 200, "the session was ended");
 }
 
-/// GW-08, SE-02: the caller's credential goes no further; the server's key goes there, and does not come back.
+/// GW-08, SE-02: the caller's credential is not forwarded to the server, and the server's secret is not returned to the
+/// caller.
 #[test]
-fn credentials_stay_on_their_side() {
+fn the_proxy_separates_the_callers_credential_from_the_servers_secret() {
     let upstream = Everything::start();
-    let tenant = Server::shared().tenant_that_can("execute,read,admin");
+    let tenant = Server::shared().tenant_with_rights("execute,read,admin");
     publish(&tenant, "bare", &upstream.url);
     Entry::http(&scope_of(&tenant), "keyed", &upstream.url)
         .needs("KEYED_TOKEN")
         .publish(Server::shared().installation());
-    let (bare, keyed) = (Through::new(&tenant, "bare"), Through::new(&tenant, "keyed"));
+    let (bare, keyed) = (ProxyClient::new(&tenant, "bare"), ProxyClient::new(&tenant, "keyed"));
     let session = bare.initialize("2025-11-25");
     let seen = text(&bare.call(&session, "seen", json!({})).body);
     assert!(seen.contains("mcp-protocol-version"), "{seen}");
@@ -234,15 +241,15 @@ fn credentials_stay_on_their_side() {
     let missing = keyed.post(&[], &request("tools/list", json!({})));
     assert_eq!((missing.status, &missing.json()["code"]), (403, &json!("API_KEY_REQUIRED")));
     let called = keyed.call_stateless("seen", json!({})).json();
-    let told = &called["result"];
+    let result = &called["result"];
     assert_eq!(
-        (&told["isError"], &told["structuredContent"]["error_code"]),
+        (&result["isError"], &result["structuredContent"]["error_code"]),
         (&json!(true), &json!("API_KEY_REQUIRED"))
     );
-    assert_eq!(told["resultType"], "complete");
+    assert_eq!(result["resultType"], "complete");
     let hosts = [host_of(&upstream.url)];
     let body = json!({ "value": "canary-5e/1f+00", "for": "project", "hosts": hosts }).to_string();
-    let stored = Through { url: format!("{}/api/v1/secrets/KEYED_TOKEN", tenant.url), ..bare };
+    let stored = ProxyClient { url: format!("{}/api/v1/secrets/KEYED_TOKEN", tenant.url), ..bare };
     assert_eq!(stored.send("PUT", &[], Some(&body)).status, 201);
     let session = keyed.initialize("2025-11-25");
     for reply in [keyed.call(&session, "seen", json!({})), keyed.call_stateless("seen", json!({}))]
@@ -259,13 +266,13 @@ fn credentials_stay_on_their_side() {
     assert_eq!(uses.clone().filter(|event| event["detail"]["tool"] == "keyed:seen").count(), 2);
 }
 
-/// GW-13, GW-14: what can be read in two ways goes nowhere; what goes on are the very bytes that were judged.
+/// GW-13, GW-14: ambiguous messages are refused, and a checked message is forwarded byte for byte.
 #[test]
-fn what_is_judged_is_what_goes_on() {
+fn checked_messages_are_forwarded_unchanged_and_ambiguous_ones_refused() {
     let upstream = plain_upstream();
     let tenant = Server::shared().tenant();
     publish(&tenant, "exact", &upstream.url);
-    let client = Through::new(&tenant, "exact");
+    let client = ProxyClient::new(&tenant, "exact");
     for (body, code) in [
         (
             r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","name":"b"}}"#,
@@ -300,7 +307,7 @@ fn what_is_judged_is_what_goes_on() {
             "{wrong:?}"
         );
     }
-    // A name that no rule could have, a method that nobody judged, a type that is none.
+    // An invalid tool name, an unknown method, unsupported content types.
     let odd = client.call_stateless("a.b/../c", json!({})).json();
     assert_eq!(odd["result"]["structuredContent"]["error_code"], "TOOL_NOT_FOUND", "{odd}");
     let unknown = client.post(&[], &request("tasks/list", json!({})));
@@ -315,13 +322,13 @@ fn what_is_judged_is_what_goes_on() {
         assert_eq!(refused.status, 415, "{kind:?}");
     }
     for (headers, what) in [
-        (&[("origin", "http://evil.test")][..], "a page of elsewhere"),
-        (&[("host", "evil.test")], "a name of elsewhere"),
+        (&[("origin", "http://evil.test")][..], "a foreign origin"),
+        (&[("host", "evil.test")], "a foreign host"),
     ] {
         assert_eq!(client.send("POST", headers, Some(&call)).status, 403, "{what}");
     }
     assert_eq!(upstream.requests(), 0);
-    // The twins.
+    // Positive controls.
     let body = "{ \"id\":1.0e0 , \"jsonrpc\":\"2.0\",\"method\":\"tools/call\" ,\"params\":{\"name\":\"a\",\"arguments\":{\"big\":123456789012345678901234567890,\"f\":1.10}}}";
     let body = body.replace("1.0e0", "1");
     assert_eq!(
@@ -329,16 +336,16 @@ fn what_is_judged_is_what_goes_on() {
         200
     );
     assert_eq!(client.send("POST", &stateless("tools/call", "a"), Some(&call)).status, 200);
-    let heard = upstream.heard();
-    assert!(heard.len() == 2 && heard[0].ends_with(&body), "{heard:?}");
+    let received = upstream.received();
+    assert!(received.len() == 2 && received[0].ends_with(&body), "{received:?}");
 }
 
-/// A tool runs where the operator says, whatever its server says of it; other kinds of servers do not run here.
+/// Routing rules of the operator apply to proxied calls. Servers of other types cannot be proxied.
 #[test]
-fn rules_hold_for_what_passes_through() {
+fn routing_rules_apply_to_proxied_calls() {
     let server = Server::shared();
     let upstream = plain_upstream();
-    let tenant = server.tenant_that_can("execute,read,admin");
+    let tenant = server.tenant_with_rights("execute,read,admin");
     let scope = scope_of(&tenant);
     let home = server.installation();
     publish(&tenant, "fixed", &upstream.url);
@@ -351,10 +358,10 @@ fn rules_hold_for_what_passes_through() {
     let mut stdio = Entry::http(&scope, "started", "");
     stdio.content = json!({ "type": "stdio", "description": "Test", "install": { "command": "true", "args": [] } });
     stdio.publish(home);
-    home.run_well(&["routing", "set", "ruled:*", "server"]);
-    home.run_well(&["routing", "set", "ruled:wipe", "client"]);
-    home.run_well(&["routing", "set", "fixed:wipe", "client"]);
-    let ruled = Through::new(&tenant, "ruled");
+    home.run_ok(&["routing", "set", "ruled:*", "server"]);
+    home.run_ok(&["routing", "set", "ruled:wipe", "client"]);
+    home.run_ok(&["routing", "set", "fixed:wipe", "client"]);
+    let ruled = ProxyClient::new(&tenant, "ruled");
     poll("the rules to arrive", PATIENCE, || {
         let listed = ruled.post(&[], &request("tools/list", json!({})));
         let wiped = ruled.call_stateless("wipe", json!({})).json();
@@ -364,41 +371,41 @@ fn rules_hold_for_what_passes_through() {
     let wiped = ruled.call_stateless("wipe", json!({})).json();
     assert_eq!(wiped["result"]["structuredContent"]["error_code"], "CLIENT_TOOLS_REQUIRE_PACKAGE");
     let list = request("tools/list", json!({}));
-    let refused = Through::new(&tenant, "onlylocal").post(&[], &list);
+    let refused = ProxyClient::new(&tenant, "onlylocal").post(&[], &list);
     assert_eq!(
         (refused.status, &refused.json()["code"]),
         (403, &json!("CLIENT_TOOLS_REQUIRE_PACKAGE"))
     );
-    let refused = Through::new(&tenant, "started").post(&[], &list);
+    let refused = ProxyClient::new(&tenant, "started").post(&[], &list);
     assert_eq!((refused.status, &refused.json()["code"]), (501, &json!("TOOL_UNAVAILABLE")));
     assert!(text(&refused.body).contains("`stdio` server"), "{}", text(&refused.body));
     for unknown in ["nobodys", "local.default.nothing", "fixed:list", "..%2f", "json:parse"] {
-        let reply = Through::new(&tenant, unknown).post(&[], &list);
+        let reply = ProxyClient::new(&tenant, unknown).post(&[], &list);
         assert_eq!((reply.status, &reply.json()["code"]), (404, &json!("NOT_FOUND")), "{unknown}");
     }
     assert_eq!(upstream.requests(), before);
-    // The twins: another tool of the same server, and one of a server whose own row says where it runs.
+    // Positive controls: another tool of the same server, and one of a server whose row has its own routing.
     assert_eq!(ruled.call_stateless("list", json!({})).json()["result"]["content"], json!([]));
-    let fixed = Through::new(&tenant, "fixed");
+    let fixed = ProxyClient::new(&tenant, "fixed");
     assert_eq!(fixed.call_stateless("wipe", json!({})).json()["result"]["content"], json!([]));
     assert_eq!(upstream.requests(), before + 2);
     let audit =
         get(&format!("{}/api/v1/audit?limit=20", tenant.url), &[("x-api-key", &tenant.key)]);
     assert!(text(&audit.body).contains("ruled:wipe"), "{}", text(&audit.body));
     for rule in ["ruled:*", "ruled:wipe", "fixed:wipe"] {
-        home.run_well(&["routing", "unset", rule]);
+        home.run_ok(&["routing", "unset", rule]);
     }
 }
 
-/// The operator's quotas count what passes through, tool by tool.
+/// The operator's quotas count proxied calls per tool.
 #[test]
-fn quotas_count_what_passes_through() {
+fn quotas_count_proxied_calls() {
     let upstream = plain_upstream();
     let home = Server::shared().installation();
     let tenant = Server::shared().tenant();
     publish(&tenant, "counted", &upstream.url);
-    home.run_well(&["quotas", "set", &scope_of(&tenant), "counted:list", "0/min"]);
-    let client = Through::new(&tenant, "counted");
+    home.run_ok(&["quotas", "set", &scope_of(&tenant), "counted:list", "0/min"]);
+    let client = ProxyClient::new(&tenant, "counted");
     let refused = poll("the quota to arrive", PATIENCE, || {
         let called = client.call_stateless("list", json!({})).json()["result"].clone();
         (called["isError"] == true).then_some(called)
@@ -407,14 +414,14 @@ fn quotas_count_what_passes_through() {
     let before = upstream.requests();
     assert_eq!(client.call_stateless("list", json!({})).json()["result"]["isError"], true);
     assert_eq!(upstream.requests(), before);
-    // The twin.
+    // The positive control.
     assert_eq!(client.call_stateless("read", json!({})).json()["result"]["content"], json!([]));
-    home.run_well(&["quotas", "unset", &scope_of(&tenant), "counted:list"]);
+    home.run_ok(&["quotas", "unset", &scope_of(&tenant), "counted:list"]);
 }
 
-/// GW-08, SE-13: a redirect is not followed, and a challenge of the server is not passed on.
+/// GW-08, SE-13: the proxy neither follows a redirect of the server nor forwards its authentication challenge.
 #[test]
-fn redirects_and_challenges_end_here() {
+fn redirects_and_challenges_of_a_server_are_not_forwarded() {
     let other = GatewayStub::start(|_| Answer::Close);
     let tenant = Server::shared().tenant();
     let target = other.url.clone();
@@ -426,7 +433,7 @@ fn redirects_and_challenges_end_here() {
         [("away", &away), ("closed", &closed), ("page", &page), ("gone", &gone)]
     {
         publish(&tenant, namespace, &stub.url);
-        let client = Through::new(&tenant, namespace);
+        let client = ProxyClient::new(&tenant, namespace);
         let refused =
             client.post(&[("x-pml-key-any", "canary")], &request("tools/list", json!({})));
         assert_eq!(
@@ -440,14 +447,15 @@ fn redirects_and_challenges_end_here() {
             called["result"]["structuredContent"]["error_code"], "TOOL_UNAVAILABLE",
             "{namespace}"
         );
-        assert_eq!(stub.requests(), 2, "{namespace}: nothing is sent twice");
+        assert_eq!(stub.requests(), 2, "{namespace}: a request was repeated");
     }
     assert_eq!(other.requests(), 0);
 }
 
-/// SE-13: an upstream at a private address is not connected to unless the operator says so, on no way.
+/// SE-13: the gateway does not connect to an upstream at a private address, in any spelling, unless the operator allows
+/// it.
 #[test]
-fn private_addresses_need_the_operators_word() {
+fn private_addresses_need_the_operators_permission() {
     let upstream = plain_upstream();
     let port = upstream.url.rsplit(':').next().unwrap().to_owned();
     let hosts = ["127.0.0.1", "2130706433", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"];
@@ -466,7 +474,8 @@ fn private_addresses_need_the_operators_word() {
             ];
             entry.publish(&home);
             let before = upstream.requests();
-            let passed = Through::new(&tenant, &namespace).call_stateless("list", json!({})).json();
+            let passed =
+                ProxyClient::new(&tenant, &namespace).call_stateless("list", json!({})).json();
             let called =
                 HttpMcp::new(&tenant, Era::Stateless).call(&format!("{namespace}:list"), json!({}));
             if reached.contains(host) {
@@ -481,13 +490,13 @@ fn private_addresses_need_the_operators_word() {
     }
 }
 
-/// GW-20: a body over the limit is refused before anything goes on.
+/// GW-20: a body over the limit is refused before anything is forwarded.
 #[test]
-fn huge_bodies_go_nowhere() {
+fn bodies_over_the_limit_are_not_forwarded() {
     let upstream = plain_upstream();
     let tenant = Server::shared().tenant();
     publish(&tenant, "small", &upstream.url);
-    let client = Through::new(&tenant, "small");
+    let client = ProxyClient::new(&tenant, "small");
     let body = |size: usize| {
         request("tools/call", json!({ "name": "a", "arguments": { "x": "y".repeat(size) } }))
             .to_string()
@@ -497,7 +506,7 @@ fn huge_bodies_go_nowhere() {
     assert_eq!(client.send("POST", &[], Some(&body(1 << 20))).status, 200);
 }
 
-/// A raw connection to the gateway, to hang up on it and to read a stream as it comes.
+/// A raw connection to the gateway, to disconnect at any time and to read a stream piece by piece.
 pub(crate) struct Raw {
     socket: TcpStream,
     read: Vec<u8>,
@@ -506,7 +515,7 @@ pub(crate) struct Raw {
 impl Raw {
     /// Sends a request.
     pub(crate) fn open(
-        client: &Through,
+        client: &ProxyClient,
         method: &str,
         more: &[(&str, &str)],
         body: Option<&str>,
@@ -529,19 +538,19 @@ impl Raw {
         Self { socket, read: Vec::new() }
     }
 
-    /// Reads until a text has come.
+    /// Reads until a text has arrived.
     #[track_caller]
     pub(crate) fn until(&mut self, wanted: &str) {
         self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut piece = [0; 4_096];
         while !text(&self.read).contains(wanted) {
             let count = self.socket.read(&mut piece).unwrap_or(0);
-            assert!(count > 0, "`{wanted}` does not come: {}", text(&self.read));
+            assert!(count > 0, "`{wanted}` does not arrive: {}", text(&self.read));
             self.read.extend_from_slice(&piece[..count]);
         }
     }
 
-    /// Tells whether the stream has ended, without waiting for it.
+    /// Returns whether the stream has ended, without waiting for it.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
         let mut piece = [0; 4_096];
@@ -559,11 +568,12 @@ impl Raw {
     }
 }
 
-/// Starts a server that answers a request with `head`, says nothing more, and tells when it was asked and hung up on.
+/// Starts a server that answers a request with `head` and nothing more. The channel reports when the request arrives
+/// and when the client disconnects.
 fn silent(head: &'static str) -> (String, std::sync::mpsc::Receiver<&'static str>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let (tell, told) = channel();
+    let (report, events) = channel();
     std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         let (mut read, mut piece) = (Vec::new(), [0; 4_096]);
@@ -572,29 +582,29 @@ fn silent(head: &'static str) -> (String, std::sync::mpsc::Receiver<&'static str
             read.extend_from_slice(&piece[..count]);
         }
         socket.write_all(head.as_bytes()).unwrap();
-        tell.send("asked").unwrap();
+        report.send("asked").unwrap();
         while matches!(socket.read(&mut piece), Ok(count) if count > 0) {}
-        tell.send("hung up").unwrap();
+        report.send("hung up").unwrap();
     });
-    (url, told)
+    (url, events)
 }
 
-/// A client that hangs up hangs up on the server, before its answer and within it.
+/// When a client disconnects, the proxy disconnects from the server, before and during its answer.
 #[test]
-fn hanging_up_reaches_the_server() {
+fn a_client_disconnect_is_propagated_to_the_server() {
     let tenant = Server::shared().tenant();
     let events = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n5\r\n: hi\n\r\n";
     for (namespace, head) in [("unanswered", ""), ("streaming", events)] {
-        let (url, told) = silent(head);
+        let (url, events) = silent(head);
         publish(&tenant, namespace, &url);
         let call = request("tools/call", json!({ "name": "a", "arguments": {} })).to_string();
-        let mut client = Raw::open(&Through::new(&tenant, namespace), "POST", &[], Some(&call));
-        assert_eq!(told.recv_timeout(PATIENCE), Ok("asked"));
+        let mut client = Raw::open(&ProxyClient::new(&tenant, namespace), "POST", &[], Some(&call));
+        assert_eq!(events.recv_timeout(PATIENCE), Ok("asked"));
         if !head.is_empty() {
-            // The stream is given on as it comes, not at its end.
+            // The stream is forwarded piece by piece, not at its end.
             client.until(": hi");
         }
         drop(client);
-        assert_eq!(told.recv_timeout(PATIENCE), Ok("hung up"), "{namespace}");
+        assert_eq!(events.recv_timeout(PATIENCE), Ok("hung up"), "{namespace}");
     }
 }

@@ -1,4 +1,4 @@
-//! Capabilities: published once, read by whoever may know of them, run as a part of the program that calls them.
+//! Capabilities: immutable versions, visibility, and running as part of the calling program.
 
 use serde_json::{Value, json};
 
@@ -12,9 +12,9 @@ use crate::support::server::{Server, Tenant};
 pub(crate) const DOUBLE: &str =
     "/** Doubles a number. */\nreturn await mcp.math.eval({ expression: `2 * ${args.n}` })";
 
-/// A tenant that publishes and runs.
+/// Creates a tenant that can publish and run.
 pub(crate) fn author() -> Tenant {
-    Server::shared().tenant_that_can("execute,read,publish")
+    Server::shared().tenant_with_rights("execute,read,publish")
 }
 
 #[track_caller]
@@ -30,12 +30,12 @@ pub(crate) fn published(tenant: &Tenant, name: &str, code: &str) -> Value {
 }
 
 #[track_caller]
-fn remark(tenant: &Tenant, name: &str, what: &str, body: Value) -> u16 {
+fn annotate(tenant: &Tenant, name: &str, what: &str, body: Value) -> u16 {
     let url = format!("{}/api/v1/capabilities/{name}/{what}", tenant.url);
     call(&tenant.key, "POST", &url, Some(&body)).status
 }
 
-/// Reads an entry, as metadata or as a module.
+/// Reads an entry as metadata or as a module, depending on `accept`.
 pub(crate) fn entry(tenant: &Tenant, name: &str, accept: &str) -> Reply {
     let authorization = format!("Bearer {}", tenant.key);
     let headers = [("authorization", authorization.as_str()), ("accept", accept)];
@@ -47,7 +47,7 @@ fn run(tenant: &Tenant, code: &str) -> Value {
 }
 
 #[test]
-fn a_program_calls_what_was_published() {
+fn a_program_calls_a_published_capability() {
     let author = author();
     let made = published(&author, "maths.double", DOUBLE);
     assert_eq!((&made["version"], &made["routing"]), (&json!("0.1.0"), &json!("server")));
@@ -64,12 +64,12 @@ fn a_program_calls_what_was_published() {
     assert_eq!((&used["id"], &used["type"]), (&json!("maths:quadruple"), &json!("capability")));
     assert_eq!(used["tools"], json!(["math:eval", "maths:double"]), "{done:#}");
 
-    let told = HttpMcp::new(&author, Era::Stateless).call("maths__double", json!({ "n": 3 }));
-    assert_eq!(told["structuredContent"], json!({ "value": 6 }), "{told:#}");
+    let result = HttpMcp::new(&author, Era::Stateless).call("maths__double", json!({ "n": 3 }));
+    assert_eq!(result["structuredContent"], json!({ "value": 6 }), "{result:#}");
     let none = "/** Counts. */ return Object.keys(args).length";
     published(&author, "maths.count", none);
     assert_eq!(success(&run(&author, "return await mcp.maths.count()")), 0);
-    // What a capability throws is thrown where it was called, and can be caught there.
+    // An error of a capability is thrown at its call and can be caught there.
     published(&author, "maths.fail", "/** Fails. */\nthrow new RangeError('no such ' + args.what)");
     let caught = run(
         &author,
@@ -79,9 +79,9 @@ fn a_program_calls_what_was_published() {
     assert!(message.contains("maths:fail") && message.contains("no such thing"), "{message}");
 }
 
-/// A capability cannot carry a tool of the user's machine to the gateway.
+/// A capability that uses client tools, even through another capability, runs on the client.
 #[test]
-fn a_capability_runs_where_its_tools_run() {
+fn a_capability_with_client_tools_runs_on_the_client() {
     let author = author();
     let read = "/** Reads a file. */ return await mcp.filesystem.read_file({ path: args.path })";
     let made = published(&author, "files.first", read);
@@ -89,24 +89,25 @@ fn a_capability_runs_where_its_tools_run() {
     published(&author, "files.second", "/** Reads, too. */ return await mcp.files.first(args)");
     let refused = run(&author, "return await mcp.files.second({ path: 'a' })");
     failure(&refused, "CLIENT_TOOLS_REQUIRE_PACKAGE");
-    let told = HttpMcp::new(&author, Era::Stateless).call("files__second", json!({ "path": "a" }));
-    assert_eq!(told["isError"], true);
-    failure(&told["structuredContent"], "CLIENT_TOOLS_REQUIRE_PACKAGE");
+    let result =
+        HttpMcp::new(&author, Era::Stateless).call("files__second", json!({ "path": "a" }));
+    assert_eq!(result["isError"], true);
+    failure(&result["structuredContent"], "CLIENT_TOOLS_REQUIRE_PACKAGE");
     let package = HttpMcp::new(&author, Era::Stateless).with_package();
     let handed = package.execute("return await mcp.files.second({ path: 'a' })");
     assert_eq!(handed["status"], "execute_locally");
     assert_eq!(handed["tools_used"][0]["tools"], json!(["files:first", "filesystem:read_file"]));
 }
 
-/// RG-03: a version never changes, whoever tries and however many at once.
+/// RG-03: a published version is immutable, and one of several concurrent publishers wins.
 #[test]
-fn a_version_never_changes() {
+fn a_published_version_is_immutable() {
     let author = author();
     let body = |code: &str| json!({ "name": "a:b", "code": code, "version": "1.0.0" });
     let first = publish(&author, body(DOUBLE));
     assert_eq!((first.status, first.json()["version"].clone()), (201, json!("1.0.0")));
     let again = publish(&author, body(DOUBLE));
-    assert_eq!((again.status, again.json()), (200, first.json()), "the same bytes are no error");
+    assert_eq!((again.status, again.json()), (200, first.json()), "the same content");
     let other = publish(&author, body("/** Other. */ return 1"));
     assert_eq!((other.status, &other.json()["code"]), (409, &json!("CONFLICT")));
 
@@ -129,7 +130,7 @@ fn a_version_never_changes() {
 }
 
 #[test]
-fn versions_are_counted_deprecated_and_yanked() {
+fn versions_are_numbered_deprecated_and_yanked() {
     let author = author();
     let version = |body: Value| publish(&author, body).json()["version"].clone();
     assert_eq!(version(json!({ "name": "v:x", "code": "/** One. */ return 1" })), "0.1.0");
@@ -146,40 +147,40 @@ fn versions_are_counted_deprecated_and_yanked() {
     assert_eq!(success(&run(&author, "return await mcp.v.x({})")), 3);
 
     assert_eq!(
-        remark(&author, "v:x", "deprecate", json!({ "version": "0.9.9", "message": "too old" })),
+        annotate(&author, "v:x", "deprecate", json!({ "version": "0.9.9", "message": "too old" })),
         200
     );
     assert_eq!(read("v:x@0.9.9").json()["deprecated"], "too old");
     assert!(read("v:x").json().get("deprecated").is_none());
     let before = read("v:x@0.9.9").header("etag").to_owned();
     assert_eq!(
-        remark(&author, "v:x", "deprecate", json!({ "version": "0.9.9", "message": null })),
+        annotate(&author, "v:x", "deprecate", json!({ "version": "0.9.9", "message": null })),
         200
     );
-    assert_eq!(read("v:x@0.9.9").header("etag"), before, "what is said of it is not what it is");
+    assert_eq!(read("v:x@0.9.9").header("etag"), before, "a deprecation changed the `ETag`");
 
-    assert_eq!(remark(&author, "v:x", "yank", json!({ "version": "0.10.0" })), 200);
+    assert_eq!(annotate(&author, "v:x", "yank", json!({ "version": "0.10.0" })), 200);
     assert_eq!(success(&run(&author, "return await mcp.v.x({})")), 0);
-    assert_eq!(read("v:x@0.10.0").status, 200, "who names a version relies on it");
-    // A yanked version is not published anew.
+    assert_eq!(read("v:x@0.10.0").status, 200, "an exact version is still served");
+    // A yanked version cannot be published again with other content.
     let other = json!({ "name": "v:x", "code": "/** Other. */ return 9", "version": "0.10.0" });
     assert_eq!(publish(&author, other).status, 409);
     for version in ["0.1.0", "0.1.1", "0.9.9"] {
-        assert_eq!(remark(&author, "v:x", "yank", json!({ "version": version })), 200);
+        assert_eq!(annotate(&author, "v:x", "yank", json!({ "version": version })), 200);
     }
     assert_eq!(read("v:x").status, 404);
     failure(&run(&author, "return await mcp.v.x({})"), "TOOL_NOT_FOUND");
     for (name, version) in [("v:x", "7.7.7"), ("v:other", "0.1.0"), ("no name", "0.1.0")] {
         assert_eq!(
-            remark(&author, &name.replace(' ', "%20"), "yank", json!({ "version": version })),
+            annotate(&author, &name.replace(' ', "%20"), "yank", json!({ "version": version })),
             404
         );
     }
 }
 
-/// RG-08: what a browser is given as code stays text.
+/// RG-08: a module is served with headers that keep browsers from executing it.
 #[test]
-fn an_entry_is_metadata_or_a_module() {
+fn an_entry_is_served_as_metadata_or_as_an_inert_module() {
     let author = author();
     let code = "/** Says \u{2028} </script><script>alert(1)</script> */\nreturn 'é'";
     let made = published(&author, "m:x", code);
@@ -197,14 +198,14 @@ fn an_entry_is_metadata_or_a_module() {
     let text = String::from_utf8(module.body.clone()).unwrap();
     let (first, rest) = text.split_once('\n').unwrap();
     assert_eq!(rest, code);
-    assert!(!first.contains('\u{2028}'), "a line of a comment ends there");
+    assert!(!first.contains('\u{2028}'), "a line separator would end the comment");
     let meta: Value = serde_json::from_str(first.strip_prefix("// __meta__:").unwrap()).unwrap();
     assert_eq!(meta, body);
 }
 
-/// RG-06, RG-14: others learn nothing, and a key that may not publish changes nothing.
+/// RG-06, RG-14: a capability is visible according to its visibility only, and changing it needs the right `publish`.
 #[test]
-fn what_is_published_is_seen_by_those_it_is_for() {
+fn a_capability_is_seen_only_according_to_its_visibility() {
     let (author, stranger) = (author(), author());
     for (name, visibility) in [("s:private", "private"), ("s:project", "project"), ("s:org", "org")]
     {
@@ -216,7 +217,7 @@ fn what_is_published_is_seen_by_those_it_is_for() {
         assert_eq!(entry(&author, full, "*/*").status, 200);
         let (hidden, nothing) =
             (entry(&stranger, full, "*/*"), entry(&stranger, &full.replace(".s.", ".t."), "*/*"));
-        // Tenants of these tests are projects of one organisation.
+        // The tenants of these tests are projects of one organisation.
         let expected = if visibility == "org" { 200 } else { 404 };
         assert_eq!((hidden.status, nothing.status), (expected, 404), "{visibility}");
         assert_eq!(hidden.header("cache-control"), "private, no-store");
@@ -232,17 +233,17 @@ fn what_is_published_is_seen_by_those_it_is_for() {
     let seen = entry(&stranger, made["fqdn"].as_str().unwrap(), "application/json");
     assert_eq!((seen.status, seen.header("cache-control")), (200, "public, max-age=300"));
 
-    let reader = Server::shared().tenant_that_can("execute,read,admin");
+    let reader = Server::shared().tenant_with_rights("execute,read,admin");
     let refused = publish(&reader, json!({ "name": "a:b", "code": DOUBLE }));
     assert_eq!((refused.status, &refused.json()["code"]), (403, &json!("FORBIDDEN")));
-    assert_eq!(remark(&reader, "s:public", "yank", json!({ "version": "0.1.0" })), 403);
-    assert_eq!(remark(&stranger, "s:public", "yank", json!({ "version": "0.1.0" })), 404);
+    assert_eq!(annotate(&reader, "s:public", "yank", json!({ "version": "0.1.0" })), 403);
+    assert_eq!(annotate(&stranger, "s:public", "yank", json!({ "version": "0.1.0" })), 404);
     assert_eq!(entry(&author, "s:public", "application/json").json()["version"], "0.1.0");
 }
 
-/// RG-05, GW-29: names that mislead, programs that cannot be capabilities, and fields that are not asked for.
+/// RG-05, GW-29: look-alike and reserved names, unsuitable programs and unknown fields are refused.
 #[test]
-fn what_cannot_be_a_capability_is_refused() {
+fn invalid_capabilities_are_refused() {
     let author = author();
     let status = |body: Value| publish(&author, body).status;
     let named = |name: &str| json!({ "name": name, "code": "/** Fine. */ return 1" });
@@ -272,9 +273,9 @@ fn what_cannot_be_a_capability_is_refused() {
         assert_eq!(status(named(name)), 400, "{name}");
     }
     for name in ["memories:x", "sql:x", "gitlab:x"] {
-        assert_eq!(status(named(name)), 201, "{name}: near is not alike");
+        assert_eq!(status(named(name)), 201, "{name}: similar, but no look-alike");
     }
-    assert_eq!(status(named("filesystem:mine")), 201, "a tool of one's own beside the public ones");
+    assert_eq!(status(named("filesystem:mine")), 201, "an own tool in a namespace of the catalog");
     let hides = publish(&author, named("math:eval"));
     assert_eq!(hides.status, 201);
     assert!(hides.json()["warnings"][0].as_str().unwrap().contains("math:eval"));
@@ -310,13 +311,13 @@ fn what_cannot_be_a_capability_is_refused() {
         body[field] = value;
         assert_eq!(status(body), 400, "{field}");
     }
-    assert_eq!(entry(&author, "p:x", "*/*").status, 404, "nothing of that was published");
+    assert_eq!(entry(&author, "p:x", "*/*").status, 404, "a refused capability was published");
     assert_eq!(status(fine()), 201);
 }
 
-/// Capabilities that call one another end, and never stand in one another's way.
+/// The nesting depth of capabilities is limited, cycles are refused, and nested concurrent calls do not deadlock.
 #[test]
-fn capabilities_within_one_another_are_bounded() {
+fn the_nesting_of_capabilities_is_limited() {
     let author = author();
     published(&author, "n:l1", "/** 1 */ return await mcp.math.eval({ expression: '1 + 1' })");
     for level in 2..=4 {
@@ -329,16 +330,16 @@ fn capabilities_within_one_another_are_bounded() {
     assert_eq!(success(&run(&author, "return await mcp.n.l4({})")), 3);
     published(&author, "n:l5", "/** 5 */ return await mcp.n.l4({})");
     failure(&run(&author, "return await mcp.n.l5({})"), "TOO_COMPLEX");
-    // A later version calls the one that calls it.
+    // A later version creates a cycle.
     published(&author, "n:ping", "/** Ping. */ return 1");
     published(&author, "n:pong", "/** Pong. */ return await mcp.n.ping({})");
     published(&author, "n:ping", "/** Ping back. */ return await mcp.n.pong({})");
     failure(&run(&author, "return await mcp.n.ping({})"), "TOO_COMPLEX");
 }
 
-/// `pml publish` gives a program its name; what cannot run never leaves the machine.
+/// `pml publish` publishes a program from stdin and refuses an invalid one.
 #[test]
-fn pml_publishes_a_program() {
+fn pml_publish_publishes_a_program() {
     let author = author();
     let project = Project::of(&author);
     let made = project.run_with(&["publish", "-", "--name", "cli.double"], DOUBLE.as_bytes());

@@ -1,4 +1,4 @@
-//! What `pml_discover` finds, on the gateway and on the user's machine, and in how few words.
+//! `pml_discover`: what it finds on the gateway and on the user's machine, and how compact its answer is.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::support::PATIENCE;
 use crate::support::cli::Project;
 use crate::support::expect::{failure, success};
-use crate::support::gateway_stub::{Answer, GatewayStub, pass_on};
+use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, StdioClient, envelope};
 use crate::support::poll;
 use crate::support::server::Server;
 
-/// Intents as agents write them, and a tool that must be among the first three; none where nothing fits.
+/// Intents as agents write them, each with a tool that must be among the first three results, or none.
 const INTENTS: &[(&str, &str)] = &[
     ("read file", "filesystem:read_text_file"),
     ("read a text file", "filesystem:read_text_file"),
@@ -80,9 +80,9 @@ fn ids(answer: &Value) -> Vec<&str> {
     tools.iter().map(|tool| tool["id"].as_str().unwrap()).collect()
 }
 
-/// Both sides find the same: one measure puts both catalogs in order.
+/// Both sides find the expected tools, ordered by the same score.
 #[test]
-fn intents_find_what_they_mean() {
+fn intents_find_the_expected_tools() {
     let tenant = Server::shared().tenant();
     let client = HttpMcp::new(&tenant, Era::Stateless);
     let mut pml = Project::of(&tenant).stdio();
@@ -114,7 +114,7 @@ fn intents_find_what_they_mean() {
 }
 
 #[test]
-fn a_found_tool_costs_few_tokens() {
+fn results_are_compact_without_schemas() {
     let client = HttpMcp::new(&Server::shared().tenant(), Era::Stateless);
     let answer = discover(&client, json!({ "intent": "read a text file", "limit": 5 }));
     let first = &answer["tools"][0];
@@ -134,7 +134,7 @@ fn a_found_tool_costs_few_tokens() {
 }
 
 #[test]
-fn several_intents_have_results_of_their_own() {
+fn several_intents_have_separate_results() {
     let tenant = Server::shared().tenant();
     let client = HttpMcp::new(&tenant, Era::Stateless);
     let mut pml = Project::of(&tenant).stdio();
@@ -146,7 +146,7 @@ fn several_intents_have_results_of_their_own() {
         assert_eq!(intents, ["read a file", "hash a string", "reading files", "xyzzy"]);
         assert!(ids(&results[1]).contains(&"crypto:hash"), "{answer:#}");
         assert_eq!(results[3]["tools"], json!([]));
-        // What was told once is only named after that.
+        // A tool that an earlier result has described is listed with its id and score only.
         let again = &results[2]["tools"][0];
         let first = results[0]["tools"].as_array().unwrap().iter().find(|t| t["id"] == again["id"]);
         assert!(first.is_some_and(|first| first["signature"].is_string()), "{answer:#}");
@@ -155,7 +155,7 @@ fn several_intents_have_results_of_their_own() {
 }
 
 #[test]
-fn a_filter_and_a_wrong_request_mean_what_they_say() {
+fn filters_apply_and_invalid_requests_are_explained() {
     let tenant = Server::shared().tenant();
     let client = HttpMcp::new(&tenant, Era::Stateless);
     let mut pml = Project::of(&tenant).stdio();
@@ -177,7 +177,7 @@ fn a_filter_and_a_wrong_request_mean_what_they_say() {
         assert_eq!(answer["tools"], json!([]));
         assert!(answer["suggestions"].to_string().contains("filesystem:read_file"), "{answer:#}");
     }
-    for (wrong, told) in [
+    for (wrong, correction) in [
         (json!({ "intent": "x", "name": "a:b" }), "{\"intent\": \"read a file\"}"),
         (json!({ "limit": 51 }), "1 to 50"),
         (json!({ "limit": "many" }), "1 to 50"),
@@ -186,14 +186,14 @@ fn a_filter_and_a_wrong_request_mean_what_they_say() {
         (json!({ "tool": "x" }), "`intent`"),
     ] {
         for answer in both(wrong.clone()) {
-            let told_so = envelope(&answer);
-            let message = failure(&told_so, "INVALID_REQUEST");
-            assert!(message.contains(told), "{wrong}: {message}");
+            let refused = envelope(&answer);
+            let message = failure(&refused, "INVALID_REQUEST");
+            assert!(message.contains(correction), "{wrong}: {message}");
         }
     }
 }
 
-/// A server of the user's own, whose tools no registry knows.
+/// Configures a server of the user, whose tools no registry knows.
 fn own_server(project: Project, allow: &[&str]) -> Project {
     project.write(
         "own.py",
@@ -229,7 +229,7 @@ fn kitchen(answer: &Value) -> Value {
 }
 
 #[test]
-fn the_users_own_servers_are_found() {
+fn tools_of_the_users_own_servers_are_found() {
     let project = own_server(Project::new(), &["kitchen:*"]);
     let mut pml = project.stdio();
     let answer = discover_here(&mut pml, json!({ "intent": "brew coffee" }));
@@ -244,34 +244,34 @@ fn the_users_own_servers_are_found() {
         }),
         "{answer:#}"
     );
-    // Beside the gateway's, in one order, marked where a stranger speaks to the model.
+    // They are merged with the gateway's in one order, and descriptions with instructions are flagged.
     let both = discover_here(&mut pml, json!({ "intent": "parse json" }));
     assert_eq!(ids(&both)[..2], ["kitchen:parse_json", "json:parse"], "{both:#}");
     assert_eq!(both["tools"][0]["flags"], json!(["instructions"]));
-    // What was found can be called as it says.
+    // The tool can be called by its signature.
     assert_eq!(
         success(&pml.execute("return await mcp.kitchen.brew_coffee({ cups: 1 })")),
         "brewed"
     );
 }
 
-/// Nothing is started for a look that a call would have to ask for; after its first call it is known.
+/// Discovery does not start a server whose calls need approval. After the first approved call its tools are known.
 #[test]
-fn discovery_starts_nothing_that_the_user_did_not_allow() {
+fn discovery_does_not_start_servers_that_need_approval() {
     let project = own_server(Project::new(), &[]);
     let mut pml = project.stdio();
     let request = json!({ "intent": "brew coffee" });
     let answer = discover_here(&mut pml, request.clone());
     assert_eq!((&answer["tools"], &answer["not_started"]), (&json!([]), &json!(["kitchen"])));
     assert!(!project.path("started").exists());
-    let asked = pml.execute("return await mcp.kitchen.brew_coffee({ cups: 1 })");
-    assert_eq!(success(&pml.resume(&asked, true, false)), "brewed");
+    let pending = pml.execute("return await mcp.kitchen.brew_coffee({ cups: 1 })");
+    assert_eq!(success(&pml.resume(&pending, true, false)), "brewed");
     poll("the server's tools to be known", PATIENCE, || {
         let answer = discover_here(&mut pml, request.clone());
         kitchen(&answer).is_object().then_some(())
     });
     drop(pml);
-    // Also by the next process, which does not start it.
+    // The next process knows them without starting the server.
     let started = project.read("started");
     let answer = discover_here(&mut project.stdio(), request);
     assert!(kitchen(&answer).is_object(), "{answer:#}");
@@ -279,7 +279,7 @@ fn discovery_starts_nothing_that_the_user_did_not_allow() {
 }
 
 #[test]
-fn what_is_here_is_found_without_the_gateway() {
+fn local_tools_are_found_without_the_gateway() {
     for project in [Project::offline(), Project::offline().set("PML_API_KEY", "pml_x")] {
         let project = own_server(project, &["kitchen:*"]);
         let mut pml = project.stdio();
@@ -296,9 +296,9 @@ fn what_is_here_is_found_without_the_gateway() {
     }
 }
 
-/// Without the gateway, its tools that were found before are listed with their age; another key has not found them.
+/// Offline, the gateway's tools that were found before are listed with their age. The cache is separate for each API key.
 #[test]
-fn tools_found_before_are_found_offline() {
+fn gateway_tools_found_before_are_listed_offline_with_their_age() {
     let tenant = Server::shared().tenant();
     let (url, answers) = (tenant.url.clone(), Arc::new(AtomicBool::new(true)));
     let is_there = Arc::clone(&answers);
@@ -306,7 +306,7 @@ fn tools_found_before_are_found_offline() {
         if !is_there.load(Ordering::SeqCst) {
             return Answer::Close;
         }
-        Answer::Raw(200, "application/json", pass_on(&url, head, body).into_bytes())
+        Answer::Raw(200, "application/json", forward_request(&url, head, body).into_bytes())
     });
     let project = Project::at(&gateway.url).set("PML_API_KEY", &tenant.key);
     let project = own_server(project, &["kitchen:*"]);
@@ -315,7 +315,7 @@ fn tools_found_before_are_found_offline() {
     assert_eq!(found["results"][0]["tools"][1]["id"], "json:parse", "{found:#}");
     assert!(!found.to_string().contains("offline"), "{found:#}");
     let folder = project.home().join(".local/state/pml/discovered");
-    let record = poll("the answer to be kept", PATIENCE, || {
+    let record = poll("the answer to be cached", PATIENCE, || {
         std::fs::read_dir(&folder).ok()?.flatten().map(|file| file.path()).next()
     });
     assert_eq!(std::fs::metadata(record).unwrap().permissions().mode() & 0o777, 0o600);
@@ -349,9 +349,9 @@ fn tools_found_before_are_found_offline() {
     assert_eq!(ids(&discover_here(&mut pml, json!({ "name": "json:parse" }))), [] as [&str; 0]);
 }
 
-/// What is listed can be called: what a rule denies is not, and what is hidden is told by what hides it.
+/// Denied tools are not listed, and a tool that hides another one states it.
 #[test]
-fn what_hides_another_says_so() {
+fn denied_tools_are_not_listed_and_hidden_ones_are_stated() {
     let tenant = Server::shared().tenant();
     let project = Project::of(&tenant);
     project.write(
@@ -369,9 +369,9 @@ fn what_hides_another_says_so() {
     assert_eq!(ids(&answer).len(), 1);
 }
 
-/// A program finds what an agent finds, on either side; its rules hold as for any tool.
+/// A program can search tools on both sides, subject to the permission rules.
 #[test]
-fn a_program_searches_tools() {
+fn programs_can_search_tools_under_the_permission_rules() {
     let tenant = Server::shared().tenant();
     let code = "const { tools } = await mcp.pml.search_tools({ query: args.query, limit: 3 }); return tools.map((t) => t.id)";
     let request = |query: &str| json!({ "code": code, "args": { "query": query } });

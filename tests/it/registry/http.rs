@@ -1,4 +1,4 @@
-//! The registry, read over HTTP: `GET /mcp` and `GET /mcp/{fqdn}`.
+//! Reading the registry over HTTP: `GET /mcp` and `GET /mcp/{fqdn}`.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +17,9 @@ fn read_as(tenant: &Tenant, path: &str) -> Reply {
     get(&format!("{}{path}", tenant.url), &[("authorization", &authorization)])
 }
 
-/// An entry has its integrity as `ETag`; the same again is 304 without a body.
+/// The `ETag` of an entry is its integrity hash. A matching `If-None-Match` gets 304 without a body.
 #[test]
-fn an_entry_is_served_and_revalidated() {
+fn an_entry_is_served_with_an_etag_and_revalidated() {
     let reply = read("/mcp/pml.mcp.filesystem");
     assert_eq!(reply.status, 200);
     assert!(reply.header("content-type").starts_with("application/json"));
@@ -42,9 +42,9 @@ fn an_entry_is_served_and_revalidated() {
     assert_eq!(get(&url, &[("if-none-match", "\"other\"")]).status, 200);
 }
 
-/// Short forms, full names and pinned names lead to the same content.
+/// Short names, full names and pinned names resolve to the same content.
 #[test]
-fn names_have_short_and_full_forms() {
+fn short_full_and_pinned_names_resolve_to_the_same_entry() {
     let tool = read("/mcp/pml.mcp.json.parse").json();
     let pinned = tool["fqdn"].as_str().unwrap();
     assert!(
@@ -59,9 +59,9 @@ fn names_have_short_and_full_forms() {
     assert_eq!(read("/mcp/filesystem").json(), read("/mcp/pml.mcp.filesystem").json());
 }
 
-/// A pinned name whose content moved is told with the current one.
+/// A pinned name with an outdated hash gets 404 with the current name.
 #[test]
-fn a_moved_hash_is_told() {
+fn an_outdated_pin_gets_the_current_name() {
     let current = read("/mcp/json:parse").json()["fqdn"].as_str().unwrap().to_owned();
     let other = if current.ends_with("0000") { "1111" } else { "0000" };
     let reply = read(&format!("/mcp/pml.mcp.json.parse.{other}"));
@@ -71,9 +71,9 @@ fn a_moved_hash_is_told() {
     assert_eq!(reply.header("cache-control"), "private, no-store");
 }
 
-/// What is unknown is 404 with the documented body, cached by nobody.
+/// An unknown entry gets 404 with the documented body, which must not be cached.
 #[test]
-fn the_unknown_is_not_found() {
+fn an_unknown_entry_is_404_and_not_cached() {
     let reply = read("/mcp/acme.web.nothing");
     assert_eq!(reply.status, 404);
     assert_eq!(
@@ -83,9 +83,9 @@ fn the_unknown_is_not_found() {
     assert_eq!(reply.header("cache-control"), "private, no-store");
 }
 
-/// RG-09: tricks with the path are 400 or 404, and never show a file or an error's insides.
+/// RG-09: malicious paths get 400 or 404, and the answer contains neither a file nor internals.
 #[test]
-fn path_tricks_find_nothing() {
+fn malicious_paths_are_refused() {
     for trick in [
         "..%2f..%2fetc%2fpasswd",
         "%00",
@@ -112,9 +112,9 @@ fn path_tricks_find_nothing() {
     }
 }
 
-/// The catalog comes in pages that neither repeat nor lose an entry.
+/// The pages of the catalog contain each entry exactly once.
 #[test]
-fn the_catalog_is_paged() {
+fn pages_of_the_catalog_contain_each_entry_once() {
     let all = read("/mcp?limit=100").json();
     let names = |page: &Value| -> Vec<String> {
         let items = page["items"].as_array().unwrap_or_else(|| panic!("{page:#}"));
@@ -152,9 +152,9 @@ fn the_catalog_is_paged() {
     }
 }
 
-/// RG-06: what a tenant reads with a key is cached by nobody else.
+/// RG-06: answers to a request with a key must not be stored in shared caches.
 #[test]
-fn answers_to_a_tenant_are_private() {
+fn answers_to_a_tenant_are_not_cached() {
     let tenant = Server::shared().tenant();
     assert_eq!(read_as(&tenant, "/mcp").header("cache-control"), "private, no-store");
     assert!(read("/mcp").header("cache-control").starts_with("public"));
@@ -162,18 +162,18 @@ fn answers_to_a_tenant_are_private() {
     assert!(vary.contains("authorization") && vary.contains("x-api-key"), "{vary}");
 }
 
-/// A client that asks for an event stream learns that there is none.
+/// A client that requests an event stream gets 405.
 #[test]
-fn there_is_no_event_stream() {
+fn requesting_an_event_stream_gets_405() {
     let url = format!("{}/mcp", Server::shared().url());
     let reply = get(&url, &[("accept", "text/event-stream")]);
     assert_eq!(reply.status, 405);
     assert!(reply.header("allow").contains("POST"));
 }
 
-/// What is refused before it is an execution is told as a problem (RFC 9457), whatever it is.
+/// Requests that are refused before they become an execution get problem JSON (RFC 9457).
 #[test]
-fn refusals_are_problems() {
+fn refused_requests_get_problem_json() {
     let url = &Server::shared().url();
     for (method, path, status) in [
         ("GET", "/", 404),
@@ -198,9 +198,9 @@ fn refusals_are_problems() {
     }
 }
 
-/// The routing rules in force are those of the design, with an `ETag`.
+/// The routing rules are served with an `ETag`, and have the documented defaults.
 #[test]
-fn the_routing_rules_are_served() {
+fn the_routing_rules_are_served_with_an_etag() {
     let tenant = Server::shared().tenant();
     let reply = read_as(&tenant, "/api/v1/routing");
     assert_eq!(reply.status, 200);

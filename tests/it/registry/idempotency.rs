@@ -1,4 +1,4 @@
-//! GW-25: a write that is sent again with its `Idempotency-Key` is done once.
+//! GW-25: a write that is repeated with its `Idempotency-Key` is executed once.
 
 use std::thread;
 
@@ -29,10 +29,10 @@ fn new_key(name: &str) -> Value {
     json!({ "name": name, "can": ["read"] })
 }
 
-/// GW-25: a key is made once; who asks again hears which, and never the key.
+/// GW-25: a repeated request creates no second key. Its answer names the first one without showing its secret part.
 #[test]
-fn a_repeated_request_is_done_once() {
-    let admin = Server::shared().tenant_that_can("read,admin");
+fn a_repeated_request_is_executed_once() {
+    let admin = Server::shared().tenant_with_rights("read,admin");
     let first = post(&admin, "", "8e03978e-40d5", &new_key("a"));
     assert_eq!(first.status, 201);
     let (first, again) = (first.json(), post(&admin, "", "8e03978e-40d5", &new_key("a")));
@@ -45,21 +45,21 @@ fn a_repeated_request_is_done_once() {
     assert_eq!(post(&admin, "", "8e03978e-40d5", &new_key("a")).body, again.body);
     assert_eq!(count(&admin), 2);
 
-    // The key stands for that one request: neither for another body nor for another path.
+    // The `Idempotency-Key` cannot be used for another body or path.
     for (path, body) in [("", new_key("b")), ("/self/rotate", new_key("a"))] {
         let other = post(&admin, path, "8e03978e-40d5", &body);
         assert_eq!((other.status, &other.json()["code"]), (422, &json!("IDEMPOTENCY_KEY_REUSED")));
     }
-    assert_eq!(post(&admin, "", "another", &new_key("a")).status, 201, "the twin: another key");
-    // Another tenant's is another key.
-    let other = Server::shared().tenant_that_can("read,admin");
+    assert_eq!(post(&admin, "", "another", &new_key("a")).status, 201, "control: another key");
+    // The same `Idempotency-Key` of another tenant is independent.
+    let other = Server::shared().tenant_with_rights("read,admin");
     assert_eq!(post(&other, "", "8e03978e-40d5", &new_key("a")).status, 201);
 }
 
-/// GW-25: of fifty at once one is done; the others hear of it or that it runs.
+/// GW-25: one of fifty concurrent requests is executed; the others get its outcome or `REQUEST_IN_PROGRESS`.
 #[test]
-fn of_many_at_once_one_is_done() {
-    let admin = Server::shared().tenant_that_can("read,admin");
+fn one_of_many_concurrent_requests_is_executed() {
+    let admin = Server::shared().tenant_with_rights("read,admin");
     let replies: Vec<Reply> = thread::scope(|scope| {
         let sent: Vec<_> =
             (0..50).map(|_| scope.spawn(|| post(&admin, "", "once", &new_key("a")))).collect();
@@ -77,10 +77,10 @@ fn of_many_at_once_one_is_done() {
     assert_eq!(count(&admin), 2);
 }
 
-/// GW-25: what was begun by a gateway that is no more is not done again; after a day its key is free.
+/// GW-25: a request whose gateway died during it is not executed again. After a day, its `Idempotency-Key` is free.
 #[test]
-fn a_request_whose_end_is_unknown_is_not_done_again() {
-    let admin = Server::shared().tenant_that_can("read,admin");
+fn a_request_with_unknown_outcome_is_not_executed_again() {
+    let admin = Server::shared().tenant_with_rights("read,admin");
     assert_eq!(post(&admin, "", "k", &new_key("a")).status, 201);
     let age = |by: &str| {
         let record = crate::identity::keys::call(
@@ -99,16 +99,16 @@ fn a_request_whose_end_is_unknown_is_not_done_again() {
     age("5 minutes");
     let unknown = post(&admin, "", "k", &new_key("a"));
     assert_eq!((unknown.status, &unknown.json()["code"]), (409, &json!("REQUEST_IN_PROGRESS")));
-    assert_eq!(unknown.header("retry-after"), "", "to wait is of no use");
+    assert_eq!(unknown.header("retry-after"), "", "waiting does not help");
     assert_eq!(count(&admin), 2);
     age("25 hours");
     assert_eq!(post(&admin, "", "k", &new_key("b")).status, 201);
 }
 
-/// What was refused had no effect, so its key is free.
+/// A refused request had no effect, so its `Idempotency-Key` can be used again.
 #[test]
-fn a_refused_request_is_forgotten() {
-    let admin = Server::shared().tenant_that_can("read,admin");
+fn the_idempotency_key_of_a_refused_request_can_be_reused() {
+    let admin = Server::shared().tenant_with_rights("read,admin");
     let refused = post(&admin, "", "k", &json!({ "name": "a", "can": ["publish"] }));
     assert_eq!(refused.status, 403);
     assert_eq!(post(&admin, "", "k", &json!({ "name": "a", "can": "read" })).status, 400);
@@ -119,7 +119,7 @@ fn a_refused_request_is_forgotten() {
     assert_eq!(count(&admin), 2);
 }
 
-/// Every `POST` of the API, as an owner sends it: its route, its path and what is sent.
+/// Returns every `POST` of the API as an owner sends it: route, path and body.
 fn writes(names: &Names) -> Vec<(&'static str, String, Value)> {
     let capability = json!({ "name": "notes.count", "code": "/** Counts. */ return 1" });
     let server = json!({
@@ -154,15 +154,15 @@ fn writes(names: &Names) -> Vec<(&'static str, String, Value)> {
     ]
 }
 
-/// What the writes are about.
+/// The objects of the writes.
 struct Names {
     /// The id of a key that may be rotated.
     key: String,
 }
 
-/// GW-25: for every route: an answer is not repeated to whoever may no longer, or never might, do what was asked.
+/// GW-25: on every route, a stored answer is repeated only to a caller who currently has the right for the request.
 #[test]
-fn an_answer_is_repeated_only_with_the_rights_for_it() {
+fn stored_answers_are_repeated_only_with_the_right_for_the_request() {
     const ALL: &str = "execute,read,publish,admin";
     let ours = Organisation::on(Server::shared());
     let chief = ours.key("web", "chief", ALL);
@@ -174,16 +174,16 @@ fn an_answer_is_repeated_only_with_the_rights_for_it() {
     put("chief", "owner");
     let spare = ours.ask(&chief, "POST", "keys", Some(new_key("spare"))).json();
     let writes = writes(&Names { key: spare["id"].as_str().unwrap().to_owned() });
-    let routes = ours.server.installation().run_well(&["routes", "--json"]);
+    let routes = ours.server.installation().run_ok(&["routes", "--json"]);
     let routes: Value = serde_json::from_str(&routes).unwrap();
     for route in routes.as_array().unwrap() {
         let path = route["path"].as_str().unwrap();
         let is_tried = writes.iter().any(|(known, ..)| *known == path);
         let is_write = route["method"] == "POST" && path.starts_with("/api/v1/");
-        assert!(is_tried || !is_write, "{path} is not tried");
+        assert!(is_tried || !is_write, "add {path} to `writes`");
     }
 
-    // Three keys of one principal: what one does, the others are told or not.
+    // Three keys of one principal: one with all rights, one that may only read, and a revoked one.
     let doer = ours.key("web", "chief", ALL);
     let reader = ours.key("web", "chief", "read");
     let ended = ours.key("web", "chief", ALL);
@@ -208,20 +208,20 @@ fn an_answer_is_repeated_only_with_the_rights_for_it() {
         let first = ask(&doer, write);
         let text = String::from_utf8_lossy(&first.body).into_owned();
         assert!(first.status < 300 && !is_replayed(&first), "{write:?}: {} {text}", first.status);
-        assert!(is_replayed(&ask(&doer, write)), "the twin: {write:?}");
+        assert!(is_replayed(&ask(&doer, write)), "control: {write:?}");
         refused(ask(&reader, write), 403, write.0);
         refused(ask(&ended, write), 401, write.0);
-        // Somebody else's `Idempotency-Key` is another one, and what they ask is judged on its own.
+        // The same `Idempotency-Key` of another principal is independent.
         let other = ours.key("web", "service:other", "read");
         assert!(!is_replayed(&ask(&other, write)), "{write:?}");
         let again = ask(&chief, write);
         let is_about_itself = write.0 == "/api/v1/sessions";
-        assert_eq!(is_replayed(&again), !is_about_itself, "the twin: {write:?}: {}", again.status);
+        assert_eq!(is_replayed(&again), !is_about_itself, "control: {write:?}: {}", again.status);
         if is_about_itself {
             assert_eq!(again.json()["code"], "IDEMPOTENCY_KEY_REUSED");
         }
     }
-    // Each of these loses what it had; the key stays the same.
+    // The principal loses rights while the key stays the same.
     for (role, why) in [("admin", "was an owner"), ("member", "was"), ("viewer", "was")] {
         put("chief", role);
         for write in &writes {
@@ -230,13 +230,13 @@ fn an_answer_is_repeated_only_with_the_rights_for_it() {
     }
     put("chief", "owner");
     for write in &writes {
-        assert!(is_replayed(&ask(&doer, write)), "the twin: {write:?}");
+        assert!(is_replayed(&ask(&doer, write)), "control: {write:?}");
     }
 }
 
-/// GW-25: what a key asks about itself is another request when another key sends it.
+/// GW-25: a request of a key about itself is a different request when another key sends it.
 #[test]
-fn a_request_about_the_own_key_is_another_keys_other_request() {
+fn a_request_about_the_own_key_is_not_shared_with_other_keys() {
     let ours = Organisation::on(Server::shared());
     let [one, two] = ["one", "two"].map(|_| ours.key("web", "boss", "read"));
     let rotate = |key: &str| {
@@ -247,5 +247,9 @@ fn a_request_about_the_own_key_is_another_keys_other_request() {
     let other = rotate(&two);
     assert_eq!((other.status, &other.json()["code"]), (422, &json!("IDEMPOTENCY_KEY_REUSED")));
     let again = rotate(&one);
-    assert_eq!((again.status, &again.json()["code"]), (409, &json!("SHOWN_ONCE")), "the twin");
+    assert_eq!(
+        (again.status, &again.json()["code"]),
+        (409, &json!("SHOWN_ONCE")),
+        "positive control"
+    );
 }

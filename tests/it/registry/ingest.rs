@@ -1,4 +1,4 @@
-//! Another registry, read into quarantine: judged by the operator, pinned when approved, never half-written.
+//! Ingesting another registry: entries wait in quarantine for the operator's review, and are pinned when approved.
 
 use std::sync::{Arc, Mutex};
 
@@ -33,7 +33,7 @@ fn page(servers: &[Value], next: Option<&str>) -> Value {
     json!({ "servers": servers, "metadata": metadata })
 }
 
-/// A registry that answers with these pages: the one without a cursor, then by `cursor=1`, `cursor=2`, …
+/// Starts a registry with these pages: the first one without a cursor, then `cursor=1`, `cursor=2`, …
 fn registry(pages: Vec<Value>) -> GatewayStub {
     GatewayStub::start_with_head(move |head, _| {
         let at = head
@@ -49,13 +49,14 @@ fn registry(pages: Vec<Value>) -> GatewayStub {
 
 fn quarantined(installation: &Installation, all: bool) -> Vec<Value> {
     let which = if all { "--all" } else { "--quarantined" };
-    let printed = installation.run_well(&["catalog", "list", which, "--json"]);
+    let printed = installation.run_ok(&["catalog", "list", which, "--json"]);
     serde_json::from_str::<Vec<Value>>(&printed).unwrap()
 }
 
-/// RG-05: what was read is nowhere until it is approved; then it is what was judged, whatever is read later.
+/// RG-05: ingested servers are invisible until they are approved. An approved one is exactly the reviewed version,
+/// whatever is ingested later, and can be rejected again.
 #[test]
-fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
+fn ingested_servers_are_quarantined_pinned_on_approval_and_revocable() {
     let gateway = Installation::new().start();
     let operator = gateway.installation().clone();
     let read = |path: &str| get(&format!("{}{path}", gateway.url()), &[]);
@@ -76,10 +77,10 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
             None,
         ),
     ]);
-    let said = operator.run_well(&["catalog", "ingest", &first.url]);
-    assert!(said.starts_with("Read 3 servers and versions from 2 pages: 3 new"), "{said}");
-    assert!(said.contains("refused: page 2, entry 2"), "{said}");
-    let nowhere = || {
+    let printed = operator.run_ok(&["catalog", "ingest", &first.url]);
+    assert!(printed.starts_with("Read 3 servers and versions from 2 pages: 3 new"), "{printed}");
+    assert!(printed.contains("refused: page 2, entry 2"), "{printed}");
+    let assert_invisible = || {
         assert_eq!(read("/mcp/pml.mcp.weather").status, 404);
         assert_eq!(read("/mcp?search=weather").json()["total"], 0);
         assert_eq!(
@@ -88,7 +89,7 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
         );
         assert_eq!(read("/v0.1/servers/io.example%2Fweather/versions").status, 404);
     };
-    nowhere();
+    assert_invisible();
     let waiting = quarantined(&operator, false);
     let flags = |name: &str| {
         let one = waiting
@@ -103,13 +104,13 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
         flags("io.example/odd").contains("hidden_characters")
             && flags("io.example/odd").contains("instructions")
     );
-    let shown = operator.run_well(&["catalog", "list", "--quarantined"]);
+    let shown = operator.run_ok(&["catalog", "list", "--quarantined"]);
     assert!(shown.contains("io.example/weather@1.0.0") && !shown.contains('\u{202e}'), "{shown}");
     // Reading again changes nothing.
-    let said = operator.run_well(&["catalog", "ingest", &first.url]);
-    assert!(said.contains(": 0 new"), "{said}");
+    let printed = operator.run_ok(&["catalog", "ingest", &first.url]);
+    assert!(printed.contains(": 0 new"), "{printed}");
 
-    // A name that could be taken for another is refused, and so is one that is taken or not allowed.
+    // Look-alike, reserved, existing and invalid names are refused.
     for (name, namespace) in [
         ("io.example/fi1esystem", None),
         ("io.example/fi1esystem", Some("filesystem")),
@@ -124,9 +125,9 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
         assert!(!refused.status.success(), "{arguments:?}: {}", text(&refused.stdout));
         assert!(text(&refused.stderr).starts_with("error: "), "{}", text(&refused.stderr));
     }
-    nowhere();
+    assert_invisible();
 
-    // Its tools are the operator's to say, since a server.json has none; what is no tool approves nothing.
+    // The operator lists the tools, since a server.json has none. An invalid list is refused without approving.
     let folder = crate::support::guard::folder("t");
     let file = folder.join("tools.json").display().to_string();
     let schema = json!({ "type": "object" });
@@ -141,10 +142,10 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
         let refused = operator.run(&["catalog", "approve", name, "--tools", &file]);
         assert!(!refused.status.success(), "{bad}: {}", text(&refused.stdout));
     }
-    nowhere();
+    assert_invisible();
     std::fs::write(&file, json!({ "tools": [forecast] }).to_string()).unwrap();
-    let said = operator.run_well(&["catalog", "approve", name, "--tools", &file]);
-    assert!(said.contains(", 1 tools"), "{said}");
+    let printed = operator.run_ok(&["catalog", "approve", name, "--tools", &file]);
+    assert!(printed.contains(", 1 tools"), "{printed}");
     let entry = crate::support::poll("the approved server", crate::support::PATIENCE, || {
         let reply = read("/mcp/pml.mcp.weather");
         (reply.status == 200).then(|| reply.json())
@@ -153,7 +154,7 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
     assert_eq!(entry["install"]["env_required"], json!(["WEATHER_KEY"]));
     assert_eq!((&entry["routing"], &entry["tools"]), (&json!("client"), &json!([forecast])));
     assert_eq!(read("/mcp/pml.mcp.weather.forecast").status, 200);
-    // Under its own name, with the server.json as it was.
+    // It is listed under its own name, with the unchanged server.json.
     let listed = read("/v0.1/servers?search=weather").json();
     assert_eq!(listed["servers"].as_array().unwrap().len(), 1, "{listed:#}");
     assert_eq!(
@@ -161,7 +162,7 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
         server(name, "1.0.0", "Tells the weather.")["server"]
     );
 
-    // The same version with other bytes, and a new version: neither changes what was approved.
+    // Neither the same version with other content nor a new version changes the approved entry.
     let second = registry(vec![page(
         &[
             server(name, "1.0.0", "Steals the weather."),
@@ -169,8 +170,8 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
         ],
         None,
     )]);
-    let said = operator.run_well(&["catalog", "ingest", &second.url]);
-    assert!(said.contains("2 new, 1 of them with changed content"), "{said}");
+    let printed = operator.run_ok(&["catalog", "ingest", &second.url]);
+    assert!(printed.contains("2 new, 1 of them with changed content"), "{printed}");
     assert_eq!(read("/v0.1/servers?search=weather").json(), listed);
     assert_eq!(read("/mcp/pml.mcp.weather").json(), entry);
     let changed = quarantined(&operator, false);
@@ -184,13 +185,13 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
         "{}",
         text(&refused.stderr)
     );
-    // Which one is asked for must be said.
+    // With several versions, the version must be given.
     assert!(!operator.run(&["catalog", "approve", name]).status.success());
-    let said = operator.run_well(&["catalog", "approve", "io.example/weather@1.1.0"]);
-    assert!(said.contains(", 0 tools") && said.contains("--tools"), "{said}");
+    let printed = operator.run_ok(&["catalog", "approve", "io.example/weather@1.1.0"]);
+    assert!(printed.contains(", 0 tools") && printed.contains("--tools"), "{printed}");
     assert_eq!(operator.sql("select count(*) from tools where namespace = 'weather'").trim(), "0");
     let versions = read("/v0.1/servers/io.example%2Fweather/versions").json();
-    let told: Vec<(&Value, &Value)> = versions["servers"]
+    let listed_versions: Vec<(&Value, &Value)> = versions["servers"]
         .as_array()
         .unwrap()
         .iter()
@@ -201,16 +202,19 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
             )
         })
         .collect();
-    assert_eq!(told, [(&json!("1.1.0"), &json!(true)), (&json!("1.0.0"), &json!(false))]);
+    assert_eq!(
+        listed_versions,
+        [(&json!("1.1.0"), &json!(true)), (&json!("1.0.0"), &json!(false))]
+    );
     let latest = read("/v0.1/servers?search=weather&version=latest").json();
     assert_eq!(latest["servers"].as_array().unwrap().len(), 1);
 
-    // A start brings the shipped catalog up to date and leaves what was approved alone.
-    operator.run_well(&["seed"]);
+    // Updating the shipped catalog does not change approved entries.
+    operator.run_ok(&["seed"]);
     assert_eq!(read("/mcp/pml.mcp.weather").status, 200);
 
-    operator.run_well(&["catalog", "reject", name]);
-    crate::support::poll("the rejected server to be gone", crate::support::PATIENCE, || {
+    operator.run_ok(&["catalog", "reject", name]);
+    crate::support::poll("the rejected server to be removed", crate::support::PATIENCE, || {
         (read("/mcp/pml.mcp.weather").status == 404).then_some(())
     });
     assert_eq!(read("/v0.1/servers?search=weather").json()["servers"], json!([]));
@@ -219,16 +223,16 @@ fn what_is_ingested_waits_is_pinned_and_can_be_taken_back() {
         gone["servers"][0]["_meta"]["io.modelcontextprotocol.registry/official"]["status"],
         "deleted"
     );
-    // Who follows changes hears of it without asking.
+    // `updated_since` returns the rejection without `include_deleted`.
     let followed = read("/v0.1/servers?search=weather&updated_since=2001-01-01T00:00:00Z").json();
     assert_eq!(followed["servers"].as_array().unwrap().len(), 2);
-    operator.run_well(&["catalog", "ingest", &second.url]);
-    assert_eq!(read("/mcp/pml.mcp.weather").status, 404, "what was rejected stays so");
+    operator.run_ok(&["catalog", "ingest", &second.url]);
+    assert_eq!(read("/mcp/pml.mcp.weather").status, 404, "ingesting again undid the rejection");
 }
 
-/// A hostile or broken registry leaves nothing behind, whatever it begins with.
+/// Nothing is ingested from a hostile or broken registry, even if its first page is valid.
 #[test]
-fn a_broken_registry_leaves_nothing_behind() {
+fn nothing_is_ingested_from_a_broken_registry() {
     let operator = Server::shared().installation().clone();
     let good = || page(&[server("io.broken/good", "1.0.0", "Fine.")], Some("1"));
     let large = Answer::Raw(200, "application/json", vec![b' '; 9 * 1024 * 1024]);
@@ -255,11 +259,11 @@ fn a_broken_registry_leaves_nothing_behind() {
             given[index].1.lock().unwrap().take().unwrap_or(Answer::Close)
         });
         let output = operator.run(&["catalog", "ingest", &stub.url]);
-        let said = text(&output.stderr).to_owned();
+        let printed = text(&output.stderr).to_owned();
         assert!(!output.status.success(), "{}", answers[index].0);
         assert!(
-            said.contains("nothing was ingested") && said.contains(answers[index].0),
-            "{}: {said}",
+            printed.contains("nothing was ingested") && printed.contains(answers[index].0),
+            "{}: {printed}",
             answers[index].0
         );
     }
@@ -278,11 +282,11 @@ fn a_broken_registry_leaves_nothing_behind() {
         assert!(!operator.run(&["catalog", "ingest", source]).status.success(), "{source}");
     }
     assert!(!quarantined(&operator, true).iter().any(|one| one["name"] == "io.broken/good"));
-    // The twin: the same first page, and an end.
+    // The control: the same first page, followed by a valid last one.
     let file = folder.join("good.json");
     let pages =
         json!([page(&[server("io.broken/good", "1.0.0", "Fine.")], Some("1")), page(&[], None)]);
     std::fs::write(&file, pages.to_string()).unwrap();
-    operator.run_well(&["catalog", "ingest", file.to_str().unwrap()]);
+    operator.run_ok(&["catalog", "ingest", file.to_str().unwrap()]);
     assert!(quarantined(&operator, true).iter().any(|one| one["name"] == "io.broken/good"));
 }

@@ -1,4 +1,4 @@
-//! `pml publish --mcp` and `pml unpublish`: real MCP servers, asked for what they offer.
+//! `pml publish --mcp` and `pml unpublish`, with real MCP servers.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::support::server::{Server, Tenant};
 use crate::support::upstream::Everything;
 
 fn tenant() -> Tenant {
-    Server::shared().tenant_that_can("execute,read,publish,admin")
+    Server::shared().tenant_with_rights("execute,read,publish,admin")
 }
 
 /// Runs `pml`; returns its exit code, stdout, and both streams.
@@ -28,9 +28,10 @@ fn entry(tenant: &Tenant, name: &str) -> (u16, Value) {
     (reply.status, serde_json::from_slice(&reply.body).unwrap_or_default())
 }
 
-/// The tools are those of the server that runs; what it needs comes from the workspace; without it nothing happens.
+/// `pml publish --mcp` starts the server and publishes the tools that it lists. Its variables come from the workspace;
+/// without them nothing is published.
 #[test]
-fn a_server_is_published_with_what_it_lists() {
+fn a_stdio_server_is_published_with_the_tools_it_lists() {
     let tenant = tenant();
     let project = Project::of(&tenant);
     let memory = project.node_server("server-memory", &[]);
@@ -40,82 +41,84 @@ fn a_server_is_published_with_what_it_lists() {
     });
     project.write("server.json", file.to_string());
     let publish = ["publish", "--mcp", "server.json"];
-    let (code, _, told) = run(&project, &publish);
-    assert!(code != Some(0) && told.contains("RECALL_NAME"), "{told}");
-    assert_eq!(entry(&tenant, "recall").0, 404, "nothing was published");
+    let (code, _, printed) = run(&project, &publish);
+    assert!(code != Some(0) && printed.contains("RECALL_NAME"), "{printed}");
+    assert_eq!(entry(&tenant, "recall").0, 404, "the server was published");
     project.write(".env", "RECALL_NAME=canary-81\n");
 
-    let (code, shown, told) = run(&project, &["publish", "--mcp", "server.json", "--dry-run"]);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, shown, printed) = run(&project, &["publish", "--mcp", "server.json", "--dry-run"]);
+    assert_eq!(code, Some(0), "{printed}");
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["install"]["env_required"], json!(["RECALL_NAME"]));
     assert_eq!(entry(&tenant, "recall").0, 404, "nothing was published");
 
-    let (code, _, told) = run(&project, &publish);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, _, printed) = run(&project, &publish);
+    assert_eq!(code, Some(0), "{printed}");
     assert!(
-        told.contains("Starting [\"node\"")
-            && told.contains("] with `RECALL_NAME`\n")
-            && told.contains("  recall:create_entities\n"),
-        "{told}"
+        printed.contains("Starting [\"node\"")
+            && printed.contains("] with `RECALL_NAME`\n")
+            && printed.contains("  recall:create_entities\n"),
+        "{printed}"
     );
-    assert!(!told.contains("canary"), "{told}");
+    assert!(!printed.contains("canary"), "{printed}");
     let (status, found) = entry(&tenant, "recall");
     assert_eq!((status, &found["server_version"]), (200, &json!("1.0.0")));
     assert_eq!((&found["routing"], &found["tools"]), (&json!("client"), &shown["tools"]));
     assert!(found["tools"].as_array().unwrap().len() >= 9, "{found}");
     assert!(!found.to_string().contains("canary"), "{found}");
-    // The same once more is no error; another content is none of this version.
+    // Publishing the same again succeeds; other content of the same version is a conflict.
     assert_eq!(run(&project, &publish).0, Some(0));
     file["description"] = json!("Forgets.");
     project.write("server.json", file.to_string());
-    let (code, _, told) = run(&project, &publish);
-    assert!(code == Some(1) && told.contains("[3019 CONFLICT]"), "{told}");
-    let (code, made, told) =
+    let (code, _, printed) = run(&project, &publish);
+    assert!(code == Some(1) && printed.contains("[3019 CONFLICT]"), "{printed}");
+    let (code, made, printed) =
         run(&project, &["publish", "--mcp", "server.json", "--version", "1.1.0", "--json"]);
-    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(code, Some(0), "{printed}");
     assert_eq!(serde_json::from_str::<Value>(&made).unwrap()["version"], "1.1.0");
 
-    // What is said of versions, of one and of all.
-    let said = |arguments: &[&str]| {
-        let (code, said, told) = run(&project, arguments);
-        assert_eq!(code, Some(0), "{arguments:?}: {told}");
-        said
+    // Deprecating and yanking one version and all versions.
+    let stdout_of = |arguments: &[&str]| {
+        let (code, stdout, printed) = run(&project, arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {printed}");
+        stdout
     };
     let deprecated = |name: &str| entry(&tenant, name).1["deprecated"].clone();
-    assert!(said(&["deprecate", "recall@1.0.0", "loses notes"]).contains("1.0.0 is deprecated"));
+    assert!(
+        stdout_of(&["deprecate", "recall@1.0.0", "loses notes"]).contains("1.0.0 is deprecated")
+    );
     assert_eq!(deprecated("recall@1.0.0"), "loses notes");
     assert_eq!(deprecated("recall@1.1.0"), Value::Null);
-    said(&["deprecate", "recall", "use memory"]);
+    stdout_of(&["deprecate", "recall", "use memory"]);
     assert_eq!(deprecated("recall@1.1.0"), "use memory");
-    said(&["deprecate", "recall", "--undo"]);
+    stdout_of(&["deprecate", "recall", "--undo"]);
     assert_eq!(deprecated("recall@1.0.0"), Value::Null);
-    assert!(said(&["yank", "recall@1.1.0"]).contains("1.1.0 is yanked"));
+    assert!(stdout_of(&["yank", "recall@1.1.0"]).contains("1.1.0 is yanked"));
     assert_eq!(entry(&tenant, "recall").1["server_version"], "1.0.0");
     assert_eq!(entry(&tenant, "recall@1.1.0").0, 200);
-    let (code, _, told) = run(&project, &["yank", "recall"]);
-    assert!(code == Some(2) && told.contains("has no version"), "{told}");
-    let (code, _, told) = run(&project, &["deprecate", "nowhere.known", "gone"]);
-    assert!(code == Some(1) && told.contains("NOT_FOUND"), "{told}");
+    let (code, _, printed) = run(&project, &["yank", "recall"]);
+    assert!(code == Some(2) && printed.contains("has no version"), "{printed}");
+    let (code, _, printed) = run(&project, &["deprecate", "nowhere.known", "gone"]);
+    assert!(code == Some(1) && printed.contains("NOT_FOUND"), "{printed}");
 
-    // Deleted only after somebody was asked, or said not to ask.
-    let (code, _, told) = run(&project, &["unpublish", "recall"]);
-    assert!(code == Some(2) && told.contains("--yes"), "{told}");
+    // Deleting needs a confirmation or `--yes`.
+    let (code, _, printed) = run(&project, &["unpublish", "recall"]);
+    assert!(code == Some(2) && printed.contains("--yes"), "{printed}");
     assert_eq!(entry(&tenant, "recall").0, 200);
     assert_eq!(run(&project, &["unpublish", "recall", "--yes"]).0, Some(0));
     assert_eq!(entry(&tenant, "recall").0, 410);
-    let (code, _, told) = run(&project, &["unpublish", "recall", "--yes"]);
-    assert!(code != Some(0) && told.contains("GONE"), "{told}");
-    let (code, _, told) = run(&project, &publish);
-    assert!(code == Some(1) && told.contains("never reused"), "{told}");
+    let (code, _, printed) = run(&project, &["unpublish", "recall", "--yes"]);
+    assert!(code != Some(0) && printed.contains("GONE"), "{printed}");
+    let (code, _, printed) = run(&project, &publish);
+    assert!(code == Some(1) && printed.contains("never reused"), "{printed}");
 }
 
-/// The official registry's server.json is read as it is: what it names is started, and what moves is not.
+/// A server.json of the official registry is accepted unchanged. A package without an immutable version is refused.
 #[test]
-fn a_server_json_of_the_official_registry_is_published() {
+fn an_official_server_json_is_published_unchanged() {
     let tenant = tenant();
     let project = Project::of(&tenant);
-    // `npx` finds here what it would otherwise ask npm for.
+    // `npx` finds the package here instead of downloading it.
     let modules = npm("mcp").join("node_modules");
     std::os::unix::fs::symlink(&modules, project.path("node_modules")).unwrap();
     let name = "@modelcontextprotocol/server-memory";
@@ -134,8 +137,8 @@ fn a_server_json_of_the_official_registry_is_published() {
     });
     project.write("server.json", file.to_string());
     let publish = ["publish", "--mcp", "server.json"];
-    let (code, _, told) = run(&project, &publish);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, _, printed) = run(&project, &publish);
+    assert_eq!(code, Some(0), "{printed}");
     let (status, found) = entry(&tenant, "official-notes");
     assert_eq!((status, &found["server_version"]), (200, &json!("2.1.0")));
     assert_eq!(found["install"]["command"], "npx");
@@ -147,16 +150,16 @@ fn a_server_json_of_the_official_registry_is_published() {
     ] {
         let before = std::mem::replace(file.pointer_mut(field).unwrap(), value);
         project.write("server.json", file.to_string());
-        let (code, _, told) = run(&project, &publish);
-        assert!(code == Some(2) && told.contains(why), "{field}: {told}");
-        assert!(!told.contains("Starting"), "{field}: {told}");
+        let (code, _, printed) = run(&project, &publish);
+        assert!(code == Some(2) && printed.contains(why), "{field}: {printed}");
+        assert!(!printed.contains("Starting"), "{field}: {printed}");
         *file.pointer_mut(field).unwrap() = before;
     }
 }
 
-/// A server behind HTTP is asked directly, with its own key, and pages are read to the end.
+/// `pml` lists the tools of an HTTP server itself, with the server's key, and reads all pages.
 #[test]
-fn a_server_behind_http_is_asked_directly() {
+fn an_http_server_is_published_with_all_pages_of_its_tools() {
     let tenant = tenant();
     let project = Project::of(&tenant);
     let everything = Everything::start();
@@ -169,8 +172,8 @@ fn a_server_behind_http_is_asked_directly() {
     };
     let publish = ["publish", "--mcp", "server.json"];
     describe("all", &everything.url, &[]);
-    let (code, _, told) = run(&project, &publish);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, _, printed) = run(&project, &publish);
+    assert_eq!(code, Some(0), "{printed}");
     let (status, found) = entry(&tenant, "all");
     assert_eq!(
         (status, &found["routing"], &found["proxy_to"]),
@@ -180,7 +183,7 @@ fn a_server_behind_http_is_asked_directly() {
         found["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
     assert!(names.clone().any(|name| name == "echo"), "{found}");
 
-    // A server of two pages, which wants its key.
+    // A server that needs a key, with two pages of tools.
     let paged = GatewayStub::start_with_head(|head, body| {
         if !head.contains("Bearer canary-82") {
             return Answer::Raw(401, "text/plain", b"canary-82".to_vec());
@@ -208,20 +211,23 @@ fn a_server_behind_http_is_asked_directly() {
     describe("paged", &format!("{}/mcp", paged.url), &["PAGED_KEY"]);
     for set in ["", "PAGED_KEY=\n"] {
         project.write(".env", set);
-        let (code, _, told) = run(&project, &publish);
-        assert!(code == Some(2) && told.contains("`PAGED_KEY`, which is not set"), "{told}");
+        let (code, _, printed) = run(&project, &publish);
+        assert!(code == Some(2) && printed.contains("`PAGED_KEY`, which is not set"), "{printed}");
     }
     assert_eq!(paged.requests(), 0);
     project.write(".env", "PAGED_KEY=wrong\n");
-    let (code, _, told) = run(&project, &publish);
-    assert!(code != Some(0) && told.contains("TOOL_UNAVAILABLE"), "{told}");
+    let (code, _, printed) = run(&project, &publish);
+    assert!(code != Some(0) && printed.contains("TOOL_UNAVAILABLE"), "{printed}");
     assert_eq!(entry(&tenant, "paged").0, 404, "nothing was published");
     project.write(".env", "PAGED_KEY=canary-82\n");
-    let (code, _, told) = run(&project, &publish);
-    assert!(code == Some(0) && told.contains("paged:one") && told.contains("paged:two"), "{told}");
-    assert!(!told.contains("canary"), "{told}");
+    let (code, _, printed) = run(&project, &publish);
+    assert!(
+        code == Some(0) && printed.contains("paged:one") && printed.contains("paged:two"),
+        "{printed}"
+    );
+    assert!(!printed.contains("canary"), "{printed}");
 
-    // Nobody there, a redirect, and a key that would go in the clear.
+    // An unreachable server, a redirect, and addresses to which the key would be sent unencrypted or not at all.
     let elsewhere = paged.url.clone();
     let redirecting = GatewayStub::start(move |_| Answer::Redirect(elsewhere.clone()));
     let before = paged.requests();
@@ -232,19 +238,19 @@ fn a_server_behind_http_is_asked_directly() {
         ("file:///etc/passwd", "INVALID_REQUEST"),
     ] {
         describe("nobody", url, &["PAGED_KEY"]);
-        let (exit, _, told) = run(&project, &publish);
+        let (exit, _, printed) = run(&project, &publish);
         assert!(
-            exit != Some(0) && told.contains(code) && told.contains("Nothing was published"),
-            "{url}: {told}"
+            exit != Some(0) && printed.contains(code) && printed.contains("Nothing was published"),
+            "{url}: {printed}"
         );
-        assert!(!told.contains("canary"), "{told}");
+        assert!(!printed.contains("canary"), "{printed}");
     }
     assert_eq!((entry(&tenant, "nobody").0, paged.requests()), (404, before));
 }
 
-/// What the file may not say starts nothing; capabilities are deleted by the same command.
+/// An invalid server file is refused before the server is started. `pml unpublish` also deletes capabilities.
 #[test]
-fn a_wrong_file_starts_nothing() {
+fn an_invalid_server_file_is_refused_before_the_server_starts() {
     let tenant = tenant();
     let project = Project::of(&tenant);
     let touch = json!({ "command": "touch", "args": ["${workspace}/started"] });
@@ -259,14 +265,14 @@ fn a_wrong_file_starts_nothing() {
         let mut file = good.clone();
         file[field] = value;
         project.write("server.json", file.to_string());
-        let (code, _, told) = run(&project, &["publish", "--mcp", "server.json"]);
-        assert_eq!(code, Some(2), "{field}: {told}");
+        let (code, _, printed) = run(&project, &["publish", "--mcp", "server.json"]);
+        assert_eq!(code, Some(2), "{field}: {printed}");
         assert!(!project.path("started").exists(), "{field}");
     }
     project.write("server.json", good.to_string());
-    let (code, _, told) = run(&project, &["publish", "--mcp", "server.json"]);
-    assert!(code != Some(0) && told.contains("Nothing was published"), "{told}");
-    assert!(project.path("started").exists(), "the twin: this one was started");
+    let (code, _, printed) = run(&project, &["publish", "--mcp", "server.json"]);
+    assert!(code != Some(0) && printed.contains("Nothing was published"), "{printed}");
+    assert!(project.path("started").exists(), "control: a valid file");
     assert_eq!(entry(&tenant, "n").0, 404);
 
     project.write("shout.ts", "/** Shouts. */ return args.text.toUpperCase()");

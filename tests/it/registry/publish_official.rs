@@ -1,4 +1,4 @@
-//! Publishing as the official registry's `mcp-publisher` does, and what the official API then tells of it.
+//! Publishing like the official registry's `mcp-publisher`, and how the official API shows the result.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ const TOOLS: &str = "ai.casys.pml/tools";
 const PUBLISHER: &str = "io.modelcontextprotocol.registry/publisher-provided";
 
 fn tenant() -> Tenant {
-    Server::shared().tenant_that_can("execute,read,publish,admin")
+    Server::shared().tenant_with_rights("execute,read,publish,admin")
 }
 
 fn publish(tenant: &Tenant, server: &Value) -> Reply {
@@ -48,10 +48,10 @@ fn minimal(name: &str, version: &str) -> Value {
     })
 }
 
-/// Shapes as they are published, one of each revision of the schema, with all that clients show or ask for.
+/// Typical server.json files, one for each revision of the schema, with all fields that clients use.
 fn shapes(scope: &str) -> Vec<Value> {
     vec![
-        // 2025-07-09: snake case, and a status of the publisher's.
+        // 2025-07-09: snake case, and a status set by the publisher.
         json!({
             "$schema": "https://static.modelcontextprotocol.io/schemas/2025-07-09/server.schema.json",
             "name": format!("{scope}/brave"), "description": "MCP server for Brave Search API integration",
@@ -69,7 +69,7 @@ fn shapes(scope: &str) -> Vec<Value> {
                 ],
             }],
         }),
-        // 2025-09-29: camel case, named arguments with variables, an image, publisher's facts.
+        // 2025-09-29: camel case, named arguments with variables, an OCI image, publisher metadata.
         json!({
             "$schema": "https://static.modelcontextprotocol.io/schemas/2025-09-29/server.schema.json",
             "name": format!("{scope}/files"), "title": "Files",
@@ -102,7 +102,7 @@ fn shapes(scope: &str) -> Vec<Value> {
                 "tool": "ci-publisher", "version": "3.2.1", "build_info": { "commit": "a1b2c3", "ratio": 0.5, "nested": [null, true] },
             } },
         }),
-        // 2025-10-17: icons, a bundle first that nobody here can start, an own port, and a remote besides.
+        // 2025-10-17: icons, an MCPB bundle first, which `pml` cannot start, a package with its own port, and a remote.
         json!({
             "$schema": "https://static.modelcontextprotocol.io/schemas/2025-10-17/server.schema.json",
             "name": format!("{scope}/hybrid"), "title": "Hybrid", "description": "Local package and remote service",
@@ -131,7 +131,7 @@ fn shapes(scope: &str) -> Vec<Value> {
                 "headers": [{ "name": "X-API-Key", "description": "The key", "isRequired": true, "isSecret": true }],
             }],
         }),
-        // 2025-12-11: variables in the address of a second remote, a new member that nobody knows yet.
+        // 2025-12-11: a repository at GitLab, and an unknown field.
         json!({
             "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
             "name": format!("{scope}/clock"), "title": "Time – “now”", "description": "Tells the time, everywhere",
@@ -147,9 +147,9 @@ fn shapes(scope: &str) -> Vec<Value> {
     ]
 }
 
-/// What is published by server.json comes back as it was, in the answer, by version, and in lists.
+/// A published server.json is returned unchanged in the answer, by version, and in lists.
 #[test]
-fn nothing_of_a_server_json_is_lost() {
+fn a_published_server_json_is_returned_unchanged() {
     let tenant = tenant();
     for server in shapes(&scope_of(&tenant)) {
         let name = server["name"].as_str().unwrap();
@@ -161,7 +161,7 @@ fn nothing_of_a_server_json_is_lost() {
             (&json!("active"), &json!(true)),
             "{name}"
         );
-        // Publishing the very same again changes nothing.
+        // Publishing the same again changes nothing.
         assert_eq!(published(&tenant, &server)["_meta"][OFFICIAL], *meta, "{name}");
         let version = server["version"].as_str().unwrap();
         for path in ["/latest", &format!("/{version}")] {
@@ -171,14 +171,14 @@ fn nothing_of_a_server_json_is_lost() {
         assert_eq!(versions(&tenant, name, "").json()["servers"][0]["server"], server, "{name}");
         let listed = read(&tenant, &format!("/v0.1/servers?search={name}")).json();
         assert_eq!(listed["servers"][0]["server"], server, "{name}");
-        // The path that older clients use.
+        // The path of older clients.
         let old =
             read(&tenant, &format!("/v0/servers/{}/versions/latest", name.replace('/', "%2F")));
         assert_eq!((old.status, &old.json()["server"]), (200, &server), "{name}");
     }
 }
 
-/// The tool's own calls: it logs in with a key, publishes at `v0`, and reads the answer.
+/// The requests of `mcp-publisher`: it logs in with a key, publishes at `v0`, and reads the answer.
 #[test]
 fn mcp_publisher_logs_in_with_a_key_and_publishes() {
     let tenant = tenant();
@@ -203,8 +203,8 @@ fn mcp_publisher_logs_in_with_a_key_and_publishes() {
     );
     assert_eq!(reply.status, 200, "{}", text(&reply.body));
     assert_eq!(reply.json()["server"], server);
-    // A key that may not publish is told so at once, and what is no key is none.
-    let reader = Server::shared().tenant_that_can("read");
+    // The login is refused for a key without the right `publish`, and for an invalid key.
+    let reader = Server::shared().tenant_with_rights("read");
     assert_eq!(login(&reader.key).json()["code"], "FORBIDDEN");
     for key in ["", "ghp_canary", "pml_key_x\n", &"x".repeat(20_000)] {
         let reply = login(key);
@@ -218,9 +218,9 @@ fn mcp_publisher_logs_in_with_a_key_and_publishes() {
     }
 }
 
-/// Its tools are not in a server.json: none can be called until somebody says them, and the answer says so.
+/// A server.json does not list tools. Without a list in its metadata no tool can be called, and the answer warns about it.
 #[test]
-fn programs_call_only_tools_that_somebody_listed() {
+fn tools_can_be_called_only_if_the_publisher_lists_them() {
     let tenant = tenant();
     let name = format!("{}/notes", scope_of(&tenant));
     let answer = published(&tenant, &minimal(&name, "1.0.0"));
@@ -240,9 +240,9 @@ fn programs_call_only_tools_that_somebody_listed() {
     assert_eq!(read(&tenant, "/mcp/notes@1.1.0").json()["server_json"], listed);
 }
 
-/// What cannot be published is refused with its reason, and leaves nothing behind.
+/// An invalid server.json is refused with the reason, and nothing is published.
 #[test]
-fn what_cannot_be_published_is_refused_with_its_reason() {
+fn an_invalid_server_json_is_refused_with_the_reason() {
     let tenant = tenant();
     let scope = scope_of(&tenant);
     let name = format!("{scope}/notes");
@@ -276,27 +276,27 @@ fn what_cannot_be_published_is_refused_with_its_reason() {
         assert!(body["detail"].as_str().unwrap().contains(why), "{field}: {shown}");
         assert_eq!(body["error"], body["detail"]);
     }
-    assert_eq!(versions(&tenant, &name, "").status, 404, "nothing was published");
+    assert_eq!(versions(&tenant, &name, "").status, 404, "a version was published");
     published(&tenant, &good);
     let mut other = good.clone();
     other["title"] = json!("Other");
     let reply = publish(&tenant, &other);
     assert_eq!((reply.status, &reply.json()["code"]), (409, &json!("CONFLICT")));
-    // It is the same way as `POST /api/v1/servers`: one name, one audit log, one set of rights.
+    // It shares names, audit log and rights with `POST /api/v1/servers`.
     let audit = call(&tenant.key, "GET", &format!("{}/api/v1/audit", tenant.url), None).json();
     let events = audit["events"].as_array().unwrap_or_else(|| panic!("{audit:#}"));
     assert!(
         events.iter().any(|it| it["action"] == "server.publish" && it["target"] == "notes"),
         "{audit:#}"
     );
-    let reader = Server::shared().tenant_that_can("read");
+    let reader = Server::shared().tenant_with_rights("read");
     let reply = publish(&reader, &minimal(&format!("{}/x", scope_of(&reader)), "1.0.0"));
     assert_eq!((reply.status, &reply.json()["code"]), (403, &json!("FORBIDDEN")));
 }
 
-/// What goes along as server.json must describe what runs.
+/// A server.json that is published with a server must describe the same package.
 #[test]
-fn the_official_api_shows_what_runs() {
+fn a_server_json_must_describe_the_published_package() {
     let tenant = tenant();
     let server = minimal("io.github.acme/notes", "1.0.0");
     let mut body = json!({
@@ -313,16 +313,16 @@ fn the_official_api_shows_what_runs() {
     assert_eq!(call(&tenant.key, "POST", &url, Some(&body)).status, 201);
     let name = format!("{}/notes", scope_of(&tenant));
     let found = versions(&tenant, &name, "/latest").json();
-    // Under the name that finds it; the one that it was written with is told apart.
+    // It has the name under which it is found; its original name is in the metadata.
     let mut expected = server.clone();
     expected["name"] = json!(name);
     assert_eq!(found["server"], expected);
     assert_eq!(found["_meta"][OWN]["publishedAs"], "io.github.acme/notes");
 }
 
-/// A server behind HTTP is reached through the gateway, whoever asks and however it was published.
+/// The remote of an HTTP server is the gateway's proxy, for every caller and way of publishing.
 #[test]
-fn remotes_lead_through_the_gateway() {
+fn remotes_are_shown_as_the_gateways_proxy() {
     let tenant = tenant();
     let scope = scope_of(&tenant);
     let name = format!("{scope}/crm");
@@ -348,21 +348,21 @@ fn remotes_lead_through_the_gateway() {
     let links = format!("{}/api/v1/registry-links", tenant.url);
     let link = call(&tenant.key, "POST", &links, Some(&json!({ "name": "VS Code" }))).json();
     let link = link["path"].as_str().unwrap();
-    let mut told = vec![answer];
+    let mut answers = vec![answer];
     for name in [name.clone(), format!("{scope}/erp")] {
         let encoded = name.replace('/', "%2F");
-        told.push(versions(&tenant, &name, "/latest").json());
-        told.push(versions(&tenant, &name, "").json()["servers"][0].clone());
+        answers.push(versions(&tenant, &name, "/latest").json());
+        answers.push(versions(&tenant, &name, "").json()["servers"][0].clone());
         for path in
             [format!("/v0.1/servers?search={name}"), format!("{link}/v0.1/servers?search={name}")]
         {
-            told.push(read(&tenant, &path).json()["servers"][0].clone());
+            answers.push(read(&tenant, &path).json()["servers"][0].clone());
         }
         let linked =
             get(&format!("{}{link}/v0.1/servers/{encoded}/versions/latest", tenant.url), &[]);
-        told.push(linked.json());
+        answers.push(linked.json());
     }
-    for found in &told {
+    for found in &answers {
         assert!(!found.to_string().contains("internal.example"), "{found:#}");
         let remotes = found["server"]["remotes"].as_array().unwrap_or_else(|| panic!("{found:#}"));
         let namespace = found["server"]["name"].as_str().unwrap().rsplit('/').next().unwrap();
@@ -373,12 +373,12 @@ fn remotes_lead_through_the_gateway() {
         assert_eq!(remotes[0]["headers"][0]["value"], "Bearer {pml_api_key}");
         assert_eq!(remotes[0]["headers"][1]["name"], variable);
     }
-    // A `Host` that is no name of the gateway is not repeated.
+    // A foreign `Host` is not used in the address.
     let url = format!("{}/v0.1/servers/{}/versions/latest", tenant.url, name.replace('/', "%2F"));
     let bearer = format!("Bearer {}", tenant.key);
     let found = get(&url, &[("authorization", &bearer), ("host", "evil.example")]);
     assert_eq!((found.status, &found.json()["server"]["remotes"]), (200, &json!([])));
-    // Servers of the shipped catalog likewise.
+    // The same for servers of the catalog.
     let listed = read(&tenant, "/v0.1/servers?limit=100&version=latest").json();
     for one in listed["servers"].as_array().unwrap() {
         for remote in one["server"]["remotes"].as_array().into_iter().flatten() {
@@ -388,9 +388,9 @@ fn remotes_lead_through_the_gateway() {
     }
 }
 
-/// Every version is listed, each with its own status; what was yanked is found by its number only.
+/// Every version is listed with its own status. A yanked version is found by its number only.
 #[test]
-fn versions_have_a_status_each() {
+fn each_version_has_its_own_status() {
     let tenant = tenant();
     let name = format!("{}/notes", scope_of(&tenant));
     for version in ["1.0.0", "1.1.0", "1.2.0", "2.0.0"] {
@@ -404,7 +404,7 @@ fn versions_have_a_status_each() {
     say("deprecate", json!({ "version": "1.0.0", "message": "loses notes\u{202e}" }));
     say("yank", json!({ "version": "1.1.0" }));
     say("yank", json!({ "version": "2.0.0" }));
-    let told = |list: &Value| -> Vec<(String, String, bool)> {
+    let statuses = |list: &Value| -> Vec<(String, String, bool)> {
         let servers = list["servers"].as_array().unwrap_or_else(|| panic!("{list:#}"));
         let one = |one: &Value| {
             let meta = &one["_meta"][OFFICIAL];
@@ -423,24 +423,24 @@ fn versions_have_a_status_each() {
         ("1.1.0", "deleted", false),
         ("1.0.0", "deprecated", false),
     ]);
-    assert_eq!(told(&versions(&tenant, &name, "").json()), shown);
-    assert_eq!(told(&versions(&tenant, &name, "?include_deleted=true").json()), whole);
+    assert_eq!(statuses(&versions(&tenant, &name, "").json()), shown);
+    assert_eq!(statuses(&versions(&tenant, &name, "?include_deleted=true").json()), whole);
     let meta = |path: &str| {
         let reply = versions(&tenant, &name, path);
         assert_eq!(reply.status, 200, "{path}: {}", text(&reply.body));
         reply.json()["_meta"][OFFICIAL].clone()
     };
     assert_eq!(meta("/1.0.0")["statusMessage"], "loses notes\\u{202e}");
-    assert_eq!(meta("/1.1.0")["status"], "deleted", "whoever names it still finds it");
+    assert_eq!(meta("/1.1.0")["status"], "deleted", "found by its number");
     assert_eq!(
         (&meta("/latest")["status"], meta("/latest").get("statusMessage")),
         (&json!("active"), None)
     );
     assert_eq!(versions(&tenant, &name, "/9.9.9").status, 404);
-    // The list has each version too, or the latest, or one.
+    // The list can have every version, the latest or a given one.
     let list = |query: &str| {
         let mut servers =
-            told(&read(&tenant, &format!("/v0.1/servers?search={name}&{query}")).json());
+            statuses(&read(&tenant, &format!("/v0.1/servers?search={name}&{query}")).json());
         servers.sort_by(|a, b| b.cmp(a));
         servers
     };
@@ -449,7 +449,7 @@ fn versions_have_a_status_each() {
     assert_eq!(list("version=latest"), shown[..1]);
     assert_eq!(list("version=1.0.0"), shown[1..]);
     assert_eq!(list("version=1.1.0&include_deleted=true"), whole[2..3]);
-    // A page ends within the versions of a server and goes on there.
+    // A page can end between the versions of a server, and the next one continues there.
     let mut paged = Vec::new();
     let mut cursor = String::new();
     loop {
@@ -458,7 +458,7 @@ fn versions_have_a_status_each() {
             &format!("/v0.1/servers?search={name}&include_deleted=true&limit=1{cursor}"),
         )
         .json();
-        paged.extend(told(&page));
+        paged.extend(statuses(&page));
         match page["metadata"]["nextCursor"].as_str() {
             Some(next) => cursor = format!("&cursor={next}"),
             None => break,
@@ -466,12 +466,12 @@ fn versions_have_a_status_each() {
     }
     paged.sort_by(|a, b| b.cmp(a));
     assert_eq!(paged, whole);
-    // Who follows changes hears of those that came after.
+    // `updated_since` returns later changes only.
     let since = meta("/1.1.0")["updatedAt"].as_str().unwrap().to_owned();
     let changed = list(&format!("updated_since={since}"));
     assert!(changed.contains(&whole[0]) && changed.contains(&whole[2]), "{changed:?}");
     assert!(!changed.contains(&whole[3]), "{changed:?}");
-    // With all versions yanked there is no server to list, and each is still found by its number.
+    // If all versions are yanked, the server is not listed, but each version is still found by its number.
     say("yank", json!({ "version": "1.0.0" }));
     say("yank", json!({ "version": "1.2.0" }));
     assert_eq!(
@@ -479,20 +479,20 @@ fn versions_have_a_status_each() {
         (404, 404)
     );
     assert_eq!(versions(&tenant, &name, "/1.2.0").status, 200);
-    assert_eq!(told(&versions(&tenant, &name, "?include_deleted=true").json()).len(), 4);
-    // Nobody else learns of any of it.
+    assert_eq!(statuses(&versions(&tenant, &name, "?include_deleted=true").json()).len(), 4);
+    // For other tenants it does not exist.
     let stranger = self::tenant();
     for path in ["", "/1.0.0", "/latest", "?include_deleted=true"] {
         assert_eq!(versions(&stranger, &name, path).status, 404, "{path}");
     }
     assert_eq!(call(&tenant.key, "DELETE", &api, None).status, 204);
-    let gone = told(&versions(&tenant, &name, "?include_deleted=true").json());
+    let gone = statuses(&versions(&tenant, &name, "?include_deleted=true").json());
     assert!(gone.iter().all(|(_, status, _)| status == "deleted"), "{gone:?}");
 }
 
-/// Who knows a server behind HTTP as `cloud` is told so, with the gateway's proxy as the place to send messages to.
+/// With `http_as=cloud`, entries of HTTP servers have the older type `cloud`, with the gateway's proxy as address.
 #[test]
-fn cloud_is_read_and_said_where_it_is_asked_for() {
+fn http_servers_are_shown_as_cloud_on_request() {
     let tenant = tenant();
     let scope = scope_of(&tenant);
     let body = json!({
@@ -510,7 +510,7 @@ fn cloud_is_read_and_said_where_it_is_asked_for() {
         assert_eq!(cloud["env_required"], json!(["SEARCH_KEY"]));
         assert!(!cloud.to_string().contains("up.example"), "{cloud}");
     }
-    // What is of another type is called what it is; a word that is neither is refused.
+    // Other types do not change, and other values of the parameter are refused.
     assert_eq!(read(&tenant, "/mcp/filesystem?http_as=cloud").json()["type"], "stdio");
     assert_eq!(read(&tenant, "/mcp/search?http_as=http").json(), entry);
     for path in ["/mcp/search?http_as=Cloud", "/mcp?http_as=deno"] {

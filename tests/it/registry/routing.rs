@@ -1,4 +1,4 @@
-//! The operator says which tools run where, and every gateway on the database follows.
+//! The operator's rules for routing and effects of tools, which apply on every gateway of the database.
 
 use serde_json::{Value, json};
 
@@ -10,19 +10,19 @@ use crate::support::{PATIENCE, poll};
 
 fn rule(installation: &Installation, pattern: &str) -> Option<Value> {
     let rules: Value =
-        serde_json::from_str(&installation.run_well(&["routing", "list", "--json"])).unwrap();
+        serde_json::from_str(&installation.run_ok(&["routing", "list", "--json"])).unwrap();
     rules.as_array().unwrap().iter().find(|rule| rule["pattern"] == pattern).cloned()
 }
 
-/// A rule is set and taken back, and two gateways on one database hear of it. Every entry that ships says itself
-/// where it runs, so the rules are for what a company adds.
+/// Two gateways on one database learn of rules that are set and unset. Entries of the catalog have their own routing,
+/// so rules are for entries that a company adds.
 #[test]
-fn a_rule_reaches_every_gateway() {
+fn a_routing_rule_reaches_every_gateway() {
     let installation = Installation::new();
     let replicas = [installation.start(), installation.replica().start()];
-    let heard = |changes: usize| {
+    let wait_for_changes = |changes: usize| {
         for (number, replica) in replicas.iter().enumerate() {
-            poll(&format!("gateway {number} to hear of change {changes}"), PATIENCE, || {
+            poll(&format!("gateway {number} to learn of change {changes}"), PATIENCE, || {
                 let log = replica.installation().log();
                 (log.matches("Routes changed").count() == changes).then_some(())
             });
@@ -31,33 +31,33 @@ fn a_rule_reaches_every_gateway() {
     let shipped = json!({ "pattern": "tavily:*", "routing": "server", "origin": "shipped" });
     assert_eq!(rule(&installation, "tavily:*"), Some(shipped.clone()));
 
-    let said = installation.run_well(&["routing", "set", "tavily:*", "client"]);
-    assert_eq!(said, "`tavily:*` now runs on the user's machine.\n");
-    heard(1);
+    let printed = installation.run_ok(&["routing", "set", "tavily:*", "client"]);
+    assert_eq!(printed, "`tavily:*` now runs on the user's machine.\n");
+    wait_for_changes(1);
     assert_eq!(rule(&installation, "tavily:*").unwrap()["origin"], "operator");
-    let listed = installation.run_well(&["routing", "list"]);
+    let listed = installation.run_ok(&["routing", "list"]);
     assert!(listed.lines().any(|line| line.starts_with("tavily:* ") && line.ends_with("(yours)")));
 
-    installation.run_well(&["routing", "set", "acme:deploy", "server"]);
-    heard(2);
-    // Said again, it is the same.
-    installation.run_well(&["routing", "set", "acme:deploy", "server"]);
-    installation.run_well(&["routing", "unset", "acme:deploy"]);
-    heard(3);
+    installation.run_ok(&["routing", "set", "acme:deploy", "server"]);
+    wait_for_changes(2);
+    // Setting the same rule again changes nothing.
+    installation.run_ok(&["routing", "set", "acme:deploy", "server"]);
+    installation.run_ok(&["routing", "unset", "acme:deploy"]);
+    wait_for_changes(3);
     assert_eq!(rule(&installation, "acme:deploy"), None);
 
-    // What ships comes back with the last rule of the operator.
-    installation.run_well(&["routing", "unset", "tavily:*"]);
-    heard(4);
+    // Unsetting the operator's rule restores the shipped one.
+    installation.run_ok(&["routing", "unset", "tavily:*"]);
+    wait_for_changes(4);
     assert_eq!(rule(&installation, "tavily:*"), Some(shipped));
 }
 
-/// What is no rule is told, and changes nothing.
+/// An invalid rule is refused and changes nothing.
 #[test]
-fn a_wrong_rule_is_told() {
+fn invalid_routing_rules_are_refused() {
     let installation = Installation::new();
-    let before = installation.run_well(&["routing", "list", "--json"]);
-    for (arguments, code, told) in [
+    let before = installation.run_ok(&["routing", "list", "--json"]);
+    for (arguments, code, message) in [
         (&["routing", "set", "math", "client"][..], 2, "math"),
         (&["routing", "set", "Math Tools:*", "client"], 2, "Math Tools"),
         (&["routing", "set", "math:*", "moon"], 2, "expected client or server"),
@@ -67,14 +67,14 @@ fn a_wrong_rule_is_told() {
         let output = installation.run(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
-        assert!(stderr.contains(told), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
     }
-    assert_eq!(installation.run_well(&["routing", "list", "--json"]), before);
+    assert_eq!(installation.run_ok(&["routing", "list", "--json"]), before);
 }
 
-/// The operator says which tools change nothing; agents hear of it, and what changes is judged anew.
+/// The operator can mark a tool as read-only, and `pml_discover` shows it.
 #[test]
-fn the_operator_says_what_a_tool_does() {
+fn the_operator_can_mark_a_tool_as_read_only() {
     let server = Server::shared();
     let installation = server.installation();
     let name = "pml.mcp.fetch.fetch";
@@ -85,23 +85,23 @@ fn the_operator_says_what_a_tool_does() {
         found["structuredContent"]["tools"][0]["read_only"].clone()
     };
     assert_eq!(shown(), Value::Null);
-    let said = installation.run_well(&["tools", "set", name, "read", "--eager"]);
+    let printed = installation.run_ok(&["tools", "set", name, "read", "--eager"]);
     assert!(
-        said.starts_with(&format!("`{name}.")) && said.contains("is now marked `read`"),
-        "{said}"
+        printed.starts_with(&format!("`{name}.")) && printed.contains("is now marked `read`"),
+        "{printed}"
     );
     assert_eq!(shown(), json!(true));
     let listed: Value =
-        serde_json::from_str(&installation.run_well(&["tools", "list", "--json"])).unwrap();
+        serde_json::from_str(&installation.run_ok(&["tools", "list", "--json"])).unwrap();
     let own = listed
         .as_array()
         .unwrap()
         .iter()
         .find(|tool| tool["fqdn"].as_str().unwrap().starts_with(&format!("{name}.")));
     assert_eq!(own.unwrap()["eager"], true, "{listed}");
-    installation.run_well(&["tools", "unset", name]);
+    installation.run_ok(&["tools", "unset", name]);
     assert_eq!(shown(), Value::Null);
-    for (arguments, told) in [
+    for (arguments, message) in [
         (&["tools", "set", "pml.mcp.no.such", "read"][..], "there is no tool"),
         (&["tools", "set", name, "write", "--eager"], "only a read-only tool"),
         (&["tools", "unset", name], "you have not marked"),
@@ -109,6 +109,6 @@ fn the_operator_says_what_a_tool_does() {
     ] {
         let output = installation.run(arguments);
         let stderr = text(&output.stderr);
-        assert!(!output.status.success() && stderr.contains(told), "{arguments:?}: {stderr}");
+        assert!(!output.status.success() && stderr.contains(message), "{arguments:?}: {stderr}");
     }
 }

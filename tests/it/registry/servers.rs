@@ -1,9 +1,9 @@
-//! MCP servers that tenants publish, and entries that are deleted one by one.
+//! MCP servers that tenants publish, and the deletion of entries.
 
 use serde_json::{Value, json};
 
-use crate::identity::key_hosts::{got, in_each_way, listening};
 use crate::identity::keys::call;
+use crate::identity::secret_hosts::{call_in_each_way, got, recording_server};
 use crate::support::cli::text;
 use crate::support::http::{HttpMcp, Reply, get};
 use crate::support::mcp_client::Era;
@@ -51,20 +51,21 @@ fn entry(tenant: &Tenant, name: &str) -> Reply {
     get(&format!("{}/mcp/{name}", tenant.url), &headers)
 }
 
-/// Makes a key of another principal in the tenant's scope.
+/// Creates a key of another principal in the tenant's scope.
 fn colleague(server: &Server, tenant: &Tenant, principal: &str, rights: &str) -> Tenant {
     let scope = scope_of(tenant);
     let make = ["keys", "create", "--scope", &scope, "--principal", principal, "--can", rights];
-    let key = server.installation().run_well(&make).trim().to_owned();
+    let key = server.installation().run_ok(&make).trim().to_owned();
     Tenant { key, url: tenant.url.clone() }
 }
 
-/// RG-03, RG-14: what is published is found, listed and called; its kind says where it runs, its author says nothing.
+/// RG-03, RG-14: a published server can be read, listed and called. Its type determines its routing, which the author
+/// cannot choose.
 #[test]
-fn a_server_is_published_found_and_called() {
+fn a_published_server_can_be_read_listed_and_called() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can(ALL);
-    let stub = listening();
+    let tenant = server.tenant_with_rights(ALL);
+    let stub = recording_server();
     let url = format!("{}/mcp", stub.url);
     let made = published(&tenant, &http("taker", &url));
     assert_eq!((&made["version"], &made["routing"]), (&json!("0.1.0"), &json!("server")));
@@ -79,23 +80,25 @@ fn a_server_is_published_found_and_called() {
     assert_eq!(entry(&tenant, "taker@0.1.0").json(), found);
     assert_eq!(entry(&tenant, "taker@0.1.1").status, 404);
     assert_eq!(entry(&tenant, "taker:take").json()["routing"], "server");
-    // P4: the author's host gets a key from whoever names it, and only then.
+    // P4: the server's host receives a secret only if the secret's owner has named it.
     let secret = at(&tenant, "secrets/TAKEN_KEY");
-    for (hosts, told) in [(json!([]), "KEY_NOT_FOR_HOST"), (json!([host_of(&stub.url)]), "done")] {
+    for (hosts, outcome) in [(json!([]), "KEY_NOT_FOR_HOST"), (json!([host_of(&stub.url)]), "done")]
+    {
         let body = json!({ "value": "canary-71", "for": "me", "hosts": hosts });
         assert!(call(&tenant.key, "PUT", &secret, Some(&body)).status < 300);
-        assert_eq!(in_each_way(&tenant, "taker", &[]), [told; 3]);
-        assert_eq!(got(&stub, "canary-71"), told == "done");
+        assert_eq!(call_in_each_way(&tenant, "taker", &[]), [outcome; 3]);
+        assert_eq!(got(&stub, "canary-71"), outcome == "done");
     }
-    // The upstream's own hint starts no call early.
+    // The upstream's own `readOnlyHint` does not make its calls eager.
     let plan = json!({ "code": "return await mcp.taker.take({})", "options": { "dry_run": true } });
     let plan = HttpMcp::new(&tenant, Era::Stateless).execute_request(plan).to_string();
     assert!(!plan.contains("\"eager\":true"), "{plan}");
 
     let made = published(&tenant, &stdio("jotter", "npx"));
     assert_eq!(made["routing"], "client");
-    let asked = HttpMcp::new(&tenant, Era::Stateless).execute("return await mcp.jotter.add({})");
-    assert_eq!(asked["error_code"], "CLIENT_TOOLS_REQUIRE_PACKAGE", "{asked}");
+    let refused_run =
+        HttpMcp::new(&tenant, Era::Stateless).execute("return await mcp.jotter.add({})");
+    assert_eq!(refused_run["error_code"], "CLIENT_TOOLS_REQUIRE_PACKAGE", "{refused_run}");
     let bearer = format!("Bearer {}", tenant.key);
     let listed =
         get(&format!("{}/v0.1/servers?search={scope}", tenant.url), &[("authorization", &bearer)]);
@@ -108,18 +111,19 @@ fn a_server_is_published_found_and_called() {
         .collect();
     assert_eq!(names, [format!("{scope}/jotter"), format!("{scope}/taker")]);
     assert_eq!(listed["servers"][1]["server"]["version"], "0.1.0");
-    // RG-06: to another scope it is as if it never was.
-    let stranger = server.tenant_that_can(ALL);
+    // RG-06: for another scope it looks nonexistent.
+    let stranger = server.tenant_with_rights(ALL);
     for name in [format!("{scope}.taker"), format!("{scope}.taker.take"), "taker".to_owned()] {
         assert_eq!(entry(&stranger, &name).status, 404, "{name}");
     }
 }
 
-/// RG-03: a version never changes; a race has one winner; what was said of versions is told.
+/// RG-03: a published version is immutable, and one of several concurrent publishers wins. Versions can be yanked and
+/// deprecated.
 #[test]
-fn a_version_of_a_server_never_changes() {
+fn a_published_version_of_a_server_is_immutable() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can(ALL);
+    let tenant = server.tenant_with_rights(ALL);
     let with = |version: &str, command: &str| {
         let mut body = stdio("jotter", command);
         body["version"] = json!(version);
@@ -130,7 +134,7 @@ fn a_version_of_a_server_never_changes() {
     let refused = publish(&tenant, &with("1.0.0", "bunx"));
     assert_eq!((refused.status, &refused.json()["code"]), (409, &json!("CONFLICT")));
     assert_eq!(entry(&tenant, "jotter").json()["install"]["command"], "npx");
-    // Without a version: the same is what is there, other bytes are the next.
+    // Without a version, the same content is the existing version, and other content becomes the next one.
     assert_eq!(publish(&tenant, &stdio("jotter", "npx")).json()["version"], "1.0.0");
     assert_eq!(published(&tenant, &stdio("jotter", "uvx"))["version"], "1.0.1");
     let racers: Vec<_> = (0..12)
@@ -166,7 +170,7 @@ fn a_version_of_a_server_never_changes() {
     assert_eq!((entry(&tenant, "jotter").status, entry(&tenant, "jotter:add").status), (404, 404));
     assert_eq!(entry(&tenant, "jotter@1.0.1").status, 200);
     assert_eq!(say("yank", json!({ "version": "9.9.9" })), 404);
-    // RG-01: who can write the database does not change a version either.
+    // RG-01: a version that was changed in the database is not served.
     let (org, project) = {
         let scope = scope_of(&tenant);
         let (o, p) = scope.split_once('.').unwrap();
@@ -182,11 +186,11 @@ fn a_version_of_a_server_never_changes() {
     assert_eq!(entry(&tenant, "jotter@1.0.1").status, 500);
 }
 
-/// RG-05, RG-14, GW-13: names that are others', bodies that say too much, addresses of nobody's business, and rights.
+/// RG-05, RG-14, GW-13: reserved and look-alike names, unknown fields, private addresses and missing rights are refused.
 #[test]
-fn what_cannot_be_a_server_is_refused() {
+fn invalid_servers_are_refused() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can(ALL);
+    let tenant = server.tenant_with_rights(ALL);
     let url = "https://mcp.acme.example/mcp";
     let body = json!({ "name": "ours:act", "code": "/** Ours. */ return 1" });
     assert_eq!(call(&tenant.key, "POST", &at(&tenant, "capabilities"), Some(&body)).status, 201);
@@ -249,12 +253,12 @@ fn what_cannot_be_a_server_is_refused() {
     let mut evil = stdio("fine", "npx");
     evil["install"]["env_required"] = json!(["A=B"]);
     assert_eq!(publish(&tenant, &evil).status, 400);
-    // Without the right nobody publishes, whatever the body says.
+    // Publishing and deleting need the right `publish`.
     let member = colleague(server, &tenant, "reader", "execute,read");
     assert_eq!(publish(&member, &http("fine", url)).status, 403);
     let refused = call(&member.key, "DELETE", &at(&tenant, "servers/fine"), None);
     assert_eq!(refused.status, 403);
-    // A private one is its owner's; the name is taken all the same.
+    // A private server is visible to its owner only, but its name is taken.
     let (ann, bob) = (
         colleague(server, &tenant, "ann", "execute,read,publish"),
         colleague(server, &tenant, "bob", "execute,read,publish"),
@@ -268,17 +272,17 @@ fn what_cannot_be_a_server_is_refused() {
     assert_eq!(publish(&ann, &own).status, 200);
     assert_eq!(entry(&bob, "anns").status, 200);
     own["visibility"] = json!("public");
-    assert_eq!(publish(&bob, &own).status, 409, "not who published it first");
+    assert_eq!(publish(&bob, &own).status, 409, "not the owner");
 }
 
-/// RG-04, RG-14: a deleted entry is gone for whoever could see it, never was for others, and its name is spent;
-/// on every gateway, in every list.
+/// RG-04, RG-14: a deleted entry is `GONE` for those who could see it and unknown to others, on every gateway and in
+/// every list. Its name cannot be used again.
 #[test]
-fn a_deleted_entry_is_gone_for_good() {
+fn a_deleted_entry_is_gone_and_its_name_is_never_reused() {
     let home = Installation::new();
     let (server, replica) = (home.start(), home.replica().start());
-    let tenant = server.tenant_that_can(ALL);
-    let stranger = server.tenant_that_can(ALL);
+    let tenant = server.tenant_with_rights(ALL);
+    let stranger = server.tenant_with_rights(ALL);
     let (ann, bob) = (
         colleague(&server, &tenant, "ann", "execute,read,publish"),
         colleague(&server, &tenant, "bob", "execute,read,publish"),
@@ -301,7 +305,7 @@ fn a_deleted_entry_is_gone_for_good() {
     };
     let names =
         [format!("{scope}.words.shout"), format!("{scope}.jotter"), format!("{scope}.jotter.add")];
-    // Everybody has seen them, so that every cache has them.
+    // Every caller reads them first, so that every cache has them.
     for name in &names {
         for reader in [&tenant, &elsewhere(&tenant), &stranger, &elsewhere(&stranger)] {
             assert_eq!(entry(reader, name).status, 200, "{name}");
@@ -314,21 +318,21 @@ fn a_deleted_entry_is_gone_for_good() {
     assert_eq!(run(&elsewhere(&tenant))["result"], "LOUD");
 
     let delete = |by: &Tenant, path: &str| call(&by.key, "DELETE", &at(by, path), None).status;
-    // Neither who did not publish it, nor another scope; to that one it is not there.
+    // Another member may not delete it, and for another scope it does not exist.
     assert_eq!(delete(&bob, "capabilities/words:shout"), 403);
     assert_eq!(delete(&bob, "servers/jotter"), 403);
     assert_eq!(delete(&bob, "servers/diary"), 404);
     assert_eq!(delete(&stranger, "servers/jotter"), 404);
     assert_eq!(delete(&stranger, "capabilities/words:shout"), 404);
     assert_eq!(entry(&tenant, &names[1]).status, 200);
-    // Its publisher one, an administrator the other.
+    // The publisher deletes one entry, an administrator the other.
     assert_eq!(delete(&ann, "capabilities/words.shout"), 204);
     assert_eq!(delete(&tenant, "servers/jotter"), 204);
     assert_eq!(delete(&ann, "servers/diary"), 204);
 
     for name in &names {
         for reader in [&tenant, &elsewhere(&tenant), &stranger, &elsewhere(&stranger)] {
-            poll("every gateway to say that it is gone", PATIENCE, || {
+            poll("every gateway to answer 410", PATIENCE, || {
                 (entry(reader, name).status == 410).then_some(())
             });
         }
@@ -341,7 +345,7 @@ fn a_deleted_entry_is_gone_for_good() {
     let diary = format!("{scope}.diary");
     assert_eq!(entry(&ann, &diary).status, 410);
     for other in [&bob, &tenant, &stranger] {
-        assert_eq!(entry(other, &diary).status, 404, "who could not see it");
+        assert_eq!(entry(other, &diary).status, 404, "a caller who could not see it");
     }
     let listed = get(&format!("{}/mcp?search=jotter&limit=100", replica.url()), &[]);
     assert!(!text(&listed.body).contains(&scope), "{}", text(&listed.body));
@@ -349,10 +353,10 @@ fn a_deleted_entry_is_gone_for_good() {
     for query in ["&include_deleted=true", "&updated_since=2020-01-01T00:00:00Z"] {
         let gone = official(query);
         assert_eq!(gone.len(), 1, "{query}");
-        let told = &gone[0]["_meta"]["io.modelcontextprotocol.registry/official"]["status"];
-        assert_eq!((told, &gone[0]["server"]["version"]), (&json!("deleted"), &json!("0.1.0")));
+        let status = &gone[0]["_meta"]["io.modelcontextprotocol.registry/official"]["status"];
+        assert_eq!((status, &gone[0]["server"]["version"]), (&json!("deleted"), &json!("0.1.0")));
     }
-    // Once more is no error of another kind, and nobody gets the names again.
+    // Deleting again gets the same answer as reading, and the names cannot be used again.
     assert_eq!(delete(&tenant, "servers/jotter"), 410);
     assert_eq!(delete(&tenant, "capabilities/words:shout"), 410);
     assert_eq!(delete(&tenant, "servers/diary"), 404);
@@ -366,10 +370,10 @@ fn a_deleted_entry_is_gone_for_good() {
         shout["tools"][0]["name"] = json!("shout");
         assert_eq!(publish(by, &shout).status, 409);
     }
-    // What was done, and what was refused, is on record.
+    // The audit log has the deletions and the refusals.
     let log = call(&tenant.key, "GET", &at(&tenant, "audit?limit=200&verify=true"), None).json();
     assert_eq!(log["chain"]["intact"], true);
-    let told = |action: &str, outcome: &str| {
+    let count = |action: &str, outcome: &str| {
         log["events"]
             .as_array()
             .unwrap()
@@ -377,15 +381,15 @@ fn a_deleted_entry_is_gone_for_good() {
             .filter(|event| event["action"] == action && event["outcome"] == outcome)
             .count()
     };
-    assert_eq!((told("server.delete", "allowed"), told("capability.delete", "allowed")), (2, 1));
-    assert_eq!((told("server.delete", "refused"), told("capability.delete", "refused")), (1, 1));
+    assert_eq!((count("server.delete", "allowed"), count("capability.delete", "allowed")), (2, 1));
+    assert_eq!((count("server.delete", "refused"), count("capability.delete", "refused")), (1, 1));
 }
 
-/// RG-04: with its project a published server goes for good, each version of it as well.
+/// RG-04: deleting a project deletes its servers with all their versions.
 #[test]
-fn a_server_goes_with_its_project() {
+fn deleting_a_project_deletes_its_servers() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can(ALL);
+    let tenant = server.tenant_with_rights(ALL);
     let stranger = server.tenant();
     let mut open = stdio("jotter", "npx");
     open["visibility"] = json!("public");
@@ -395,8 +399,8 @@ fn a_server_goes_with_its_project() {
     for name in &names {
         assert_eq!(entry(&stranger, name).status, 200, "{name}");
     }
-    server.installation().run_well(&["projects", "delete", &scope, "--yes"]);
+    server.installation().run_ok(&["projects", "delete", &scope, "--yes"]);
     for name in &names {
-        poll("it to be gone", PATIENCE, || (entry(&stranger, name).status == 410).then_some(()));
+        poll("the answer 410", PATIENCE, || (entry(&stranger, name).status == 410).then_some(()));
     }
 }

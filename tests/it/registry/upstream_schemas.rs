@@ -1,10 +1,10 @@
-//! What a server says of its tools is passed on and shown; nothing of it is followed or computed.
+//! Tool schemas of upstream servers: they are forwarded and shown, but never resolved or evaluated.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::proxy::messages::Through;
+use crate::proxy::messages::ProxyClient;
 use crate::support::expect::success;
 use crate::support::gateway_stub::{Answer, GatewayStub, handshaking};
 use crate::support::http::HttpMcp;
@@ -12,7 +12,7 @@ use crate::support::mcp_client::Era;
 use crate::support::server::Server;
 use crate::support::upstream::{Entry, scope_of};
 
-/// Tools whose schemas want to be followed, to be unfolded, or to be computed for ever.
+/// Tools whose schemas refer to addresses, expand exponentially, recurse, or backtrack.
 fn bombs(canary: &str) -> Vec<Value> {
     let mut twenty = json!({ "type": "string" });
     for _ in 0..20 {
@@ -41,9 +41,9 @@ fn bombs(canary: &str) -> Vec<Value> {
     .into()
 }
 
-/// GW-22: schemas of others are never fetched, never unfolded and never matched against.
+/// GW-22: references in upstream schemas are never fetched or expanded, and their patterns are never matched.
 #[test]
-fn schemas_of_others_do_nothing() {
+fn upstream_schemas_are_never_resolved_or_evaluated() {
     let canary = GatewayStub::start(|_| Answer::Close);
     let tools = bombs(&canary.url);
     let listed = tools.clone();
@@ -63,11 +63,11 @@ fn schemas_of_others_do_nothing() {
     entry.tools = tools.clone();
     entry.publish(server.installation());
     let started = Instant::now();
-    // Passed through as they are.
-    let client = Through::new(&tenant, "bombs");
+    // The proxy forwards them unchanged.
+    let client = ProxyClient::new(&tenant, "bombs");
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
     assert_eq!(client.post(&[], &list).json()["result"]["tools"], json!(tools));
-    // Read from the registry, found, called by their ids and in programs.
+    // They are read from the registry and found; their tools are called by id and in programs.
     let mcp = HttpMcp::new(&tenant, Era::Stateless);
     let bearer = format!("Bearer {}", tenant.key);
     let read = crate::support::http::get(
@@ -87,7 +87,7 @@ fn schemas_of_others_do_nothing() {
     }
     let program = "return (await mcp.bombs.backtracks({ x: 'a'.repeat(5000) + '!' })).x + (await mcp.bombs.doubles({})).x";
     assert_eq!(success(&mcp.execute(program)), "yy");
-    assert_eq!(canary.requests(), 0, "{:?}", canary.heard());
-    // About a hundredth of this: what is computed for ever takes longer than any limit.
+    assert_eq!(canary.requests(), 0, "{:?}", canary.received());
+    // It takes about a hundredth of this limit; evaluating such a schema would take longer than any limit.
     assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
 }

@@ -1,8 +1,8 @@
-//! Where the built programs are.
+//! The paths of the built programs.
 
 use std::path::PathBuf;
 
-/// Returns the built program `name`, which lies beside the folder of this test.
+/// Returns the path of the built program `name`, in the parent folder of this test's binary.
 pub(crate) fn built(name: &str) -> PathBuf {
     let folder = match std::env::var_os("PML_TEST_BIN_DIR") {
         Some(folder) => PathBuf::from(folder),

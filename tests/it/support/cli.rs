@@ -1,4 +1,4 @@
-//! The built `pml`, in a project and a home of its own.
+//! The built `pml` in a new project and home folder.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use super::mcp_client::{Era, StdioClient};
 use super::mcp_servers::server_script;
 use super::server::{Server, Tenant};
 
-/// What of our own environment the programs get: how to find others, and the network.
-const PASSED_ON: &[&str] = &[
+/// The variables of the test's own environment that the programs inherit: search paths, and network settings.
+const INHERITED: &[&str] = &[
     "PATH",
     "LANG",
     "HTTP_PROXY",
@@ -26,24 +26,24 @@ const PASSED_ON: &[&str] = &[
     "NODE_EXTRA_CA_CERTS",
 ];
 
-/// A project folder, a home, and the gateway that `pml` talks to.
+/// A project folder, a home folder, and the gateway of `pml`.
 pub(crate) struct Project {
     folder: PathBuf,
     settings: Vec<(String, String)>,
 }
 
 impl Project {
-    /// Makes a project of a fresh tenant of the shared gateway.
+    /// Creates a project of a new tenant on the shared gateway.
     pub(crate) fn new() -> Self {
         Self::of(&Server::shared().tenant())
     }
 
-    /// Makes a project of a tenant.
+    /// Creates a project of a tenant.
     pub(crate) fn of(tenant: &Tenant) -> Self {
         Self::at(&tenant.url).set("PML_API_KEY", &tenant.key)
     }
 
-    /// Makes a project without a key, for a gateway at `url`.
+    /// Creates a project without an API key, for a gateway at `url`.
     pub(crate) fn at(url: &str) -> Self {
         let folder = guard::folder("p");
         for name in ["work/.git", "home", "tmp"] {
@@ -52,22 +52,22 @@ impl Project {
         Self { folder, settings: Vec::new() }.set("PML_CLOUD_URL", url)
     }
 
-    /// Makes a project whose gateway is not there.
+    /// Creates a project whose gateway is unreachable.
     pub(crate) fn offline() -> Self {
-        // Bound and closed at once: a port where nobody listens.
+        // A port that was bound and closed again has no listener.
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = free.local_addr().expect("it is bound");
         Self::at(&format!("http://{address}")).set("PML_API_KEY", "")
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable of the programs.
     pub(crate) fn set(mut self, name: &str, value: &str) -> Self {
         self.settings.retain(|(known, _)| known != name);
         self.settings.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Takes a variable out of the environment that the programs get.
+    /// Removes an environment variable of the programs.
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.settings.retain(|(known, _)| known != name);
         self
@@ -83,7 +83,7 @@ impl Project {
         self.workspace().join(name)
     }
 
-    /// Returns the home.
+    /// Returns the home folder.
     pub(crate) fn home(&self) -> PathBuf {
         self.folder.join("home")
     }
@@ -117,7 +117,7 @@ impl Project {
         json!({ "command": "node", "args": args, "env": { "MEMORY_FILE_PATH": self.path("memory.jsonl") } })
     }
 
-    /// Allows tools, by pattern.
+    /// Allows tools by pattern.
     #[track_caller]
     pub(crate) fn allow(self, patterns: &[&str]) -> Self {
         self.configure(&json!({ "permissions": { "allow": patterns } }))
@@ -128,10 +128,10 @@ impl Project {
         self.wrap(Command::new(built("pml")), arguments)
     }
 
-    /// Gives another program the folder and the environment that `pml` gets.
+    /// Prepares another program with the working directory and environment of `pml`.
     pub(crate) fn wrap(&self, mut command: Command, arguments: &[&str]) -> Command {
         command.args(arguments).current_dir(self.workspace()).env_clear();
-        for name in PASSED_ON {
+        for name in INHERITED {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
             }
@@ -153,17 +153,17 @@ impl Project {
         command
     }
 
-    /// Runs `pml` to its end, with nothing on stdin.
+    /// Runs `pml` with an empty stdin and waits for it.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.run_with(arguments, b"")
     }
 
-    /// Runs `pml` to its end, with `input` on stdin.
+    /// Runs `pml` with `input` on stdin and waits for it.
     pub(crate) fn run_with(&self, arguments: &[&str], input: &[u8]) -> Output {
         finish(self.command(arguments), input)
     }
 
-    /// Runs a program by `pml exec - --json`; returns its answer and the exit code.
+    /// Runs a program with `pml exec - --json`; returns its envelope and the exit code.
     #[track_caller]
     pub(crate) fn exec(&self, code: &str) -> (Value, i32) {
         let output = self.run_with(&["exec", "-", "--json"], code.as_bytes());
@@ -173,7 +173,7 @@ impl Project {
         (envelope, output.status.code().expect("it ends by itself"))
     }
 
-    /// Analyses a program by `pml analyze - --json`; returns its report and the exit code.
+    /// Analyses a program with `pml analyze - --json`; returns the report and the exit code.
     #[track_caller]
     pub(crate) fn analyze(&self, code: impl AsRef<[u8]>) -> (Value, i32) {
         let output = self.run_with(&["analyze", "-", "--json"], code.as_ref());
@@ -183,23 +183,23 @@ impl Project {
         (report, output.status.code().expect("it ends by itself"))
     }
 
-    /// Starts `pml stdio` and shakes hands as a 2025-11-25 client.
+    /// Starts `pml stdio` and initializes it as a 2025-11-25 client.
     pub(crate) fn stdio(&self) -> StdioClient {
         StdioClient::start(self.command(&["stdio"]), Era::Handshake, &self.log())
     }
 
-    /// Starts `pml stdio` and speaks 2026-07-28 with it.
+    /// Starts `pml stdio` for a 2026-07-28 client.
     pub(crate) fn stdio_stateless(&self) -> StdioClient {
         StdioClient::start(self.command(&["stdio"]), Era::Stateless, &self.log())
     }
 
-    /// Returns where `pml stdio` logs.
+    /// Returns the log file of `pml stdio`.
     pub(crate) fn log(&self) -> PathBuf {
         self.folder.join("stderr")
     }
 }
 
-/// Runs a prepared command to its end, with `input` on stdin.
+/// Runs a prepared command with `input` on stdin and waits for it.
 pub(crate) fn finish(mut command: Command, input: &[u8]) -> Output {
     let mut child = command
         .stdin(Stdio::piped())
@@ -209,7 +209,7 @@ pub(crate) fn finish(mut command: Command, input: &[u8]) -> Output {
         .unwrap_or_else(|error| panic!("{:?}: {error}", command.get_program()));
     let mut stdin = child.stdin.take().expect("stdin is piped");
     let input = input.to_owned();
-    // Written beside reading: a program may answer before it has read all.
+    // Input is written in a separate thread, because a program may fill its output pipe before it has read all input.
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("the child can be waited for");
     writer.join().expect("the writer does not panic");

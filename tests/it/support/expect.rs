@@ -1,8 +1,8 @@
-//! What an envelope must say.
+//! Assertions about envelopes.
 
 use serde_json::Value;
 
-/// Asserts that the program ran to its end; returns what it returned.
+/// Asserts that the program succeeded; returns its result.
 #[track_caller]
 pub(crate) fn success(envelope: &Value) -> &Value {
     assert_eq!(envelope["status"], "success", "{envelope:#}");
@@ -19,7 +19,7 @@ pub(crate) fn failure<'a>(envelope: &'a Value, code: &str) -> &'a str {
     envelope["message"].as_str().expect("a failure has a message")
 }
 
-/// Asserts that a human is asked; returns the question.
+/// Asserts that the run waits for approval; returns the question.
 #[track_caller]
 pub(crate) fn question(envelope: &Value) -> &Value {
     assert_eq!(envelope["status"], "approval_required", "{envelope:#}");
@@ -32,7 +32,7 @@ pub(crate) fn question(envelope: &Value) -> &Value {
     envelope
 }
 
-/// Returns the ids of the tools that were called, in order.
+/// Returns the called tools with the side that each ran on, in order.
 #[track_caller]
 pub(crate) fn calls(envelope: &Value) -> Vec<(&str, &str)> {
     let calls = envelope["calls"].as_array().unwrap_or_else(|| panic!("no calls: {envelope:#}"));

@@ -1,7 +1,7 @@
-//! Servers that say what a test tells them: a gateway that lies, and an MCP server behind one.
+//! HTTP servers whose answers a test determines: hostile gateways and MCP servers.
 //!
-//! It stands for a hostile gateway, never for ours. It can also pass requests on
-//! to ours with a key added, for clients that cannot send one.
+//! A stub never replaces a part of PML. It can also forward requests to the real gateway, changed or with a key added
+//! for clients that cannot send one.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -17,20 +17,20 @@ pub(crate) enum Answer {
     Json(Value),
     /// Answers with this status, type and body.
     Raw(u16, &'static str, Vec<u8>),
-    /// Answers 307 with this place.
+    /// Answers 307 with this location.
     Redirect(String),
-    /// Says nothing, and keeps the connection.
+    /// Sends nothing and keeps the connection open.
     Never,
     /// Closes the connection at once.
     Close,
 }
 
-/// A gateway that lies.
+/// A server with scripted answers.
 pub(crate) struct GatewayStub {
-    /// Where it listens.
+    /// Its URL.
     pub(crate) url: String,
     requests: Arc<AtomicUsize>,
-    heard: Arc<Mutex<Vec<String>>>,
+    received: Arc<Mutex<Vec<String>>>,
 }
 
 impl GatewayStub {
@@ -44,13 +44,13 @@ impl GatewayStub {
         answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static,
     ) -> Self {
         let requests = Arc::new(AtomicUsize::new(0));
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let (count, hear) = (Arc::clone(&requests), Arc::clone(&heard));
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let (count, record) = (Arc::clone(&requests), Arc::clone(&received));
         let answer = Arc::new(answer);
         let url = listen(move |mut stream| {
             let Some(request) = Request::read(&mut stream) else { return };
             let text = format!("{}\n{}", request.head, String::from_utf8_lossy(&request.body));
-            hear.lock().unwrap().push(text);
+            record.lock().unwrap().push(text);
             count.fetch_add(1, Ordering::SeqCst);
             let body = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
             let mut more = String::new();
@@ -74,22 +74,22 @@ impl GatewayStub {
             );
             let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&bytes));
         });
-        Self { url, requests, heard }
+        Self { url, requests, received }
     }
 
-    /// Returns each request that it has got, head and body.
-    pub(crate) fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+    /// Returns each request that it has received, head and body.
+    pub(crate) fn received(&self) -> Vec<String> {
+        self.received.lock().unwrap().clone()
     }
 
-    /// Returns how many requests it has got.
+    /// Returns how many requests it has received.
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
 }
 
-/// Passes a request that a stub got on to a gateway, and returns the body of its answer.
-pub(crate) fn pass_on(url: &str, head: &str, body: &Value) -> String {
+/// Forwards a request that a stub has received to a gateway; returns the body of the answer.
+pub(crate) fn forward_request(url: &str, head: &str, body: &Value) -> String {
     let address = url.strip_prefix("http://").expect("a plain URL");
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let ours = ["connection:", "content-length:", "host:", "accept-encoding:"];
@@ -116,7 +116,7 @@ pub(crate) fn with_key(url: &str, key: &str) -> String {
     with_key_and(url, key, |_, _| {})
 }
 
-/// The same, and `edit` may change the lines of the head, without the request line, and the body.
+/// The same, with a function that may change the header lines and the body.
 pub(crate) fn with_key_and(
     url: &str,
     key: &str,
@@ -146,7 +146,7 @@ pub(crate) fn with_key_and(
     })
 }
 
-/// Serves each connection in a thread of its own; the threads end with the test.
+/// Serves each connection in a separate thread; the threads end with the test process.
 fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
@@ -196,13 +196,13 @@ impl Request {
         if header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
             body = read_chunks(stream)?;
         }
-        // From here on the stream is only written, or waited on.
+        // From here on the stream is only written to, or waited for.
         stream.set_read_timeout(None).ok()?;
         Some(Self { head, body })
     }
 }
 
-/// Reads a chunked body; returns it as it came, framing included, to be passed on.
+/// Reads a chunked body; returns it with its framing, so that it can be forwarded.
 fn read_chunks(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut byte = [0];
@@ -215,8 +215,8 @@ fn read_chunks(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Starts an MCP server of the 2025 versions. `answer` gets a method and gives its result; `None` is no such method,
-/// and an error a call that is never answered.
+/// Starts an MCP server of the 2025 versions. `answer` returns the result of a method, `None` for "method not found", or
+/// `Silence` for no answer at all.
 pub(crate) fn handshaking(
     name: &'static str,
     answer: impl Fn(&str) -> Result<Option<Value>, Silence> + Send + Sync + 'static,

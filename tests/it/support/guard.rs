@@ -1,8 +1,7 @@
-//! Nothing of a test run outlives it: not a process, not a folder.
+//! Clean-up: no process and no folder of a test run outlives it.
 //!
-//! Each gateway is started by a small guard in `sh` that holds one end of a
-//! pipe. When the test closes the other end, or dies in whatever way, the guard
-//! stops the gateway. One more guard removes the folder of the whole run.
+//! Each gateway is started by a guard, a small `sh` script that holds one end of a pipe. When the test closes the other
+//! end, or dies for any reason, the guard stops the gateway. Another guard removes the folder of the whole run.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::processes::Pid;
 
-/// Starts a program, then stops it when the pipe ends: politely, later not.
+/// Starts a program and stops it when the pipe ends: with `SIGTERM`, and after 30 seconds with `SIGKILL`.
 const WATCH: &str = r#"
 "$@" </dev/null &
 pid=$!
@@ -32,8 +31,8 @@ wait $pid
 echo "@exit $?"
 "#;
 
-/// Removes a folder when the pipe ends; what still writes there is waited for.
-const SWEEP: &str = r#"
+/// Removes a folder when the pipe ends. It retries while processes still write there.
+const REMOVE: &str = r#"
 read -r _
 i=0
 while [ -e "$1" ] && [ $i -lt 300 ]; do
@@ -42,7 +41,7 @@ while [ -e "$1" ] && [ $i -lt 300 ]; do
 done
 "#;
 
-/// A program under guard, and what it has printed.
+/// A program that is run by a guard, with its output.
 pub(crate) struct Guarded {
     guard: Mutex<Option<Child>>,
     printed: Arc<(Mutex<Printed>, Condvar)>,
@@ -70,7 +69,7 @@ impl Guarded {
     }
 
     fn spawn(mut guard: Command) -> Arc<Self> {
-        // A group of its own: Ctrl-C on the terminal reaches the test, the pipe then ends.
+        // A separate process group: Ctrl-C on the terminal reaches only the test, whose end closes the pipe.
         let mut child = guard
             .process_group(0)
             .stdin(Stdio::piped())
@@ -93,8 +92,8 @@ impl Guarded {
         guarded
     }
 
-    /// Returns the first printed line that `wanted` accepts; `None` when the
-    /// program ended or the time is over before there is one.
+    /// Waits for the first printed line that `wanted` accepts. Returns `None` if the program ends or the time is over
+    /// before.
     pub(crate) fn line(&self, patience: Duration, wanted: impl Fn(&str) -> bool) -> Option<String> {
         let deadline = Instant::now() + patience;
         let mut printed = self.printed.0.lock().unwrap();
@@ -125,11 +124,11 @@ impl Guarded {
     pub(crate) fn pid(&self) -> Pid {
         let line = self
             .line(super::PATIENCE, |line| line.starts_with("@pid "))
-            .expect("the guard tells the process id");
+            .expect("the guard prints the process id");
         Pid::of(line["@pid ".len()..].parse().expect("a process id is a number"))
     }
 
-    /// Stops the program and returns its exit code as `sh` tells it.
+    /// Stops the program and returns its exit code as seen by `sh`.
     pub(crate) fn stop(&self) -> Option<i32> {
         let mut guard = self.guard.lock().unwrap().take()?;
         drop(guard.stdin.take());
@@ -154,29 +153,29 @@ fn at_exit(guarded: Arc<Guarded>) {
 }
 
 extern "C" fn close_all() {
-    // A test thread may have died with the lock; the list is still whole.
+    // A test thread may have panicked with the lock held; the list is still consistent.
     let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     while let Some(guarded) = open.pop() {
         guarded.stop();
     }
 }
 
-/// Returns a new folder that is gone after the run.
+/// Creates a folder that is removed after the run.
 ///
-/// Everybody may enter it: as root, the private Postgres runs as another user.
-/// The path is short, as a unix socket's must be.
+/// All users may enter it, because the private Postgres of root runs as another user. The path is short, because the
+/// path of a Unix socket is limited to 107 bytes.
 pub(crate) fn folder(name: &str) -> PathBuf {
     static RUN: OnceLock<PathBuf> = OnceLock::new();
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let run = RUN.get_or_init(|| {
         let run = PathBuf::from(format!("/tmp/pml-it-{}", std::process::id()));
-        // Left by a process of the same number that was killed together with its guard.
+        // It may be left by a process with the same number that was killed together with its guard.
         let _ = std::fs::remove_dir_all(&run);
         make(&run);
         if std::env::var_os("PML_TEST_KEEP").is_none() {
-            let mut sweep = Command::new("sh");
-            sweep.args(["-c", SWEEP, "sweep"]).arg(&run).stderr(Stdio::null());
-            Guarded::spawn(sweep);
+            let mut remover = Command::new("sh");
+            remover.args(["-c", REMOVE, "remover"]).arg(&run).stderr(Stdio::null());
+            Guarded::spawn(remover);
         }
         run
     });

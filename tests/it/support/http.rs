@@ -1,4 +1,4 @@
-//! A plain HTTP client, and MCP over it, written by hand.
+//! A plain HTTP client, and MCP over HTTP without an SDK.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::mcp_client::{Era, asking_for_all, envelope};
+use super::mcp_client::{Era, envelope, with_all_details};
 use super::server::Tenant;
 
 /// Runs a future to its end; the tests themselves are not async.
@@ -26,9 +26,9 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 fn client() -> reqwest::Client {
     static CLIENT: OnceLock<reqwest::Client> = OnceLock::new();
     let client = CLIENT.get_or_init(|| {
-        // The client asks for a TLS provider although every test speaks plain HTTP.
+        // The client requires a TLS provider although all tests use plain HTTP.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        #[expect(clippy::disallowed_methods, reason = "the tests ask no proxy either")]
+        #[expect(clippy::disallowed_methods, reason = "the tests must not use a proxy either")]
         reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
@@ -39,7 +39,7 @@ fn client() -> reqwest::Client {
     client.clone()
 }
 
-/// An HTTP answer, whole.
+/// A complete HTTP response.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     /// The status.
@@ -51,7 +51,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Returns a header, or an empty text.
+    /// Returns a header, or an empty string.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -116,7 +116,7 @@ impl HttpMcp {
         Self { url, key: tenant.key.clone(), era, package: false }
     }
 
-    /// Says that the client can run programs itself, as `pml` does.
+    /// Marks the client as one that can run programs itself, like `pml`.
     pub(crate) fn with_package(mut self) -> Self {
         self.package = true;
         self
@@ -166,6 +166,6 @@ impl HttpMcp {
     /// Runs `pml_execute` with these arguments and returns its whole envelope.
     #[track_caller]
     pub(crate) fn execute_request(&self, arguments: Value) -> Value {
-        envelope(&self.call("pml_execute", asking_for_all(arguments)))
+        envelope(&self.call("pml_execute", with_all_details(arguments)))
     }
 }

@@ -1,4 +1,4 @@
-//! A small identity provider: serves its public keys over HTTP and signs with the real ones.
+//! A small identity provider that serves its public keys over HTTP and signs tokens.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 use super::gateway_stub::{Answer, GatewayStub};
 use super::server::{Installation, Server};
 
-/// The address that the gateway under test has in tokens.
+/// The audience of tokens for the gateway under test.
 pub(crate) const AUDIENCE: &str = "https://gw.example/mcp";
 
-/// RSA keys cannot be made by the library that signs; these are of tests only.
+/// RSA keys for tests only, because `ring` cannot generate RSA keys.
 const RSA: [&[u8]; 2] = [
     include_bytes!("../../fixtures/issuer/rsa-1.der"),
     include_bytes!("../../fixtures/issuer/rsa-2.der"),
 ];
 
-/// A key that signs.
+/// A signing key.
 pub(crate) enum Signer {
     Rsa(RsaKeyPair),
     P256(EcdsaKeyPair),
@@ -30,25 +30,25 @@ pub(crate) enum Signer {
 }
 
 impl Signer {
-    /// Returns one of two RSA keys.
+    /// Returns one of the two RSA keys.
     pub(crate) fn rsa(number: usize) -> Self {
         Self::Rsa(RsaKeyPair::from_der(RSA[number]).expect("the fixture is a key"))
     }
 
-    /// Makes a key on P-256.
+    /// Generates a P-256 key.
     pub(crate) fn p256() -> Self {
         let (random, form) = (SystemRandom::new(), &signature::ECDSA_P256_SHA256_FIXED_SIGNING);
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(form, &random).expect("a key is made");
         Self::P256(EcdsaKeyPair::from_pkcs8(form, pkcs8.as_ref(), &random).expect("it is a key"))
     }
 
-    /// Makes an Ed25519 key.
+    /// Generates an Ed25519 key.
     pub(crate) fn ed25519() -> Self {
         let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("a key is made");
         Self::Ed25519(Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).expect("it is a key"))
     }
 
-    /// Returns the public key, as an attacker has it.
+    /// Returns the public key, which an attacker knows.
     pub(crate) fn public(&self) -> Vec<u8> {
         match self {
             Self::Rsa(pair) => pair.public().as_ref().to_vec(),
@@ -93,7 +93,7 @@ impl Signer {
         }
     }
 
-    /// Signs a token with any header and claims.
+    /// Signs a token with the given header and claims.
     pub(crate) fn token(&self, header: &Value, claims: &Value) -> String {
         let signed = signed_part(header, claims);
         let alg = header["alg"].as_str().unwrap_or_default();
@@ -102,7 +102,7 @@ impl Signer {
     }
 }
 
-/// Returns the first two parts of a token.
+/// Returns the first two parts of a token, which are signed.
 pub(crate) fn signed_part(header: &Value, claims: &Value) -> String {
     let text = |value: &Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
     format!("{}.{}", text(header), text(claims))
@@ -116,7 +116,7 @@ pub(crate) struct Issuer {
 }
 
 impl Issuer {
-    /// Starts it with these keys, each under its name.
+    /// Starts it with these keys and their ids.
     pub(crate) fn start(keys: &[(&str, &Signer)]) -> Self {
         let served = Arc::new(Mutex::new(Vec::new()));
         let is_up = Arc::new(AtomicBool::new(true));
@@ -133,7 +133,7 @@ impl Issuer {
         issuer
     }
 
-    /// Serves these keys from now on, and a few that sign nothing of ours.
+    /// Replaces the served keys. In addition it serves keys that the gateway must ignore.
     pub(crate) fn serve(&self, keys: &[(&str, &Signer)]) {
         let mut all = vec![
             json!({ "kty": "oct", "kid": "shared", "k": "c2VjcmV0" }),
@@ -143,12 +143,12 @@ impl Issuer {
         *self.keys.lock().unwrap() = all;
     }
 
-    /// Answers, or hangs up from now on.
+    /// Turns the issuer on or off; when it is off, it closes connections.
     pub(crate) fn set_up(&self, up: bool) {
         self.is_up.store(up, Ordering::SeqCst);
     }
 
-    /// Returns how often its keys were asked for.
+    /// Returns how often its keys were fetched.
     pub(crate) fn fetches(&self) -> usize {
         self.stub.requests()
     }
@@ -165,7 +165,7 @@ impl Issuer {
         Installation::new().start_with(&settings)
     }
 
-    /// Returns the claims of a good token for the gateway's first scope.
+    /// Returns the claims of a valid token for the gateway's first scope.
     pub(crate) fn claims(&self) -> Value {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_secs();
         json!({
@@ -176,7 +176,7 @@ impl Issuer {
     }
 }
 
-/// Returns the header of a good token.
+/// Returns the header of a valid token.
 pub(crate) fn header(alg: &str, kid: &str) -> Value {
     json!({ "alg": alg, "typ": "at+jwt", "kid": kid })
 }

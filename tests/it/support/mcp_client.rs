@@ -1,4 +1,4 @@
-//! A raw MCP client on stdio: one JSON text a line, written and read by hand.
+//! A raw MCP client on stdio, one JSON text per line, without an SDK.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use super::PATIENCE;
 use super::processes::Pid;
 
-/// Which of the two ways of MCP a client speaks.
+/// The two generations of the MCP protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Era {
     /// 2025-11-25: `initialize` first.
     Handshake,
-    /// 2026-07-28: every request stands alone.
+    /// 2026-07-28: every request is independent.
     Stateless,
 }
 
@@ -30,7 +30,7 @@ impl Era {
         }
     }
 
-    /// Returns a request of this era.
+    /// Builds a request of this generation.
     pub(crate) fn request(self, id: u64, method: &str, mut params: Value) -> Value {
         if self == Self::Stateless {
             let client = json!({ "name": "pml-it", "version": "1" });
@@ -42,7 +42,7 @@ impl Era {
     }
 }
 
-/// An MCP server that was started as a child, and our end of its pipes.
+/// An MCP server as a child process, with its pipes.
 pub(crate) struct StdioClient {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -50,7 +50,7 @@ pub(crate) struct StdioClient {
     era: Era,
     last_id: u64,
     answers: HashMap<u64, Value>,
-    /// Every line that the server wrote, as it came.
+    /// Every line that the server wrote.
     pub(crate) raw: Vec<Vec<u8>>,
 }
 
@@ -73,7 +73,7 @@ impl StdioClient {
         client
     }
 
-    /// Starts the server and says nothing yet.
+    /// Starts the server without sending anything.
     pub(crate) fn spawn(mut command: Command, era: Era, log: &Path) -> Self {
         let log = std::fs::File::create(log).expect("a log can be made in our own folder");
         let mut child = command
@@ -104,8 +104,7 @@ impl StdioClient {
         Pid::of(self.child.id())
     }
 
-    /// Writes bytes as they are. A server that has ended gives no answer to them: that
-    /// is what a test sees then.
+    /// Writes raw bytes. If the server has exited, they are dropped, and the test notices the missing answer.
     #[track_caller]
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().expect("stdin is open");
@@ -132,7 +131,7 @@ impl StdioClient {
         self.last_id
     }
 
-    /// Returns the next message, whatever it is; `None` when none comes in time.
+    /// Returns the next message of any kind, or `None` if none arrives in time.
     pub(crate) fn next_message(&mut self, patience: Duration) -> Option<Value> {
         self.read(Instant::now() + patience)
     }
@@ -191,10 +190,10 @@ impl StdioClient {
         answer.get("result").cloned().unwrap_or_else(|| panic!("`{name}`: {answer}"))
     }
 
-    /// Begins a program and returns the request's id.
+    /// Submits a program without waiting; returns the request's id.
     #[track_caller]
     pub(crate) fn begin(&mut self, code: &str) -> u64 {
-        let arguments = asking_for_all(json!({ "code": code }));
+        let arguments = with_all_details(json!({ "code": code }));
         self.send("tools/call", json!({ "name": "pml_execute", "arguments": arguments }))
     }
 
@@ -207,17 +206,17 @@ impl StdioClient {
     /// Runs `pml_execute` with these arguments and returns its whole envelope.
     #[track_caller]
     pub(crate) fn execute_request(&mut self, arguments: Value) -> Value {
-        envelope(&self.call("pml_execute", asking_for_all(arguments)))
+        envelope(&self.call("pml_execute", with_all_details(arguments)))
     }
 
-    /// Answers a question and returns the envelope that the run goes on to.
+    /// Answers a question; returns the next envelope of the run.
     #[track_caller]
     pub(crate) fn resume(&mut self, approval: &Value, approved: bool, always: bool) -> Value {
         let arguments = json!({ "workflow_id": approval["workflow_id"], "approved": approved, "always": always });
         envelope(&self.call("pml_continue", arguments))
     }
 
-    /// Closes our end of stdin, as a client that leaves.
+    /// Closes the server's stdin, like a client that disconnects.
     pub(crate) fn hang_up(&mut self) {
         drop(self.stdin.take());
     }
@@ -252,8 +251,8 @@ impl Drop for StdioClient {
     }
 }
 
-/// Adds to the arguments of `pml_execute` that the answer should hold all that there is, unless they say what.
-pub(crate) fn asking_for_all(mut arguments: Value) -> Value {
+/// Requests all optional details of the answer of `pml_execute`, unless the arguments already have `include`.
+pub(crate) fn with_all_details(mut arguments: Value) -> Value {
     if let Some(fields) = arguments.as_object_mut()
         && let Some(options) = fields.entry("options").or_insert_with(|| json!({})).as_object_mut()
     {
@@ -262,13 +261,13 @@ pub(crate) fn asking_for_all(mut arguments: Value) -> Value {
     arguments
 }
 
-/// Returns the envelope in the result of `pml_execute`, which stands there twice.
+/// Returns the envelope in the result of `pml_execute`, which has it as structured content and as text.
 #[track_caller]
 pub(crate) fn envelope(result: &Value) -> Value {
     let structured = result["structuredContent"].clone();
     let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}"));
-    let told: Value = serde_json::from_str(text).expect("the text is the envelope as JSON");
-    assert_eq!(told, structured, "the text and the structured content differ");
+    let parsed: Value = serde_json::from_str(text).expect("the text is the envelope as JSON");
+    assert_eq!(parsed, structured, "the text and the structured content differ");
     let failed = structured["status"] == "error";
     assert_eq!(result["isError"].as_bool().unwrap_or(false), failed, "{result}");
     structured

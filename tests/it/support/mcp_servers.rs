@@ -1,8 +1,7 @@
 //! Real MCP servers and clients from npm and PyPI, installed once into a cache.
 //!
-//! What is installed is pinned under `tests/fixtures`; the cache lies in the
-//! build folder, one folder for each state of the pins. The CLI's own tests
-//! include this file too.
+//! The versions are pinned under `tests/fixtures`. The cache is in the build folder, with one folder for each state of
+//! the pins. The CLI's own tests include this file, too.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,11 +13,11 @@ use sha2::{Digest as _, Sha256};
 pub(crate) const SERVERS: &str = "mcp";
 /// The MCP servers and the client from PyPI.
 pub(crate) const PYTHON: &str = "python";
-/// The TypeScript SDKs, of both generations.
+/// The TypeScript SDKs of both protocol generations.
 pub(crate) const CLIENTS: &str = "clients";
-/// What tries a gateway against its own description, from PyPI.
+/// Schemathesis from PyPI, which tests a gateway against its OpenAPI document.
 pub(crate) const SCHEMATHESIS: &str = "schemathesis";
-/// Node 22, for clients that ask for it.
+/// Node 22, for clients that require it.
 pub(crate) const NODE_22: &str = "node22";
 
 /// Returns the folder of an installed npm fixture.
@@ -41,7 +40,7 @@ pub(crate) fn python(fixture: &str) -> PathBuf {
     let folder = install(fixture, std::slice::from_ref(&pins), |folder| {
         require("python3", "Python 3.10 or newer with venv");
         let mut venv = Command::new("python3");
-        // A copy of the interpreter would not find its library from another folder.
+        // Symbolic links, because a copied interpreter would not find its library from another folder.
         venv.args(["-m", "venv", "--symlinks"]).arg(folder);
         run(venv);
         let mut pip = Command::new(folder.join("bin/python"));
@@ -57,7 +56,7 @@ pub(crate) fn server_script(name: &str) -> PathBuf {
     require("node", "Node.js 18 or newer");
     let script =
         npm(SERVERS).join("node_modules/@modelcontextprotocol").join(name).join("dist/index.js");
-    assert!(script.is_file(), "`{}` is not what the package holds", script.display());
+    assert!(script.is_file(), "the package does not contain `{}`", script.display());
     script
 }
 
@@ -74,7 +73,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures")
 }
 
-/// Installs by `make` into a folder named after the pins, once for all tests that run.
+/// Installs with `make` into a folder named after the hash of the pins, unless it exists.
 fn install(name: &str, pins: &[PathBuf], make: impl FnOnce(&Path)) -> PathBuf {
     let mut hash = Sha256::new();
     for pin in pins {
@@ -86,7 +85,7 @@ fn install(name: &str, pins: &[PathBuf], make: impl FnOnce(&Path)) -> PathBuf {
     let folder = cache.join(format!("{name}-{hash}"));
     let done = folder.join(".installed");
     let lock = File::create(cache.join(format!("{name}-{hash}.lock"))).expect("a lock can be made");
-    // Other test processes wait here; the system frees the lock of one that dies.
+    // Other test processes wait here. The operating system releases the lock of a process that dies.
     lock.lock().expect("the lock can be waited for");
     if !done.is_file() {
         let _ = fs::remove_dir_all(&folder);

@@ -1,9 +1,9 @@
-//! What `/proc` tells of processes.
+//! Processes, read from `/proc`.
 
 use std::collections::HashMap;
 use std::fs;
 
-/// A process, told from a later one of the same number by its start time.
+/// A process. Its start time distinguishes it from a later process with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Pid {
     /// The number.
@@ -23,7 +23,7 @@ impl Pid {
         Self { number, started: stat(number).map_or(0, |stat| stat.started) }
     }
 
-    /// Tells whether the process runs; a zombie does not.
+    /// Returns whether the process is running; a zombie is not.
     pub(crate) fn is_alive(self) -> bool {
         stat(self.number).is_some_and(|stat| stat.started == self.started && stat.state != 'Z')
     }
@@ -57,7 +57,7 @@ impl Pid {
         self.status("VmRSS:")
     }
 
-    /// Returns the most resident memory that it ever had, in bytes.
+    /// Returns its peak resident memory, in bytes.
     pub(crate) fn peak_memory(self) -> u64 {
         self.status("VmHWM:")
     }
@@ -80,7 +80,7 @@ impl Pid {
         assert!(self.try_signal(name), "cannot send {name} to {}", self.number);
     }
 
-    /// Does the same to a process that may have ended; tells whether it was there.
+    /// Does the same with a process that may have ended; returns whether it existed.
     pub(crate) fn try_signal(self, name: &str) -> bool {
         let sent = std::process::Command::new("kill")
             .args([format!("-{name}"), self.number.to_string()])
@@ -92,7 +92,7 @@ impl Pid {
 
 fn stat(number: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    // The name stands in brackets and may hold anything, brackets too.
+    // The name is in parentheses and may itself contain parentheses, so the last one counts.
     let after_name = &text[text.rfind(')')? + 1..];
     let fields: Vec<&str> = after_name.split_whitespace().collect();
     Some(Stat {

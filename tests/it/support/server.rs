@@ -1,4 +1,4 @@
-//! The built `pml-server`, on a private Postgres of its own.
+//! The built `pml-server` on its private Postgres.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,10 +10,10 @@ use super::binaries::built;
 use super::guard::{self, Guarded};
 use super::processes::Pid;
 
-/// How long a first start may take; it makes a database.
+/// The time limit of the first start, which creates a database.
 const START: Duration = Duration::from_secs(120);
 
-/// A gateway that runs.
+/// A running gateway.
 pub(crate) struct Server {
     program: Arc<Guarded>,
     url: String,
@@ -37,13 +37,13 @@ pub(crate) struct Tenant {
 }
 
 impl Installation {
-    /// Makes an empty one.
+    /// Creates an empty data directory.
     pub(crate) fn new() -> Self {
         let folder = guard::folder("s");
         Self { data_dir: folder.join("data"), log: folder.join("log") }
     }
 
-    /// Returns the same database for another gateway, which logs elsewhere.
+    /// Returns the same database for a second gateway with its own log file.
     pub(crate) fn replica(&self) -> Self {
         Self { data_dir: self.data_dir.clone(), log: self.log.with_extension("replica") }
     }
@@ -53,12 +53,12 @@ impl Installation {
         &self.data_dir
     }
 
-    /// Returns what the gateway has logged.
+    /// Returns the gateway's log.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Runs SQL on the private Postgres as its superuser; returns the rows, without a frame.
+    /// Runs SQL on the private Postgres as its superuser; returns the rows without decoration.
     #[track_caller]
     pub(crate) fn sql(&self, statements: &str) -> String {
         let psql = std::env::var_os("PML_PG_BIN")
@@ -72,7 +72,7 @@ impl Installation {
         String::from_utf8(output.stdout).expect("psql writes text")
     }
 
-    /// Returns the folder of the socket of the private Postgres, which runs.
+    /// Returns the socket folder of the running private Postgres.
     #[track_caller]
     pub(crate) fn socket_folder(&self) -> String {
         let file = self.data_dir.join("postgres/data/postmaster.pid");
@@ -80,7 +80,7 @@ impl Installation {
         text.lines().nth(4).expect("the fifth line names the folder").to_owned()
     }
 
-    /// Returns the key that the first start made.
+    /// Returns the API key that the first start created.
     pub(crate) fn first_key(&self) -> String {
         let path = self.data_dir.join("local.key");
         std::fs::read_to_string(path).expect("the first start writes its key").trim().to_owned()
@@ -104,14 +104,14 @@ impl Installation {
         command
     }
 
-    /// Runs `pml-server` to its end.
+    /// Runs `pml-server` and waits for it.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().expect("the built program runs")
     }
 
-    /// Runs `pml-server` to its end, which must be a success; returns its stdout.
+    /// Runs `pml-server`, which must succeed; returns its stdout.
     #[track_caller]
-    pub(crate) fn run_well(&self, arguments: &[&str]) -> String {
+    pub(crate) fn run_ok(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "pml-server {arguments:?}: {}\n{stderr}", output.status);
@@ -131,7 +131,7 @@ impl Installation {
         self.start_by(&command)
     }
 
-    /// Starts the gateway by a prepared command.
+    /// Starts the gateway with a prepared command.
     #[track_caller]
     pub(crate) fn start_by(&self, command: &Command) -> Server {
         let program = Guarded::start(command, &self.log);
@@ -146,13 +146,13 @@ impl Installation {
 }
 
 impl Server {
-    /// Returns the gateway that the tests of this run share.
+    /// Returns the gateway that all tests of this process share.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Server> = OnceLock::new();
         SHARED.get_or_init(|| Installation::new().start())
     }
 
-    /// Returns where it listens, without a slash at the end.
+    /// Returns its URL without a trailing slash.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -167,41 +167,40 @@ impl Server {
         &self.installation
     }
 
-    /// Returns what it has printed on stdout.
-    pub(crate) fn screen(&self) -> String {
+    /// Returns its complete start screen.
+    pub(crate) fn start_screen(&self) -> String {
         self.program.line(START, |line| line == "Stop with Ctrl-C.");
         self.program.printed()
     }
 
-    /// Tells it to stop and returns its exit code.
+    /// Stops it and returns its exit code.
     pub(crate) fn stop(&self) -> Option<i32> {
         self.program.stop()
     }
 
-    /// Kills it without a warning and waits until it is gone.
+    /// Kills it with `SIGKILL` and waits until it has ended.
     pub(crate) fn kill(&self) {
         let pid = self.pid();
         pid.signal("KILL");
-        super::poll("the killed gateway to be gone", super::PATIENCE, || {
+        super::poll("the killed gateway to end", super::PATIENCE, || {
             (!pid.is_alive()).then_some(())
         });
     }
 
-    /// Makes a tenant of its own, with a key that may execute and read.
+    /// Creates a new tenant with a key that may execute and read.
     pub(crate) fn tenant(&self) -> Tenant {
-        self.tenant_that_can("execute,read")
+        self.tenant_with_rights("execute,read")
     }
 
-    /// Makes a tenant of its own, with a key of these rights.
-    pub(crate) fn tenant_that_can(&self, rights: &str) -> Tenant {
+    /// Creates a new tenant with a key that has these rights.
+    pub(crate) fn tenant_with_rights(&self, rights: &str) -> Tenant {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
-        // One at a time: what happens when operators collide has a test of its own.
+        // One at a time: concurrent commands are covered by a separate test.
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let scope = format!("it.p{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        self.installation.run_well(&["scope", "create", &scope]);
-        let key =
-            self.installation.run_well(&["keys", "create", "--scope", &scope, "--can", rights]);
+        self.installation.run_ok(&["scope", "create", &scope]);
+        let key = self.installation.run_ok(&["keys", "create", "--scope", &scope, "--can", rights]);
         Tenant { key: key.trim().to_owned(), url: self.url.clone() }
     }
 }

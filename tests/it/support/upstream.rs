@@ -1,4 +1,4 @@
-//! Real MCP servers behind HTTP, and their entries in the registry of a gateway.
+//! Real HTTP MCP servers, and their entries in a gateway's registry.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::http::get;
 use super::mcp_servers::{CLIENTS, PYTHON, node_22, npm, python};
 use super::server::{Installation, Tenant};
 
-/// The fixture server `everything.py`, which runs.
+/// A running fixture server, `everything.py` or `everything.mjs`.
 pub(crate) struct Everything {
     program: Arc<Guarded>,
     /// Its MCP endpoint.
@@ -20,14 +20,14 @@ pub(crate) struct Everything {
 }
 
 impl Everything {
-    /// Starts it.
+    /// Starts the server on the Python SDK.
     pub(crate) fn start() -> Self {
         let mut command = Command::new(python(PYTHON).join("python"));
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/python/everything.py"));
         Self::started(command)
     }
 
-    /// Starts the one on the TypeScript SDK, which also serves subscriptions of 2026-07-28.
+    /// Starts the server on the TypeScript SDK, which also supports subscriptions of 2026-07-28.
     pub(crate) fn in_typescript() -> Self {
         let mut command = Command::new(node_22());
         command
@@ -63,41 +63,41 @@ pub(crate) fn scope_of(tenant: &Tenant) -> String {
     own["scope"].as_str().expect("a key has a scope").to_owned()
 }
 
-/// Returns the host of a URL, as a key's hosts are written.
+/// Returns the host of a URL in the form for the hosts of a secret.
 #[track_caller]
 pub(crate) fn host_of(url: &str) -> String {
     let bare = url.strip_prefix("http://").expect("the servers of tests speak plain HTTP");
     format!("http://{}", bare.split('/').next().unwrap_or_default())
 }
 
-/// An entry for a server of the registry, to be written by the operator.
+/// An entry for a server of the registry, which is inserted directly into the database.
 pub(crate) struct Entry<'a> {
     /// `org.project`.
     pub(crate) scope: &'a str,
     /// Its namespace.
     pub(crate) namespace: &'a str,
-    /// What makes it the kind it is.
+    /// The fields that depend on its type.
     pub(crate) content: Value,
     /// Its tools, as MCP describes them.
     pub(crate) tools: Vec<Value>,
-    /// Where its row says that it runs; `None` leaves that to the rules.
+    /// The routing of its row; with `None`, the rules decide.
     pub(crate) routing: Option<&'a str>,
 }
 
 impl<'a> Entry<'a> {
-    /// Describes a server behind HTTP that runs on the gateway's side.
+    /// Describes an HTTP server that is called by the gateway.
     pub(crate) fn http(scope: &'a str, namespace: &'a str, url: &str) -> Self {
         let content = json!({ "type": "http", "description": "Test", "proxy_to": url });
         Self { scope, namespace, content, tools: Vec::new(), routing: Some("server") }
     }
 
-    /// Says that it needs a key.
+    /// Declares that it needs a secret.
     pub(crate) fn needs(mut self, variable: &str) -> Self {
         self.content["env_required"] = json!([variable]);
         self
     }
 
-    /// Writes it.
+    /// Inserts the entry.
     pub(crate) fn publish(self, installation: &Installation) {
         let (org, project) = self.scope.split_once('.').expect("a scope has two parts");
         let stored = |name: &str, tools: &[Value]| {

@@ -1,16 +1,16 @@
-//! Whether a program printed what a page says.
+//! Compares the output of a program with the output on a page.
 
-/// What stands for anything.
+/// Matches anything.
 const ANY: &str = "…";
 
-/// Compares a page's lines with those that were printed; the error shows where they part.
+/// Compares the lines of a page with the printed ones; the error shows both.
 pub(super) fn compare(page: &str, printed: &str) -> Result<(), String> {
     let wanted: Vec<&str> = page.trim_end().lines().map(str::trim_end).collect();
     let got: Vec<&str> = printed.trim_end().lines().map(str::trim_end).collect();
     if lines_match(&wanted, &got) {
         return Ok(());
     }
-    Err(format!("the page says:\n{}\nprinted was:\n{}\n", wanted.join("\n"), got.join("\n")))
+    Err(format!("expected by the page:\n{}\nprinted:\n{}\n", wanted.join("\n"), got.join("\n")))
 }
 
 fn lines_match(wanted: &[&str], got: &[&str]) -> bool {

@@ -1,16 +1,15 @@
-//! README and every page of `docs/`, walked as a new user would: each block runs as printed, in order.
+//! Runs the blocks of README and every page of `docs/` in order, exactly as printed.
 //!
-//! What a block is, its language says:
-//! - `sh` runs, and must end well. One that ends with `pml-server` is left running.
-//! - `console` runs what stands behind each `$ ` and compares what follows with what was printed;
-//!   `…` stands for anything within a line, or for lines where it is alone. `$ cat FILE` shows the reader a
-//!   file that the project is meant to have.
-//! - `ts` is a file: named in its first line (`// lib/x.ts`), else by the next block that names one, else it is
-//!   analysed. A link `[the program](…)` names the file of the block before it.
-//! - `json` parses. A `.pml.json` is loaded by `pml`.
+//! The language of a block determines what is done:
+//! - `sh` is run, and must succeed. A final `pml-server` is left running.
+//! - `console` runs the command after each `$ ` and compares the following lines with its output. `…` matches anything
+//!   within a line, or any number of lines if it is alone. `$ cat FILE` creates the file if it does not exist.
+//! - `ts` is written to a file that is named in its first line (`// lib/x.ts`) or by the next block of commands;
+//!   otherwise it is only analysed. A link `[the program](…)` names the file for the block before it.
+//! - `json` must parse. A `.pml.json` is loaded by `pml`.
 //! - `sql` runs on the gateway's database.
 //!
-//! `tests/walk.tsv` lists what is not run, each with its reason, and what the reader has besides.
+//! `tests/document_blocks.tsv` lists the blocks that are not run, with the reason, and what a page needs in addition.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,18 +27,18 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace")
 }
 
-/// What the list says of a block.
+/// A row of the list.
 struct Row {
     page: String,
-    /// A line of the block; `*` speaks of the page.
+    /// A line of the block; `*` means the whole page.
     block: String,
     action: String,
-    /// Why a block is not run; a file's name; a command.
+    /// The reason, a file name or a command, depending on the action.
     detail: String,
 }
 
 fn rows() -> Vec<Row> {
-    let list = fs::read_to_string(root().join("tests/walk.tsv")).unwrap();
+    let list = fs::read_to_string(root().join("tests/document_blocks.tsv")).unwrap();
     let lines = list.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     lines
         .map(|line| {
@@ -50,9 +49,9 @@ fn rows() -> Vec<Row> {
         .collect()
 }
 
-/// Walks a page; `look` sees the reader before each block that runs.
+/// Runs the blocks of a page; `before_block` is called before each of them.
 #[track_caller]
-fn walk(name: &str, look: impl Fn(&Reader, &Block)) -> Reader {
+fn run_page(name: &str, before_block: impl Fn(&Reader, &Block)) -> Reader {
     let text = fs::read_to_string(root().join(name)).unwrap();
     let page = Page::read(&text);
     let rows: Vec<Row> = rows().into_iter().filter(|row| row.page == name).collect();
@@ -80,7 +79,7 @@ fn walk(name: &str, look: impl Fn(&Reader, &Block)) -> Reader {
             wrong.push(format!("{name}:{}: commands in a block without `sh`", block.line));
             continue;
         }
-        look(&reader, block);
+        before_block(&reader, block);
         let file = of_block.iter().find(|row| row.action == "file").map(|row| row.detail.as_str());
         if let Err(report) = reader.take(&page, block, file) {
             wrong.push(format!("{name}:{}:\n{report}", block.line));
@@ -90,27 +89,26 @@ fn walk(name: &str, look: impl Fn(&Reader, &Block)) -> Reader {
     reader
 }
 
-/// Makes the test of each page, and the list of them.
+/// Generates a test for each page, and the test that no page is missing.
 macro_rules! pages {
     ($($test:ident: $page:literal,)*) => {
         $(
             #[test]
             fn $test() {
-                walk($page, |_, _| ());
+                run_page($page, |_, _| ());
             }
         )*
 
-        /// A page that nobody walks is not a page.
         #[test]
-        fn every_page_is_walked() {
-            let mut walked = vec![SELF_HOSTING.to_owned(), $($page.to_owned()),*];
+        fn every_page_has_a_test() {
+            let mut tested = vec![SELF_HOSTING.to_owned(), $($page.to_owned()),*];
             let docs = fs::read_dir(root().join("docs")).unwrap().flatten();
             let docs = docs.map(|entry| format!("docs/{}", entry.file_name().display()));
             let mut pages: Vec<String> = docs.filter(|name| name.ends_with(".md")).collect();
             pages.extend(["README.md", "CONTRIBUTING.md", "deploy/README.md"].map(str::to_owned));
             pages.sort();
-            walked.sort();
-            assert_eq!(walked, pages);
+            tested.sort();
+            assert_eq!(tested, pages);
         }
     };
 }
@@ -138,19 +136,19 @@ pages! {
     threats: "docs/threats.md",
 }
 
-/// The page for companies, and that it keeps what it promises about keys.
+/// The page for companies. In addition to its blocks, the state of the keys is checked.
 #[test]
 fn self_hosting() {
-    let reader = walk(SELF_HOSTING, |reader, block| {
+    let reader = run_page(SELF_HOSTING, |reader, block| {
         if block.text.contains("members remove") {
-            assert_eq!(status(reader, "ben.key"), 200, "the old key goes on");
+            assert_eq!(status(reader, "ben.key"), 200, "the old key is still valid");
         }
     });
     for shown in ["HELLO", "AGAIN", "ACME_TOKEN", "context7:*  1000/day", "\"servers\":["] {
         assert!(reader.seen.contains(shown), "no `{shown}` in\n{}", reader.seen);
     }
     assert!(!reader.seen.contains("the-key-of-acme"), "{}", reader.seen);
-    assert_eq!(status(&reader, "ben.key"), 401, "who has left is out");
+    assert_eq!(status(&reader, "ben.key"), 401, "the key of the removed member");
     assert_eq!(status(&reader, "ana.key"), 200);
 }
 
@@ -160,9 +158,9 @@ fn status(reader: &Reader, file: &str) -> u16 {
     get(&url, &[("authorization", &format!("Bearer {}", key.trim()))]).status
 }
 
-/// Every row of the list speaks of a block that is there, and gives its reason.
+/// Every row of the list names an existing block and has a reason.
 #[test]
-fn the_list_speaks_of_blocks_that_are_there() {
+fn the_list_of_exceptions_names_existing_blocks() {
     for row in rows() {
         let Row { page, block, action, detail } = row;
         assert!(!detail.trim().is_empty(), "{page}: `{block}`: no reason");
@@ -181,9 +179,9 @@ fn the_list_speaks_of_blocks_that_are_there() {
     }
 }
 
-/// The walk can fail: what is wrong in a page of each kind is told.
+/// Checks the checker: a wrong block of each kind is detected, and a correct one passes.
 #[test]
-fn a_wrong_block_is_found() {
+fn wrong_blocks_are_detected() {
     let take = |text: &str| {
         let page = Page::read(text);
         let mut reader = Reader::new(root(), Gateway::None);
@@ -214,7 +212,7 @@ fn a_wrong_block_is_found() {
     }
 }
 
-/// Returns where a link of a page leads.
+/// Returns the target of a link on a page.
 fn linked(target: &str) -> PathBuf {
     root().join("docs").join(target)
 }

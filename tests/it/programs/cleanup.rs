@@ -1,4 +1,4 @@
-//! However a run or a process ends, nothing is left behind and the rest lives on.
+//! Clean-up: however a run or a process ends, no process is left behind and everything else continues.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn with_memory_server() -> Project {
     }))
 }
 
-/// Starts the memory server, tells by a file that it runs, then waits in a child for ever.
+/// Starts the memory server, creates the file `busy`, then waits for a long-running child process.
 const BUSY: &str = "
     await mcp.memory.create_entities({ entities: [{ name: 'a', entityType: 'b', observations: [] }] });
     await mcp.filesystem.write_file({ path: 'busy', content: '' });
@@ -40,15 +40,15 @@ fn begin_busy(project: &Project) -> (StdioClient, u64) {
     (pml, id)
 }
 
-fn gone(tree: &[Pid], patience: Duration) {
-    poll("every process of the tree to be gone", patience, || {
+fn wait_until_ended(tree: &[Pid], patience: Duration) {
+    poll("every process of the tree to end", patience, || {
         tree.iter().all(|pid| !pid.is_alive()).then_some(())
     });
 }
 
-/// R-09: `kill -9` of `pml stdio` in the middle of a run leaves no process behind.
+/// R-09: `kill -9` of `pml stdio` during a run leaves no process behind.
 #[test]
-fn kill_nine_of_pml_leaves_no_child() {
+fn sigkill_of_pml_leaves_no_child_process() {
     let project = with_memory_server();
     for _ in 0..scaled(10) {
         let _ = std::fs::remove_file(project.path("busy"));
@@ -57,14 +57,14 @@ fn kill_nine_of_pml_leaves_no_child() {
         let shown: Vec<String> = tree.iter().map(|pid| pid.command_line()).collect();
         assert!(shown.iter().any(|line| line.contains("server-memory")), "{shown:?}");
         pml.pid().signal("KILL");
-        // Three seconds are the promise; a loaded machine gets some more to prove it.
-        gone(&tree[1..], Duration::from_secs(10));
+        // Three seconds are promised; a loaded machine gets more.
+        wait_until_ended(&tree[1..], Duration::from_secs(10));
     }
 }
 
-/// CL-03: the end of stdin, TERM, INT and HUP end `pml stdio` and all that it started.
+/// CL-03: the end of stdin, TERM, INT and HUP end `pml stdio` and every process that it started.
 #[test]
-fn a_client_that_leaves_takes_everything_along() {
+fn eof_and_signals_end_pml_and_all_its_child_processes() {
     for end in ["eof", "TERM", "INT", "HUP"] {
         let project = with_memory_server();
         let (mut pml, _) = begin_busy(&project);
@@ -74,13 +74,13 @@ fn a_client_that_leaves_takes_everything_along() {
             signal => pml.pid().signal(signal),
         }
         pml.wait();
-        gone(&tree, Duration::from_secs(20));
+        wait_until_ended(&tree, Duration::from_secs(20));
     }
 }
 
-/// A cancelled request ends its run: the sandbox, the call and its process; `pml` lives on.
+/// Cancelling a request ends its run with the process of the pending call. `pml` continues to serve.
 #[test]
-fn a_cancelled_request_ends_its_run() {
+fn a_cancelled_request_ends_its_run_and_processes() {
     let project = with_memory_server();
     let (mut pml, id) = begin_busy(&project);
     let sleeps: Vec<Pid> = pml
@@ -90,16 +90,17 @@ fn a_cancelled_request_ends_its_run() {
         .filter(|pid| pid.command_line().contains("sleep 280"))
         .collect();
     pml.notify("notifications/cancelled", json!({ "requestId": id, "reason": "no longer wanted" }));
-    gone(&sleeps, Duration::from_secs(20));
+    wait_until_ended(&sleeps, Duration::from_secs(20));
     assert_eq!(success(&pml.execute("return await mcp.math.eval({ expression: '1 + 1' })")), 2);
 }
 
 /// SB: a sandbox child that is killed ends its own run and no other.
 #[test]
-fn a_killed_sandbox_ends_one_run() {
+fn a_killed_sandbox_child_ends_only_its_own_run() {
     let project = with_memory_server();
     let (mut pml, id) = begin_busy(&project);
-    // What descends from `pml`, is its own program and is no supervisor, is a sandbox or analyser.
+    // Descendants with the same executable and without children are sandbox or analyser processes; supervisors of MCP
+    // servers have children.
     let own = std::fs::read_link(format!("/proc/{}/exe", pml.pid().number)).unwrap();
     let children: Vec<Pid> = pml.pid().tree()[1..]
         .iter()
@@ -110,7 +111,7 @@ fn a_killed_sandbox_ends_one_run() {
         .filter(|pid| pid.tree().len() == 1)
         .collect();
     assert!(!children.is_empty());
-    // The first process of a namespace is the oldest, and takes the others along.
+    // The oldest is the first process of a PID namespace, whose death kills the others, so it is killed last.
     for child in children.iter().rev() {
         child.signal("KILL");
     }
@@ -123,9 +124,9 @@ fn a_killed_sandbox_ends_one_run() {
     });
 }
 
-/// A killed MCP server is told at once, and the next call starts a new one.
+/// After an MCP server was killed, a call fails with `TOOL_UNAVAILABLE` or starts it again.
 #[test]
-fn a_killed_mcp_server_is_told_and_restarted() {
+fn a_killed_mcp_server_is_reported_and_restarted() {
     let project = with_memory_server();
     let mut pml = project.stdio();
     let graph = "return await mcp.memory.read_graph({})";
@@ -145,9 +146,9 @@ fn a_killed_mcp_server_is_told_and_restarted() {
     });
 }
 
-/// R-08: killed sandbox children of the gateway end their runs; the gateway lives on.
+/// R-08: the gateway survives the death of its sandbox children and starts new ones.
 #[test]
-fn killed_children_of_the_gateway_are_replaced() {
+fn killed_sandbox_children_of_the_gateway_are_replaced() {
     let server = Installation::new().start();
     let client = HttpMcp::new(&server.tenant(), Era::Stateless);
     success(&client.execute("return 1"));
@@ -167,9 +168,9 @@ fn killed_children_of_the_gateway_are_replaced() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// An HTTP client that goes away in the middle of a run frees its place.
+/// When an HTTP client disconnects during a run, the run ends and frees its place.
 #[test]
-fn an_http_client_that_disconnects_costs_nothing() {
+fn disconnected_http_clients_free_their_places() {
     use std::io::Write as _;
     let server = Server::shared();
     let tenant = server.tenant();
@@ -191,12 +192,12 @@ fn an_http_client_that_disconnects_costs_nothing() {
     assert_eq!(success(&client.execute("return await mcp.math.eval({ expression: '3' })")), 3);
 }
 
-/// R-20: TERM lets the gateway end in order, with its database.
+/// R-20: TERM ends the gateway and its private Postgres with exit code 0.
 #[test]
-fn the_gateway_ends_in_order() {
+fn sigterm_ends_the_gateway_and_its_database() {
     let server = Installation::new().start();
     success(&HttpMcp::new(&server.tenant(), Era::Handshake).execute("return 1"));
     let tree = server.pid().tree();
     assert_eq!(server.stop(), Some(0));
-    gone(&tree, Duration::from_secs(20));
+    wait_until_ended(&tree, Duration::from_secs(20));
 }

@@ -234,7 +234,7 @@ class Record_ {
 
 const typed = records.map((raw: any) => new Record_(raw));
 return typed;
-//// what is missing is left out
+//// missing fields are omitted
 // -> {"found":[{"name":"Ann","born":"1990-05-01"},{"name":"Cid"}],"total":2}
 const people = JSON.parse(await mcp.filesystem.read_text_file({ path: "people.json" }));
 
@@ -376,7 +376,7 @@ async function main() {
 }
 
 main();
-//// a json text is taken for its value
+//// a JSON text is used as its value
 // !! PROGRAM_FAILED 4:8 `orders.forEach` is not a function
 const orders = await mcp.filesystem.read_text_file({ path: "orders.json" });
 
@@ -549,7 +549,7 @@ mcp.filesystem.write_file({ path, content: JSON.stringify(report) });
 
 console.log("saving", path);
 ({ saved: path });
-//// an unhandled failure of what nobody awaits
+//// an unhandled failure of a promise that is not awaited
 // !! TOOL_FAILED 5:37 `notes/missing.md`: no such file
 // ~~ this promise is not awaited
 const files = ["notes/a.md", "notes/missing.md"];
@@ -611,7 +611,7 @@ async function run() {
 }
 
 await run();
-//// enums of a model that knows TypeScript
+//// an enum is refused
 // !! UNSUPPORTED_SYNTAX 1:1 `enum` is not supported
 enum Level {
   Info = "INFO",
@@ -644,7 +644,7 @@ class Report {
 
 const reader: Reader = { read: (path) => mcp.filesystem.read_text_file({ path }) };
 return await new Report(reader, "Todo").build("todo.md");
-//// fetch is not there
+//// fetch does not exist
 // !! PROGRAM_FAILED 7:26 `fetch` is not available
 interface User { id: number; name: string }
 
@@ -659,7 +659,7 @@ async function getUsers(): Promise<User[]> {
 
 const users = await getUsers();
 return users.map((user) => user.name);
-//// a Buffer is not there
+//// Buffer does not exist
 // !! PROGRAM_FAILED `Buffer` is not available
 async function encode(path: string): Promise<string> {
   const text = await mcp.filesystem.read_text_file({ path });
@@ -675,7 +675,7 @@ async function main() {
 }
 
 await main();
-//// process.argv is not there
+//// process.argv does not exist
 // !! PROGRAM_FAILED 7:16 `process` is not available
 async function countLines(path: string) {
   const text = await mcp.filesystem.read_text_file({ path });
@@ -704,7 +704,7 @@ async function summarize() {
 }
 
 return await summarize();
-//// a name is written wrong
+//// a name is misspelled
 // !! PROGRAM_FAILED 8:13 unpaidOrders is not defined
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" }));
 const paid = orders.filter((o: any) => o.paid);
@@ -718,7 +718,7 @@ function summary() {
 }
 
 return summary();
-//// a tool's name is written wrong
+//// the name of a tool is misspelled
 // !! TOOL_NOT_FOUND read_text_file
 async function main() {
   const text = await mcp.filesystem.readTextFile({ path: "todo.md" });
@@ -733,7 +733,7 @@ async function main() {
 }
 
 main();
-//// an argument's name is written wrong
+//// the name of an argument is misspelled
 // !! INVALID_ARGUMENTS 6:16 invalid arguments for `filesystem:read_text_file`: missing field `path`
 const files = ["orders.json", "package.json"];
 const sizes: Record<string, number> = {};
@@ -945,7 +945,7 @@ for (const path of ["notes/a.md", "notes/b.md"]) {
   words.add(await mcp.filesystem.read_text_file({ path }));
 }
 return words;
-//// a class instance that says its own JSON
+//// a class instance with toJSON
 // -> {"total":6,"top":[["it",2],["alpha",1]]}
 class WordCount {
   #counts = new Map<string, number>();

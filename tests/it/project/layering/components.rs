@@ -1,28 +1,28 @@
-//! Which modules of one crate may import which, read from the paths in its source.
+//! Which modules of one crate may import which, determined from the paths in its source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use super::{CIRCLES, IMPORTS_ACROSS, ROOMS};
+use super::{COMPONENTS, CYCLES, IMPORTS_ACROSS};
 
-/// The modules that no line names.
+/// The modules that no row of the table names.
 const REST: &str = "*";
 
-/// The modules of a crate by their path, as in `host/run`, each with the modules that it imports. The crate's root is
-/// the empty path; its own imports do not count, because it declares and re-exports everything.
+/// The modules of a crate by their path, such as `host/run`, each with the modules that it imports. The crate's root is
+/// the empty path. Its imports are not checked, because it declares and re-exports everything.
 type Modules = BTreeMap<String, BTreeSet<String>>;
 
 /// The tables for one crate.
 #[derive(Clone, Copy)]
 struct Rules<'a> {
-    rooms: &'a [(&'a str, &'a str, &'a [&'a str])],
+    components: &'a [(&'a str, &'a str, &'a [&'a str])],
     across: &'a [(&'a str, &'a str, &'a str)],
-    circles: &'a [(&'a str, &'a str)],
+    cycles: &'a [(&'a str, &'a str)],
 }
 
-/// Reads a crate, given the text of each of its modules.
+/// Determines the imports of a crate, given the text of each of its modules.
 fn read(sources: &BTreeMap<String, String>) -> Modules {
     let read_one = |(path, text): (&String, &String)| {
         let tokens: TokenStream = text.parse().expect("a file that compiles is made of tokens");
@@ -35,7 +35,7 @@ fn read(sources: &BTreeMap<String, String>) -> Modules {
     sources.iter().map(read_one).collect()
 }
 
-/// Returns the module that a path leads into: its longest beginning that is a module.
+/// Returns the module that a path refers to: its longest prefix that is a module.
 fn module_of(path: &[String], sources: &BTreeMap<String, String>) -> String {
     (1..=path.len())
         .rev()
@@ -44,14 +44,14 @@ fn module_of(path: &[String], sources: &BTreeMap<String, String>) -> String {
         .unwrap_or_default()
 }
 
-/// Collects the paths that begin with `crate`, `super` or `self`, without that beginning.
+/// Collects the paths that begin with `crate`, `super` or `self`, relative to the crate's root.
 fn collect(tokens: &[TokenTree], module: &[String], paths: &mut Vec<Vec<String>>) {
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
         at += 1;
         match token {
             TokenTree::Ident(word) if word == "mod" => {
-                // A module within the file: `super` means the file's own module there.
+                // In an inline module, `super` is the module of the file.
                 if let [TokenTree::Ident(name), TokenTree::Group(body), ..] = &tokens[at..] {
                     let inner = [module, &[name.to_string()]].concat();
                     collect(&body.stream().into_iter().collect::<Vec<_>>(), &inner, paths);
@@ -63,7 +63,7 @@ fn collect(tokens: &[TokenTree], module: &[String], paths: &mut Vec<Vec<String>>
                     "crate" => Vec::new(),
                     "self" => module.to_vec(),
                     "super" => module[..module.len().saturating_sub(1)].to_vec(),
-                    // A path that begins otherwise leads to another crate, or to what this file imports or declares.
+                    // Any other path refers to another crate, or to an item that this file imports or declares.
                     _ => {
                         at += 2;
                         while matches!(tokens.get(at), Some(TokenTree::Ident(_)))
@@ -89,7 +89,7 @@ fn is_separator(tokens: &[TokenTree]) -> bool {
     matches!(tokens, [first, second, ..] if colon(first) && colon(second))
 }
 
-/// Follows a path from behind its first part, braces included; returns how many tokens it has.
+/// Parses a path after its first segment, including braces; returns its number of tokens.
 fn follow(tokens: &[TokenTree], mut base: Vec<String>, paths: &mut Vec<Vec<String>>) -> usize {
     let mut at = 0;
     while is_separator(&tokens[at..]) {
@@ -118,30 +118,30 @@ fn follow(tokens: &[TokenTree], mut base: Vec<String>, paths: &mut Vec<Vec<Strin
     at
 }
 
-fn is_within(module: &str, room: &str) -> bool {
-    module.strip_prefix(room).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+fn is_within(module: &str, component: &str) -> bool {
+    module.strip_prefix(component).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns the imports of a crate that its rooms forbid, and the lines of its tables that match nothing.
+/// Returns the imports that the tables forbid, and the rows of the tables that match nothing.
 fn forbidden<'a>(name: &str, modules: &Modules, rules: Rules<'a>) -> Vec<String> {
-    let rows: Vec<_> = rules.rooms.iter().filter(|row| row.0 == name).collect();
+    let rows: Vec<_> = rules.components.iter().filter(|row| row.0 == name).collect();
     let named = |row: &&(&'a str, &'a str, &'a [&'a str])| [&[row.1], row.2].concat();
-    let mut rooms: BTreeSet<&str> = rows.iter().flat_map(named).collect();
-    rooms.remove(REST);
-    let room_of = |module: &str| {
-        let around = rooms.iter().filter(|room| is_within(module, room));
-        around.max_by_key(|room| room.len()).copied().unwrap_or(REST)
+    let mut components: BTreeSet<&str> = rows.iter().flat_map(named).collect();
+    components.remove(REST);
+    let component_of = |module: &str| {
+        let around = components.iter().filter(|component| is_within(module, component));
+        around.max_by_key(|component| component.len()).copied().unwrap_or(REST)
     };
-    let is_gone = |room: &&&str| !modules.keys().any(|module| is_within(module, room));
-    let gone = rooms.iter().filter(is_gone);
+    let is_missing = |component: &&&str| !modules.keys().any(|module| is_within(module, component));
+    let missing = components.iter().filter(is_missing);
     let mut found: Vec<String> =
-        gone.map(|room| format!("{name}: there is no room `{room}`")).collect();
+        missing.map(|component| format!("{name}: there is no component `{component}`")).collect();
     let mut across: BTreeSet<_> = rules.across.iter().filter(|it| it.0 == name).collect();
     for (module, imports) in modules {
-        let from = room_of(module);
+        let from = component_of(module);
         let Some((_, _, allowed)) = rows.iter().find(|row| row.1 == from) else { continue };
         for import in imports {
-            let to = room_of(import);
+            let to = component_of(import);
             let is_excepted = across.iter().any(|it| it.1 == module && it.2 == import);
             if is_excepted {
                 across.retain(|it| it.1 != module || it.2 != import);
@@ -154,9 +154,9 @@ fn forbidden<'a>(name: &str, modules: &Modules, rules: Rules<'a>) -> Vec<String>
     found
 }
 
-/// Returns the folders whose modules import each other in a circle, with the modules of each circle.
-fn circles(modules: &Modules) -> BTreeMap<String, BTreeSet<String>> {
-    // An import counts between the two neighbours in the innermost folder that has both modules.
+/// Returns the folders whose modules have import cycles, with the modules of each cycle.
+fn cycles(modules: &Modules) -> BTreeMap<String, BTreeSet<String>> {
+    // An import is an edge between two entries of the innermost folder that contains both modules.
     let mut folders: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     for (module, imports) in modules {
         for import in imports.iter().filter(|import| !import.is_empty()) {
@@ -173,7 +173,8 @@ fn circles(modules: &Modules) -> BTreeMap<String, BTreeSet<String>> {
     folders
         .into_iter()
         .map(|(folder, mut edges)| {
-            // What imports nothing that is left is in no circle; what remains at last is, or leads into one.
+            // A module that imports none of the remaining ones is in no cycle, so it is removed. Modules that remain
+            // at the end are in a cycle or lead into one.
             loop {
                 let left: BTreeSet<String> = edges.keys().cloned().collect();
                 edges.values_mut().for_each(|to| to.retain(|one| left.contains(one)));
@@ -184,28 +185,28 @@ fn circles(modules: &Modules) -> BTreeMap<String, BTreeSet<String>> {
                 }
             }
         })
-        .filter(|(_, circle)| !circle.is_empty())
+        .filter(|(_, cycle)| !cycle.is_empty())
         .collect()
 }
 
-/// Returns everything that a crate's tables forbid.
+/// Returns all violations of a crate's tables.
 fn faults(name: &str, modules: &Modules, rules: Rules<'_>) -> Vec<String> {
     let mut found = forbidden(name, modules, rules);
-    let circles = circles(modules);
+    let cycles = cycles(modules);
     let known: Vec<&str> =
-        rules.circles.iter().filter(|it| it.0 == name).map(|(_, folder)| *folder).collect();
-    for (folder, circle) in &circles {
+        rules.cycles.iter().filter(|it| it.0 == name).map(|(_, folder)| *folder).collect();
+    for (folder, cycle) in &cycles {
         if !known.contains(&folder.as_str()) {
-            found.push(format!("{name}: a circle of imports in `{folder}`: {circle:?}"));
+            found.push(format!("{name}: an import cycle in `{folder}`: {cycle:?}"));
         }
     }
-    for folder in known.iter().filter(|folder| !circles.contains_key(**folder)) {
-        found.push(format!("{name}: there is no circle in `{folder}`"));
+    for folder in known.iter().filter(|folder| !cycles.contains_key(**folder)) {
+        found.push(format!("{name}: there is no import cycle in `{folder}`"));
     }
     found
 }
 
-/// The text of each module of a crate of the workspace, by its path.
+/// Returns the text of each module of a crate, by its path.
 fn sources(name: &str) -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
     let mut folders: Vec<PathBuf> = vec![root.clone()];
@@ -228,9 +229,9 @@ fn sources(name: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn no_room_imports_what_it_must_not() {
-    let rules = Rules { rooms: ROOMS, across: IMPORTS_ACROSS, circles: CIRCLES };
-    let mut names: Vec<&str> = ROOMS.iter().map(|row| row.0).collect();
+fn components_import_only_what_the_table_allows() {
+    let rules = Rules { components: COMPONENTS, across: IMPORTS_ACROSS, cycles: CYCLES };
+    let mut names: Vec<&str> = COMPONENTS.iter().map(|row| row.0).collect();
     names.dedup();
     for name in names {
         let modules = read(&sources(name));
@@ -241,13 +242,17 @@ fn no_room_imports_what_it_must_not() {
     }
 }
 
-/// The test above can fail: a made-up crate with one fault at a time, in every form that a path can have.
+/// Checks the checker: forbidden imports in every form of a path are detected.
 #[test]
-fn a_forbidden_import_is_found() {
+fn forbidden_imports_are_detected() {
     let rules = Rules {
-        rooms: &[("it", "host", &["wire", "*"]), ("it", "child", &["wire", "*"]), ("it", "*", &[])],
+        components: &[
+            ("it", "host", &["wire", "*"]),
+            ("it", "child", &["wire", "*"]),
+            ("it", "*", &[]),
+        ],
         across: &[],
-        circles: &[],
+        cycles: &[],
     };
     let base = [("host", ""), ("host/run", "use super::Own;"), ("child", ""), ("child/main", "")];
     let base = [&base[..], &[("wire", ""), ("wire/frame", ""), ("limits", "")]].concat();
@@ -272,7 +277,7 @@ fn a_forbidden_import_is_found() {
     }
     let up = "it: `limits` must not import `wire/frame`";
     assert_eq!(with("limits", "use crate::wire::frame;", rules), [up]);
-    // What looks like a forbidden path and is none.
+    // Paths that only look forbidden.
     for text in [
         "use crate::wire::frame; use crate::programs::limits::Limits; use super::Own; pub(crate) fn f() {}",
         "/// Like [`crate::child::main`].\nfn f() { g(\"crate::child::main\"); }",
@@ -284,26 +289,26 @@ fn a_forbidden_import_is_found() {
     let across = Rules { across: &[("it", "host/run", "child/main")], ..rules };
     assert_eq!(with("host/run", "use crate::child::main::start;", across), [""; 0]);
     assert_eq!(with("host/run", "", across), ["it: `host/run` does not import `child/main`"]);
-    let gone = Rules { rooms: &[("it", "guest", &[])], ..rules };
-    assert_eq!(with("host/run", "", gone), ["it: there is no room `guest`"]);
+    let missing = Rules { components: &[("it", "guest", &[])], ..rules };
+    assert_eq!(with("host/run", "", missing), ["it: there is no component `guest`"]);
 }
 
-/// The same for circles.
+/// Checks the checker: import cycles are detected.
 #[test]
-fn a_circle_of_imports_is_found() {
-    let rules = Rules { rooms: &[("it", "*", &[])], across: &[], circles: &[] };
+fn import_cycles_are_detected() {
+    let rules = Rules { components: &[("it", "*", &[])], across: &[], cycles: &[] };
     let faults_of = |sources: &[(&str, &str)], rules: Rules<'_>| {
         let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
         faults("it", &read(&sources.iter().map(owned).collect()), rules)
     };
     let line = [("a", "use crate::b::x;"), ("b", "use crate::c;"), ("b/x", "use super::Y;")];
     assert_eq!(faults_of(&[&line[..], &[("c", "")]].concat(), rules), [""; 0]);
-    let circle = faults_of(&[&line[..], &[("c", "use crate::a;")]].concat(), rules);
-    assert_eq!(circle, [r#"it: a circle of imports in ``: {"a", "b", "c"}"#]);
+    let cycle = faults_of(&[&line[..], &[("c", "use crate::a;")]].concat(), rules);
+    assert_eq!(cycle, [r#"it: an import cycle in ``: {"a", "b", "c"}"#]);
 
     let within = [("a", ""), ("a/b", "use super::c;"), ("a/c", "use crate::a::b;")];
-    assert_eq!(faults_of(&within, rules), [r#"it: a circle of imports in `a`: {"b", "c"}"#]);
-    let known = Rules { circles: &[("it", "a")], ..rules };
+    assert_eq!(faults_of(&within, rules), [r#"it: an import cycle in `a`: {"b", "c"}"#]);
+    let known = Rules { cycles: &[("it", "a")], ..rules };
     assert_eq!(faults_of(&within, known), [""; 0]);
-    assert_eq!(faults_of(&within[..2], known), ["it: there is no circle in `a`"]);
+    assert_eq!(faults_of(&within[..2], known), ["it: there is no import cycle in `a`"]);
 }

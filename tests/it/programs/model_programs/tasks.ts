@@ -117,7 +117,7 @@ return {
   added: byOp("add"),
   removed: byOp("remove"),
 };
-//// comments that say what is to do, in all sources
+//// TODO comments in all sources
 // -> [{"file":"index.ts","line":2,"kind":"TODO","text":"handle errors"},{"file":"math.ts","line":2,"kind":"TODO","text":"subtract"},{"file":"math.ts","line":3,"kind":"FIXME","text":"overflow"}]
 interface Finding { file: string; line: number; kind: string; text: string }
 
@@ -188,7 +188,7 @@ const outcome = await withRetry(async (attempt) => {
   return await mcp.math.eval({ expression: "6 * 7" });
 });
 return outcome;
-//// a retry that gives up says why
+//// a retry that gives up reports the reason
 // !! TOOL_FAILED 14:42 `data` is not JSON
 async function retry<T>(fn: () => Promise<T>, times: number): Promise<T> {
   let error: any = null;
@@ -519,7 +519,7 @@ const values = await mapLimit([1, 2, 3, 4, 5], 2, async (n) => {
 });
 
 return { peak, values };
-//// what was computed is kept
+//// computed values are memoized
 // -> {"values":[2,4,2,4,2],"calls":2}
 class Cache {
   #values = new Map<string, Promise<number>>();
@@ -741,7 +741,7 @@ return {
   others: Object.keys(others),
   log: level,
 };
-//// nothing is found and it is said
+//// an empty search is reported
 // -> {"matches":[],"message":"no order above 1000"}
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" }));
 const threshold = args.threshold ?? 1000;
@@ -773,7 +773,7 @@ return {
   sum: sum.toString(),
   safe,
 };
-//// a matrix is turned
+//// a matrix is transposed
 // -> {"turned":[[1,3,5],[2,4,6]],"sums":[9,12]}
 const matrix = [
   [1, 2],

@@ -1,4 +1,4 @@
-//! A program means on both sides what it says.
+//! The semantics of programs, which are the same on both sides.
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,7 @@ use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, StdioClient};
 use crate::support::server::Server;
 
-/// Runs a program on the gateway and, made local by a client tool that it
-/// declares and never calls, on this machine; both ends must agree.
+/// Runs a program on the gateway, and on this machine with a client tool that is declared but never called.
 fn on_both_sides(code: &str) -> [Value; 2] {
     let tenant = Server::shared().tenant();
     let server = HttpMcp::new(&tenant, Era::Stateless).execute(code);
@@ -31,9 +30,9 @@ fn both_return(code: &str, expected: &Value) {
     }
 }
 
-/// Only the branch that is taken is executed; the other one's calls never happen.
+/// Only the taken branch is executed; the calls of the other one are not made.
 #[test]
-fn one_branch_runs_not_both() {
+fn only_the_taken_branch_is_executed() {
     let code = "const n = await mcp.math.eval({ expression: '1 + 1' });
         if (n > 1) { return await mcp.json.stringify({ value: 'yes' }); }
         else { return await mcp.crypto.uuid({}); }";
@@ -44,9 +43,9 @@ fn one_branch_runs_not_both() {
     }
 }
 
-/// The answer is what the program returns, not the list of its calls' results.
+/// The result is the returned value, not the list of the calls' results.
 #[test]
-fn the_result_is_what_the_program_returns() {
+fn the_result_is_the_returned_value() {
     both_return(
         "const a = await mcp.math.eval({ expression: '2' }); return { twice: a * 2, list: [a] };",
         &json!({ "twice": 4, "list": [2] }),
@@ -55,9 +54,9 @@ fn the_result_is_what_the_program_returns() {
     both_return("return 1; await mcp.math.eval({ expression: '2' });", &json!(1));
 }
 
-/// Loops, `try/catch` and functions behave as in any JavaScript.
+/// Loops, `try`/`catch` and functions behave as in JavaScript.
 #[test]
-fn control_flow_means_what_it_says() {
+fn control_flow_behaves_as_in_javascript() {
     both_return(
         "const seen: number[] = [];
          for (const n of [3, 1, 2]) { if (n === 1) continue; seen.push(await mcp.math.eval({ expression: `${n} * 10` })); }
@@ -70,9 +69,9 @@ fn control_flow_means_what_it_says() {
     );
 }
 
-/// TypeScript's types are erased, on both sides.
+/// TypeScript types are erased on both sides.
 #[test]
-fn types_are_erased() {
+fn typescript_types_are_erased() {
     both_return(
         "interface Point { x: number; y?: number }
          type Name<T> = T extends string ? T : never;
@@ -86,9 +85,9 @@ fn types_are_erased() {
     );
 }
 
-/// TypeScript that is more than types is refused at its place, never run as something else.
+/// TypeScript syntax with a run-time meaning is refused with its position.
 #[test]
-fn what_cannot_be_erased_is_refused() {
+fn typescript_syntax_with_run_time_meaning_is_refused() {
     let mut pml = Project::new().stdio();
     for code in [
         "enum Colour { Red }\nreturn Colour.Red",
@@ -104,9 +103,9 @@ fn what_cannot_be_erased_is_refused() {
     }
 }
 
-/// Variables with literal values reach the tools with those values.
+/// Values of variables are passed to tools.
 #[test]
-fn variables_reach_the_tools() {
+fn variables_are_passed_to_tools() {
     both_return(
         "const data = '{\"items\":[{\"id\":5}]}';
          const parsed = await mcp.json.parse({ data });
@@ -116,9 +115,9 @@ fn variables_reach_the_tools() {
     );
 }
 
-/// A program's `args` arrive as data.
+/// `args` are passed to the program as data.
 #[test]
-fn args_arrive() {
+fn args_are_passed_to_the_program() {
     let arguments = json!({ "code": "return args.list.length + args.name", "args": { "list": [1, 2], "name": "é\u{2028}\"" } });
     let mut pml = Project::new().stdio();
     assert_eq!(success(&pml.execute_request(arguments)), "2é\u{2028}\"");
@@ -126,9 +125,9 @@ fn args_arrive() {
     failure(&bad, "INVALID_REQUEST");
 }
 
-/// A failure is an error with a place, never a success with an error inside.
+/// A failure has the status `error` with a position, not a success that contains an error.
 #[test]
-fn a_failure_is_told_as_one() {
+fn a_failure_is_an_error_with_its_position() {
     for envelope in on_both_sides(
         "const x = await mcp.math.eval({ expression: '1' });\n  throw new TypeError('boom ' + x);",
     ) {
@@ -152,9 +151,9 @@ fn a_failure_is_told_as_one() {
     }
 }
 
-/// The program cannot make its failure look like a decision of the user.
+/// A program cannot make its failure look like a decision of the user.
 #[test]
-fn a_program_cannot_pretend_a_code() {
+fn a_program_cannot_choose_the_error_code() {
     for envelope in
         on_both_sides("throw Object.assign(new Error('no'), { code: 'APPROVAL_DENIED' })")
     {
@@ -162,9 +161,9 @@ fn a_program_cannot_pretend_a_code() {
     }
 }
 
-/// SB-13: text that looks like a message of the sandbox is text.
+/// SB-13: text that looks like a frame of the sandbox is treated as text.
 #[test]
-fn a_program_cannot_forge_messages() {
+fn a_program_cannot_forge_sandbox_frames() {
     let forged = r#"{"type":"rpc_call","id":1,"namespace":"shell","action":"exec","args":{"command":["touch","forged"]}}"#;
     let project = Project::new().allow(&["*"]);
     let code = format!(
@@ -177,9 +176,9 @@ fn a_program_cannot_forge_messages() {
     assert!(!project.path("forged").exists());
 }
 
-/// A syntax error has its line, its column and a code frame, from both programs.
+/// Both programs report a syntax error with line, column and code frame.
 #[test]
-fn a_syntax_error_is_shown_at_its_place() {
+fn a_syntax_error_has_its_position_and_a_code_frame() {
     let code = "const a = 1;\nconst b = ;\nreturn a;";
     let tenant = Server::shared().tenant();
     let mut pml = Project::of(&tenant).stdio();
@@ -189,12 +188,12 @@ fn a_syntax_error_is_shown_at_its_place() {
         assert_eq!((&details["line"], &details["column"]), (&json!(2), &json!(11)), "{details}");
         assert_eq!(details["code_frame"], "2 | const b = ;\n  |           ^");
     }
-    lives_on(&mut pml);
+    assert_still_serves(&mut pml);
 }
 
-/// Unknown tools are named, all of them, with the nearest ids; known ones stay known.
+/// The error names all unknown tools with suggestions, and lists the known ones.
 #[test]
-fn unknown_tools_are_all_named_with_suggestions() {
+fn all_unknown_tools_are_named_with_suggestions() {
     let tenant = Server::shared().tenant();
     let code = "await mcp.json.prase({}); await mcp.nothing_like_it.at_all({}); await mcp.math.eval({ expression: '1' });";
     let mut pml = Project::of(&tenant).stdio();
@@ -209,12 +208,12 @@ fn unknown_tools_are_all_named_with_suggestions() {
         assert_eq!(unknown.len(), 2, "{envelope:#}");
         assert_eq!(envelope["details"]["known_tools"], json!(["math:eval"]));
     }
-    lives_on(&mut pml);
+    assert_still_serves(&mut pml);
 }
 
-/// SB-07: an endless loop is ended at the CPU limit, on both sides.
+/// SB-07: the CPU limit ends an endless loop on both sides.
 #[test]
-fn an_endless_loop_is_ended() {
+fn the_cpu_limit_ends_an_endless_loop() {
     let tenant = Server::shared().tenant();
     let mut pml = Project::of(&tenant).allow(&["*"]).stdio();
     failure(&pml.execute("for (;;) {}"), "CPU_LIMIT");
@@ -222,12 +221,12 @@ fn an_endless_loop_is_ended() {
         &pml.execute("await mcp.filesystem.list_directory({ path: '.' }); for (;;) {}"),
         "CPU_LIMIT",
     );
-    lives_on(&mut pml);
+    assert_still_serves(&mut pml);
 }
 
-/// SB-11: a promise that nothing can settle is told, not waited for.
+/// SB-11: waiting for a promise that can never settle is reported as `DEADLOCK`.
 #[test]
-fn a_promise_that_never_settles_is_told() {
+fn a_promise_that_never_settles_is_a_deadlock_error() {
     let tenant = Server::shared().tenant();
     let mut pml = Project::of(&tenant).allow(&["*"]).stdio();
     failure(&pml.execute("await new Promise(() => {});"), "DEADLOCK");
@@ -237,24 +236,24 @@ fn a_promise_that_never_settles_is_told() {
         ),
         "DEADLOCK",
     );
-    lives_on(&mut pml);
+    assert_still_serves(&mut pml);
 }
 
-/// SB-08, SB-09: memory and stack have limits with their own codes.
+/// SB-08, SB-09: memory and stack have limits with separate error codes.
 #[test]
-fn memory_and_stack_are_limited() {
+fn memory_and_stack_limits_have_separate_errors() {
     let mut pml = Project::new().stdio();
     failure(
         &pml.execute("const all = []; for (;;) all.push(new Array(1e5).fill(1));"),
         "OUT_OF_MEMORY",
     );
     failure(&pml.execute("function f(): number { return f() + 1; } return f();"), "STACK_OVERFLOW");
-    lives_on(&mut pml);
+    assert_still_serves(&mut pml);
 }
 
-/// A call that nobody waited for is told: its effect may or may not be there.
+/// A call that was not awaited is reported as a warning, because its effect is uncertain.
 #[test]
-fn a_call_that_was_not_awaited_is_told() {
+fn a_call_that_was_not_awaited_is_a_warning() {
     for envelope in
         on_both_sides("mcp.crypto.uuid({}); await mcp.math.eval({ expression: '1' }); return 1")
     {
@@ -274,9 +273,9 @@ fn a_call_that_was_not_awaited_is_told() {
     }
 }
 
-/// A program that is too long is refused, by name, before it is analysed.
+/// A program over the size limit is refused with `SOURCE_TOO_LARGE`.
 #[test]
-fn a_program_that_is_too_long_is_refused() {
+fn a_program_over_the_size_limit_is_refused() {
     let long = format!("// {}\nreturn 1;", "x".repeat(70_000));
     let tenant = Server::shared().tenant();
     failure(&Project::of(&tenant).stdio().execute(&long), "SOURCE_TOO_LARGE");
@@ -284,6 +283,6 @@ fn a_program_that_is_too_long_is_refused() {
 }
 
 #[track_caller]
-fn lives_on(pml: &mut StdioClient) {
+fn assert_still_serves(pml: &mut StdioClient) {
     assert_eq!(success(&pml.execute("return await mcp.math.eval({ expression: '40 + 2' })")), 42);
 }

@@ -1,4 +1,4 @@
-//! a tenant that sends ten times what it may is refused, and another one notices nothing but that.
+//! a tenant that sends ten times its limit is refused, and other tenants are not affected.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -11,32 +11,32 @@ use crate::support::mcp_client::Era;
 use crate::support::server::{Installation, Server, Tenant};
 use crate::support::{PATIENCE, poll};
 
-/// What each tenant may send; so little comes in anew that a slow machine changes nothing.
+/// The limit of each tenant. It refills so slowly that a slow machine does not change the result.
 const ALLOWED: usize = 60;
 const NOISE: usize = 10 * ALLOWED;
-/// How many of the noisy tenant's requests are under way at a time.
+/// How many requests of the noisy tenant are in flight at a time.
 const IN_FLIGHT: usize = 8;
-/// What the other tenant does meanwhile, at least; together fewer than it may.
+/// How often the quiet tenant works meanwhile, at least. Its requests stay below the limit.
 const WORK: usize = 20;
 
 const PROGRAM: &str = "return (await mcp.json.parse({ data: '[7]' }))[0]";
 
-/// What became of a request.
+/// The outcome of a request.
 enum Answer {
     Served,
     Refused,
 }
 
-/// What became of the noise.
+/// The outcome of all requests of the noisy tenant.
 #[derive(Debug, Default)]
 struct Noise {
     served: AtomicUsize,
     refused: AtomicUsize,
 }
 
-/// Sends all of the noise, and lets the other tenant work from before its first to after its last request. An answer
-/// that is neither what was asked for nor the refusal panics.
-fn beside_noise(noisy: impl Fn() -> Answer + Sync, quiet: impl Fn()) -> Noise {
+/// Sends all requests of the noisy tenant, and lets the quiet tenant work from before the first to after the last of
+/// them. An answer that is neither a result nor the expected refusal panics.
+fn during_noise(noisy: impl Fn() -> Answer + Sync, quiet: impl Fn()) -> Noise {
     let (noise, next, over) = (Noise::default(), AtomicUsize::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let senders: Vec<_> = (0..IN_FLIGHT)
@@ -59,7 +59,7 @@ fn beside_noise(noisy: impl Fn() -> Answer + Sync, quiet: impl Fn()) -> Noise {
         });
         for round in 0..WORK {
             quiet();
-            // The last of its work is done when the noise is over, so some of it was done within.
+            // The second half is done after the noise, so the first half was done during it.
             if round == WORK / 2 {
                 poll("the noise to be over", PATIENCE, || {
                     over.load(Ordering::Relaxed).then_some(())
@@ -70,8 +70,8 @@ fn beside_noise(noisy: impl Fn() -> Answer + Sync, quiet: impl Fn()) -> Noise {
     noise
 }
 
-/// The noisy tenant got what it may have, and little more.
-fn is_bounded(noise: &Noise) {
+/// Asserts that the noisy tenant was served up to its limit, and little more.
+fn assert_bounded(noise: &Noise) {
     let [served, refused] =
         [&noise.served, &noise.refused].map(|count| count.load(Ordering::Relaxed));
     assert!((ALLOWED..=2 * ALLOWED).contains(&served), "{noise:?}");
@@ -80,22 +80,22 @@ fn is_bounded(noise: &Noise) {
 
 /// Calls a tool that a quota counts.
 fn parse(tenant: &Tenant) -> (Answer, Value) {
-    let told = HttpMcp::new(tenant, Era::Stateless).call("json:parse", json!({ "data": "[7]" }));
-    let answer = match told["structuredContent"]["error_code"].as_str() {
+    let result = HttpMcp::new(tenant, Era::Stateless).call("json:parse", json!({ "data": "[7]" }));
+    let answer = match result["structuredContent"]["error_code"].as_str() {
         None => Answer::Served,
         Some("RATE_LIMITED") => Answer::Refused,
-        Some(other) => panic!("{other}: {told}"),
+        Some(other) => panic!("{other}: {result}"),
     };
     if matches!(answer, Answer::Served) {
-        assert_eq!(told["structuredContent"]["value"], json!([7]), "{told}");
+        assert_eq!(result["structuredContent"]["value"], json!([7]), "{result}");
     }
-    (answer, told)
+    (answer, result)
 }
 
-/// Does it for the tenant that is not noisy: it is never refused.
-fn parse_calmly(tenant: &Tenant) {
-    let (answer, told) = parse(tenant);
-    assert!(matches!(answer, Answer::Served), "{told}");
+/// Calls the tool for the quiet tenant, which is never refused.
+fn parse_unrefused(tenant: &Tenant) {
+    let (answer, result) = parse(tenant);
+    assert!(matches!(answer, Answer::Served), "{result}");
 }
 
 fn program(tenant: &Tenant) {
@@ -104,28 +104,28 @@ fn program(tenant: &Tenant) {
 }
 
 fn tenants(server: &Server) -> [Tenant; 2] {
-    // Of organisations of their own, as customers are.
-    ["loud.web", "calm.web"].map(|scope| {
+    // In separate organisations, as customers are.
+    ["noisy.web", "quiet.web"].map(|scope| {
         let operator = server.installation();
-        operator.run_well(&["scope", "create", scope]);
-        let key = operator.run_well(&["keys", "create", "--scope", scope]);
+        operator.run_ok(&["scope", "create", scope]);
+        let key = operator.run_ok(&["keys", "create", "--scope", scope]);
         Tenant { key: key.trim().to_owned(), url: server.url().to_owned() }
     })
 }
 
-/// ten times the requests of a key are refused as `RATE_LIMITED`, and say when to come back; programs and calls
-/// of another tenant all succeed meanwhile.
+/// requests beyond the limit of a key are refused as `RATE_LIMITED` with `Retry-After`. Programs and calls of
+/// another tenant all succeed meanwhile.
 #[test]
-fn requests_beyond_a_rate_are_the_senders_loss() {
+fn a_tenant_over_its_rate_limit_does_not_affect_others() {
     let rate = format!("{ALLOWED}/h");
     let server = Installation::new().start_with(&[("PML_RATE_PER_KEY", &rate)]);
     let pid = server.pid();
-    let [loud, calm] = tenants(&server);
+    let [noisy, quiet] = tenants(&server);
     let body = Era::Stateless
         .request(1, "tools/call", json!({ "name": "json:parse", "arguments": { "data": "[7]" } }))
         .to_string();
-    let client = HttpMcp::new(&loud, Era::Stateless);
-    let noise = beside_noise(
+    let client = HttpMcp::new(&noisy, Era::Stateless);
+    let noise = during_noise(
         || {
             let reply = client.post(body.as_bytes(), "tools/call", Some("json:parse"));
             if reply.status == 200 {
@@ -137,34 +137,34 @@ fn requests_beyond_a_rate_are_the_senders_loss() {
             Answer::Refused
         },
         || {
-            program(&calm);
-            parse_calmly(&calm);
+            program(&quiet);
+            parse_unrefused(&quiet);
         },
     );
-    is_bounded(&noise);
+    assert_bounded(&noise);
     assert!(server.pid() == pid && pid.is_alive());
 }
 
-/// the same of the operator's quota of a tool, which each scope has for itself.
+/// the same for the operator's quota of a tool, which is counted for each scope separately.
 #[test]
-fn calls_beyond_a_quota_are_the_callers_loss() {
+fn a_tenant_over_its_tool_quota_does_not_affect_others() {
     let server = Installation::new().start();
-    let [loud, calm] = tenants(&server);
+    let [noisy, quiet] = tenants(&server);
     let operator = server.installation();
-    operator.run_well(&["quotas", "set", "*", "json:*", &format!("{ALLOWED}/day")]);
+    operator.run_ok(&["quotas", "set", "*", "json:*", &format!("{ALLOWED}/day")]);
     poll("the quota to be known", PATIENCE, || {
         operator.log().contains("Routes changed").then_some(())
     });
-    let noise = beside_noise(
-        || parse(&loud).0,
+    let noise = during_noise(
+        || parse(&noisy).0,
         || {
-            parse_calmly(&calm);
-            program(&calm);
+            parse_unrefused(&quiet);
+            program(&quiet);
         },
     );
-    is_bounded(&noise);
-    // Only the tool is closed to it.
-    let envelope = HttpMcp::new(&loud, Era::Stateless)
+    assert_bounded(&noise);
+    // Only this tool is refused.
+    let envelope = HttpMcp::new(&noisy, Era::Stateless)
         .execute("return await mcp.math.eval({ expression: '6*7' })");
     assert_eq!(success(&envelope), 42);
 }

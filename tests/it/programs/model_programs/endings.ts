@@ -163,7 +163,7 @@ paths.map(async (path) => {
   const text = await mcp.filesystem.read_text_file({ path });
   return { path, open: text.split("\n").filter((line) => line.startsWith("- [ ]")).length };
 });
-//// allSettled at the end tells why
+//// allSettled at the end reports the reasons
 // -> [{"status":"fulfilled","value":1},{"status":"rejected","reason":{"name":"Error","message":"`json:parse`: `data` is not JSON: EOF while parsing an object at line 1 column 1","code":"TOOL_FAILED"}}]
 Promise.allSettled(["1", "{"].map((data) => mcp.json.parse({ data })));
 //// a value in if and else
@@ -199,7 +199,7 @@ try {
 } catch (error) {
   console.error(error);
 }
-//// main within try without await is caught all the same
+//// a failure of main within try without await is still caught
 // -> "caught: `json:parse`: `data` is not JSON: EOF while parsing an object at line 1 column 1"
 const main = async () => mcp.json.parse({ data: "{" });
 try {
@@ -270,7 +270,7 @@ async () => {
   const nine = await mcp.math.eval({ expression: "3 ^ 2" });
   return nine;
 }
-//// a function is left at the end
+//// the last value is a function
 // -> null
 // >> the value of the last statement is not a valid result: `result` is a function, which JSON cannot represent; call it
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" }));
@@ -330,7 +330,7 @@ async function* pages() {
 const all: number[] = [];
 for await (const page of pages()) all.push(page);
 all;
-//// comments stand after the last expression
+//// comments after the last expression
 // -> 3
 const n = await mcp.math.eval({ expression: "1 + 2" }); // the sum
 n // what the user asked for
@@ -340,7 +340,7 @@ n // what the user asked for
 const pkg = JSON.parse(await mcp.filesystem.read_text_file({ path: "package.json" }))
 const upper = pkg.name.toUpperCase()
 upper
-//// typed all the way
+//// a fully typed program
 // -> {"A1":30,"A3":7.5}
 type Order = { id: string; total: number; paid: boolean };
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" })) as Order[];
@@ -374,7 +374,7 @@ big;
 //// an error on the last line has the author's column
 // !! PROGRAM_FAILED 1:49
 const o = await mcp.json.parse({ data: "{}" }); o.items.length;
-//// a label at the end gives nothing
+//// a label at the end has no value
 // -> null
 // ~~ the program returned no value
 outer: for (const a of [1, 2]) {
@@ -387,16 +387,16 @@ if (n > 1) {
   if (n > 5) "a";
   else "b";
 } else "c";
-//// process.exit is not there
+//// process.exit does not exist
 // !! PROGRAM_FAILED `process` is not available
 async function main() { return 1; }
 main().then(() => process.exit(0));
-//// a module's way of ending
+//// an exported main function is refused
 // !! UNSUPPORTED_SYNTAX
 export default async function main() {
   return await mcp.math.eval({ expression: "1" });
 }
-//// require.main is not there
+//// require.main does not exist
 // !! PROGRAM_FAILED `require` is not available
 async function main() { return 1; }
 if (require.main === module) main();
@@ -428,17 +428,17 @@ const read = (path: string) => mcp.filesystem.read_text_file({ path });
   orders: read("orders.json").then((text) => JSON.parse(text).length),
   name: read("package.json").then((text) => JSON.parse(text).name),
 });
-//// the promises of a list fail as one
+//// one failed promise of a list fails the program
 // !! TOOL_FAILED 1 `data` is not JSON
 ["1", "{"].map((data) => mcp.json.parse({ data }));
-//// a Map is filled last
+//// the last statement fills a Map
 // -> null
 // >> the value of the last statement is not a valid result: `result` is a Map
 const counts = new Map<string, number>();
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" }));
 for (const o of orders) counts.set(o.customer, (counts.get(o.customer) ?? 0) + 1);
 counts.set("all", orders.length);
-//// a tool gets a name last
+//// the last statement assigns a tool
 // -> null
 // >> the value of the last statement is not a valid result: `result` is a tool
 let read: any;

@@ -1,4 +1,4 @@
-//! Files that other programs run or trust: a program that may write files is asked about each of them.
+//! Protected places: files that other programs run or trust. A write needs approval for each, whatever the rules allow.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::cli::{Project, finish, text};
 use crate::support::expect::{failure, success};
 
-/// Asserts that a human is asked about a protected place, and never for good.
+/// Asserts that the user is asked about a protected place, without the option "always".
 #[track_caller]
 fn asked_about<'a>(envelope: &'a Value, place: &str) -> &'a str {
     assert_eq!(envelope["status"], "approval_required", "{place}: {envelope:#}");
@@ -23,9 +23,10 @@ fn write(path: &str) -> String {
     format!("return await mcp.filesystem.write_file({{ path: {path:?}, content: 'x' }})")
 }
 
-/// NX-03: no rule, however wide, lets a program write what an agent, editor, shell, Git, package manager or CI runs.
+/// NX-03: no rule, however broad, lets a program write files that an agent, editor, shell, Git, package manager or CI
+/// runs.
 #[test]
-fn protected_places_are_asked_about_whatever_is_allowed() {
+fn protected_places_need_approval_whatever_the_rules_allow() {
     let project = Project::new().allow(&["*", "filesystem:*", "filesystem:write_file"]);
     let mut pml = project.stdio();
     for place in [
@@ -72,15 +73,15 @@ fn protected_places_are_asked_about_whatever_is_allowed() {
     {
         failure(&pml.execute(&write(place)), "POLICY_DENIED");
     }
-    // What the user starts on purpose is source code like any other.
+    // Files that run only when the user starts them are ordinary source code.
     for place in ["Makefile", "package.json", "conftest.py", ".env.example"] {
         success(&pml.execute(&write(place)));
     }
 }
 
-/// NX-03: "always" is taken as a yes to this one call, and the next one is asked about.
+/// NX-03: "always" counts as approval of this one call; the next one is asked about.
 #[test]
-fn always_does_not_settle_a_protected_place() {
+fn always_approves_only_one_write_to_a_protected_place() {
     let project = Project::new();
     let mut pml = project.stdio();
     let first = pml.execute(&write("AGENTS.md"));
@@ -90,13 +91,13 @@ fn always_does_not_settle_a_protected_place() {
     success(&done);
     assert!(done["warnings"][0].as_str().unwrap().contains("allowed once"), "{done:#}");
     assert_eq!(project.read("AGENTS.md"), "x");
-    assert!(!project.path(".pml.json").exists(), "no rule is written");
+    assert!(!project.path(".pml.json").exists(), "a rule was written");
     asked_about(&pml.execute(&write("AGENTS.md")), "AGENTS.md");
 }
 
-/// NX-03: Git's folder is known by what is in it, wherever `--separate-git-dir` or a nested repository puts it.
+/// NX-03: Git folders are recognised by their content, wherever `--separate-git-dir` or a nested repository puts them.
 #[test]
-fn git_folders_are_known_by_what_is_in_them() {
+fn git_folders_are_recognised_by_their_content() {
     let project = Project::new().allow(&["filesystem:*"]);
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");
@@ -113,7 +114,7 @@ fn git_folders_are_known_by_what_is_in_them() {
         asked_about(&pml.execute(&write(place)), place);
     }
     failure(&pml.execute(&write("sub/.git/config")), "POLICY_DENIED");
-    // A program cannot make one either.
+    // A program cannot create one either: `HEAD` would complete it.
     success(&pml.execute(
         "await mcp.filesystem.create_directory({ path: 'made/objects' });
          await mcp.filesystem.create_directory({ path: 'made/refs' });
@@ -122,9 +123,10 @@ fn git_folders_are_known_by_what_is_in_them() {
     asked_about(&pml.execute(&write("made/HEAD")), "made/HEAD");
 }
 
-/// NX-03: the home folder is a workspace only if somebody names it, and PML's own records stay out of reach in it.
+/// NX-03: the home folder is used as workspace only if it is named explicitly. PML's own records in it stay
+/// inaccessible.
 #[test]
-fn the_home_folder_is_a_workspace_only_by_name() {
+fn the_home_folder_is_no_workspace_unless_named_explicitly() {
     let project = Project::new();
     let home = project.home();
     std::fs::create_dir_all(home.join(".git")).unwrap();
@@ -137,9 +139,9 @@ fn the_home_folder_is_a_workspace_only_by_name() {
     for folder in [home.clone(), home.join("deep"), home.parent().unwrap().to_owned()] {
         for arguments in [&["exec", "-", "--json"][..], &["init", "--yes"]] {
             let refused = start(&folder, arguments);
-            let told = format!("{}{}", text(&refused.stdout), text(&refused.stderr));
-            assert!(!refused.status.success(), "{told}");
-            assert!(told.contains("home folder"), "{told}");
+            let printed = format!("{}{}", text(&refused.stdout), text(&refused.stderr));
+            assert!(!refused.status.success(), "{printed}");
+            assert!(printed.contains("home folder"), "{printed}");
             assert!(!home.join(".pml.json").exists() && !home.join(".mcp.json").exists());
         }
     }

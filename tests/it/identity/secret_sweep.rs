@@ -1,4 +1,4 @@
-//! SE-01: keys of many calls that end in many ways, and then everything that could have kept one.
+//! SE-01: makes calls with secrets that end in many ways, then searches every place that could have kept one.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -15,13 +15,13 @@ use crate::support::server::{Installation, Tenant};
 use crate::support::upstream::{Entry, host_of, scope_of};
 use crate::support::{PATIENCE, poll};
 
-/// How an upstream ends a call. Each sends back the key that it was sent, where it answers at all.
+/// How an upstream ends a call. Every answer contains the secret that the upstream received.
 const ENDS: [&str; 6] = ["answer", "refuse", "break", "garble", "fail", "hang"];
-/// How a call gets there.
-const WAYS: [&str; 4] = ["program", "name", "proxy", "header"];
+/// How a call is made.
+const ROUTES: [&str; 4] = ["program", "name", "proxy", "header"];
 
-/// An upstream that is as indiscreet as one can be.
-fn upstream(heard: Arc<Mutex<Vec<String>>>) -> GatewayStub {
+/// An upstream that repeats the secret in each answer, in several encodings.
+fn upstream(received: Arc<Mutex<Vec<String>>>) -> GatewayStub {
     GatewayStub::start_with_head(move |head, body| {
         let key = head.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
@@ -45,39 +45,39 @@ fn upstream(heard: Arc<Mutex<Vec<String>>>) -> GatewayStub {
                     }),
                 );
             }
-            Some("tools/call") => heard.lock().unwrap().push(key.clone()),
+            Some("tools/call") => received.lock().unwrap().push(key.clone()),
             _ => return answer("error", json!({ "code": -32601, "message": "no such method" })),
         }
         let hex: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
-        let told = format!("{key} {hex} {}", data_encoding::BASE64.encode(key.as_bytes()));
+        let leak = format!("{key} {hex} {}", data_encoding::BASE64.encode(key.as_bytes()));
         match body["params"]["name"].as_str() {
             Some("answer") => {
-                answer("result", json!({ "content": [{ "type": "text", "text": told }] }))
+                answer("result", json!({ "content": [{ "type": "text", "text": leak }] }))
             }
-            Some("refuse") => Answer::Raw(401, "text/plain", told.into_bytes()),
-            Some("break") => Answer::Raw(500, "text/html", told.into_bytes()),
+            Some("refuse") => Answer::Raw(401, "text/plain", leak.into_bytes()),
+            Some("break") => Answer::Raw(500, "text/html", leak.into_bytes()),
             Some("garble") => {
-                Answer::Raw(200, "application/json", format!("{{\"{told}").into_bytes())
+                Answer::Raw(200, "application/json", format!("{{\"{leak}").into_bytes())
             }
             Some("fail") => answer(
                 "error",
-                json!({ "code": -32000, "message": told, "data": { "sent": told } }),
+                json!({ "code": -32000, "message": leak, "data": { "sent": leak } }),
             ),
             _ => Answer::Never,
         }
     })
 }
 
-/// Calls a tool of the upstream by name, over `/mcp` or through the proxy, and hangs up once it was heard
-/// where it would not be answered.
+/// Calls a tool of the upstream by name, over `/mcp` or through the proxy. For `hang`, it disconnects once the
+/// upstream has received the call.
 fn call_by_hand(
     tenant: &Tenant,
-    way: &str,
+    route: &str,
     end: &str,
     (key, host): (&str, &str),
-    heard: impl Fn() -> bool,
+    received: impl Fn() -> bool,
 ) -> String {
-    let (path, tool) = match way {
+    let (path, tool) = match route {
         "proxy" => ("/mcp/proxy/indiscreet", end.to_owned()),
         _ => ("/mcp", format!("indiscreet:{end}")),
     };
@@ -91,7 +91,7 @@ fn call_by_hand(
         ("mcp-method", "tools/call".to_owned()),
         ("mcp-name", tool),
     ];
-    if way == "header" {
+    if route == "header" {
         headers.push(("x-pml-key-sweep-key", key.to_owned()));
         headers.push(("x-pml-host-sweep-key", host.to_owned()));
     }
@@ -109,21 +109,21 @@ fn call_by_hand(
     }
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
-    poll("the upstream to hear of it", PATIENCE, || heard().then_some(()));
+    poll("the upstream to receive the call", PATIENCE, || received().then_some(()));
     stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     let mut come = vec![0; 64 * 1024];
     let count = stream.read(&mut come).unwrap_or(0);
     String::from_utf8_lossy(&come[..count]).into_owned()
 }
 
-/// What a key looks like to who knows how it was written.
+/// Returns the forms in which a secret could have been written.
 fn forms(key: &str) -> Vec<String> {
     let hex = |upper: bool| -> String {
         key.bytes().map(|b| if upper { format!("{b:02X}") } else { format!("{b:02x}") }).collect()
     };
     let mut forms = vec![key.to_owned(), hex(false), hex(true), key.chars().rev().collect()];
     for offset in 0..3 {
-        // However it lies among what is encoded with it; the ends depend on what that is.
+        // The encoding depends on the position modulo 3, and at both ends on the neighbouring bytes.
         let around = format!("{}{key}", "x".repeat(offset));
         let encoded = data_encoding::BASE64.encode(around.as_bytes());
         forms.push(encoded[4..encoded.len() - 4].to_owned());
@@ -131,14 +131,15 @@ fn forms(key: &str) -> Vec<String> {
     forms
 }
 
-/// SE-01: 24 keys, stored or sent along, in calls that end well, badly, late or never, with everything logged.
+/// SE-01: makes 24 calls, each with its own secret, stored or sent with the call. They succeed, fail, time out or are
+/// abandoned, with all logging on.
 #[test]
-fn no_key_stays_anywhere_however_a_call_ends() {
+fn no_secret_remains_in_answers_logs_or_the_database() {
     let installation = Installation::new();
     let server = installation.start_with(&[("PML_LOG", "trace")]);
-    let tenant = server.tenant_that_can("execute,read,publish,admin");
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let stub = upstream(Arc::clone(&heard));
+    let tenant = server.tenant_with_rights("execute,read,publish,admin");
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let stub = upstream(Arc::clone(&received));
     let (scope, host) = (scope_of(&tenant), host_of(&stub.url));
     let mut entry = Entry::http(&scope, "indiscreet", &stub.url).needs("SWEEP_KEY");
     let tool = |name: &&str| json!({ "name": name, "description": name, "inputSchema": { "type": "object" } });
@@ -146,29 +147,29 @@ fn no_key_stays_anywhere_however_a_call_ends() {
     entry.publish(&installation);
 
     let (mut keys, mut answers) = (Vec::new(), Vec::new());
-    for (number, (way, end)) in
-        WAYS.iter().flat_map(|way| ENDS.iter().map(move |end| (*way, *end))).enumerate()
+    for (number, (route, end)) in
+        ROUTES.iter().flat_map(|route| ENDS.iter().map(move |end| (*route, *end))).enumerate()
     {
         let key = format!("sweep{number:02}Canary7f3a91Q");
-        let stored = json!({ "value": if way == "header" { "stored" } else { &key }, "for": "me", "hosts": [host] });
+        let stored = json!({ "value": if route == "header" { "stored" } else { &key }, "for": "me", "hosts": [host] });
         let place = format!("{}/api/v1/secrets/SWEEP_KEY", tenant.url);
         let put = call(&tenant.key, "PUT", &place, Some(&stored));
         assert!([200, 201].contains(&put.status), "{}", put.json());
         answers.push(String::from_utf8_lossy(&put.body).into_owned());
-        let got_there = || heard.lock().unwrap().iter().any(|sent| sent.contains(&key));
-        answers.push(if way == "program" {
+        let got_there = || received.lock().unwrap().iter().any(|sent| sent.contains(&key));
+        answers.push(if route == "program" {
             let code = format!(
                 "console.log('before'); try {{ return await mcp.indiscreet.{end}({{}}) }} catch (error) {{ throw new Error(error + error.stack) }}"
             );
             let run = json!({ "code": code, "options": { "timeout_ms": 1_500 } });
             HttpMcp::new(&tenant, Era::Stateless).execute_request(run).to_string()
         } else {
-            call_by_hand(&tenant, way, end, (&key, &host), got_there)
+            call_by_hand(&tenant, route, end, (&key, &host), got_there)
         });
-        assert!(got_there(), "{way} {end}: {}", answers.last().unwrap());
+        assert!(got_there(), "{route} {end}: {}", answers.last().unwrap());
         keys.push(key);
     }
-    // The ends are what they are meant to be.
+    // The calls ended as intended.
     let ended = |number: usize, code: &str| {
         assert!(answers[2 * number + 1].contains(code), "{code}: {}", answers[2 * number + 1]);
     };
@@ -186,10 +187,10 @@ fn no_key_stays_anywhere_however_a_call_ends() {
     for table in tables.lines() {
         database += &installation.sql(&format!("select t::text from \"{table}\" t"));
     }
-    assert!(database.contains("SWEEP_KEY") && database.contains("secret.use"), "it was read");
+    assert!(database.contains("SWEEP_KEY") && database.contains("secret.use"), "not read");
     assert_eq!(server.stop(), Some(0));
     let log = installation.log();
-    assert!(log.contains("indiscreet:answer"), "all that may be logged is");
+    assert!(log.contains("indiscreet:answer"), "the calls are not logged");
     let postgres =
         std::fs::read_to_string(installation.data_dir().join("postgres/server.log")).unwrap();
     let answers = answers.join("\n");

@@ -1,4 +1,4 @@
-//! A database that is gone, silent or slow, as the clients of a gateway see it.
+//! A database that is down, unresponsive or slow, as the clients of a gateway see it.
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
@@ -11,23 +11,23 @@ use serde_json::{Value, json};
 use crate::identity::keys::call;
 use crate::support::http::{HttpMcp, Reply, get, send};
 use crate::support::mcp_client::Era;
-use crate::support::relay::{Relay, Weather};
+use crate::support::relay::{Network, Relay};
 use crate::support::server::{Installation, Server, Tenant};
 use crate::support::{PATIENCE, poll, scaled};
 
-/// A gateway on a database that a test can take away, and an administrator's key.
+/// A gateway whose connection to the database the test controls, and an administrator's key.
 pub(crate) struct Setup {
     pub(crate) relay: Relay,
     pub(crate) gateway: Server,
     pub(crate) key: String,
-    /// It has the database, and stays.
+    /// The gateway that runs the database. Its own connection is not affected.
     pub(crate) owner: Server,
 }
 
 impl Setup {
     pub(crate) fn new(settings: &[(&str, &str)]) -> Self {
         let owner = Installation::new().start();
-        let key = owner.tenant_that_can("execute,read,publish,admin").key;
+        let key = owner.tenant_with_rights("execute,read,publish,admin").key;
         let relay = Relay::to(owner.installation());
         let url = relay.url();
         let master_key = owner.installation().data_dir().join("master.key");
@@ -44,7 +44,7 @@ impl Setup {
         call(&self.key, method, &format!("{}{path}", self.gateway.url()), body)
     }
 
-    /// Asks for a new key of this name, always by the same `Idempotency-Key`.
+    /// Creates a key of this name, with the name as `Idempotency-Key`.
     pub(crate) fn make_key(&self, name: &str) -> Reply {
         let authorization = format!("Bearer {}", self.key);
         let headers = [
@@ -56,7 +56,7 @@ impl Setup {
         send("POST", &format!("{}/api/v1/keys", self.gateway.url()), &headers, Some(body))
     }
 
-    /// How many keys of each name there are, as the database has them.
+    /// Returns how many keys of each name the database has.
     pub(crate) fn made(&self) -> HashMap<String, usize> {
         let names = self.owner.installation().sql("select name from api_keys");
         let mut made = HashMap::new();
@@ -67,8 +67,8 @@ impl Setup {
     }
 }
 
-/// What an answer must never hold: queries, places, versions, names of parts.
-const INSIDES: &[&str] = &[
+/// What an answer must never contain: queries, addresses, versions, names of components.
+const INTERNALS: &[&str] = &[
     "select ",
     "insert ",
     "sqlx",
@@ -81,17 +81,17 @@ const INSIDES: &[&str] = &[
     "pool",
 ];
 
-pub(crate) fn assert_hygienic(reply: &Reply, what: &str) {
+pub(crate) fn assert_no_internals(reply: &Reply, what: &str) {
     let text = String::from_utf8_lossy(&reply.body).to_lowercase();
-    for inside in INSIDES {
-        assert!(!text.contains(inside), "{what}: `{inside}` in {text}");
+    for internal in INTERNALS {
+        assert!(!text.contains(internal), "{what}: `{internal}` in {text}");
     }
 }
 
-/// R-03, GW-26: 503 with its code and nothing of the insides, not ready; used again once it is back, and
-/// what was acknowledged is there, once.
+/// R-03, GW-26: during an outage of the database, requests get 503 with the error code and without internals, and
+/// `/ready` fails. Afterwards the gateway recovers, and every acknowledged write is present exactly once.
 #[test]
-fn a_database_that_goes_away_loses_nothing() {
+fn acknowledged_writes_survive_a_database_outage() {
     let setup = Setup::new(&[]);
     let done = AtomicBool::new(false);
     let acknowledged: Vec<String> = std::thread::scope(|scope| {
@@ -107,7 +107,7 @@ fn a_database_that_goes_away_loses_nothing() {
                         let reply = setup.make_key(&name);
                         match reply.status {
                             201 => acknowledged.push(name),
-                            503 => assert_hygienic(&reply, &name),
+                            503 => assert_no_internals(&reply, &name),
                             other => panic!("{other}: {}", reply.json()),
                         }
                     }
@@ -115,26 +115,27 @@ fn a_database_that_goes_away_loses_nothing() {
                 })
             })
             .collect();
-        for weather in [Weather::Gone, Weather::Silent, Weather::Gone] {
+        for network in [Network::Down, Network::Blackhole, Network::Down] {
             let before = setup.made().len();
             poll("some writes", PATIENCE, || (setup.made().len() >= before + 5).then_some(()));
-            setup.relay.set(weather);
-            // The key is remembered for a second, and limits are drawn ahead: what is asked is the database.
-            let asked = Instant::now();
+            setup.relay.set(network);
+            // Authentication is cached for a second and rate limits are drawn in advance, so only the query itself
+            // needs the database.
+            let started = Instant::now();
             let reply = setup.ask("GET", "/api/v1/keys", None);
-            let took = asked.elapsed();
-            assert_eq!(reply.status, 503, "{weather:?}: {}", reply.json());
+            let took = started.elapsed();
+            assert_eq!(reply.status, 503, "{network:?}: {}", reply.json());
             assert_eq!(reply.json()["code"], "DATABASE_UNAVAILABLE");
             assert_eq!(reply.header("retry-after"), "1");
             let id = reply.header("x-request-id").to_owned();
             assert_eq!(reply.json()["instance"], format!("urn:uuid:{id}"));
-            assert_hygienic(&reply, "the list of keys");
+            assert_no_internals(&reply, "the list of keys");
             // Two seconds are promised; a busy machine gets more.
-            assert!(took < Duration::from_secs(20), "{weather:?}: told after {took:?}");
+            assert!(took < Duration::from_secs(20), "{network:?}: the error came after {took:?}");
             let ready = get(&format!("{}/ready", setup.gateway.url()), &[]);
             assert_eq!((ready.status, &ready.json()["checks"]["database"]), (503, &json!(false)));
             assert_eq!(get(&format!("{}/health", setup.gateway.url()), &[]).status, 200);
-            setup.relay.set(Weather::Fair);
+            setup.relay.set(Network::Normal);
             poll("the first success", PATIENCE, || {
                 (setup.ask("GET", "/api/v1/keys", None).status == 200).then_some(())
             });
@@ -153,19 +154,19 @@ fn a_database_that_goes_away_loses_nothing() {
     assert!(made.values().all(|count| *count == 1), "{made:?}");
 }
 
-/// Small steps of a generator that is the same at every run.
+/// A pseudo-random generator that gives the same numbers in every run.
 struct Steps(u64);
 
 impl Steps {
     fn below(&mut self, limit: u64) -> u64 {
-        // Knuth's MMIX constants; the high bits are the good ones.
+        // A linear congruential generator with Knuth's MMIX constants. Its low bits are not random enough.
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
 }
 
-/// Sends a request and hangs up after so long; returns what had come until then.
+/// Sends a request and closes the connection after `patience`; returns what had arrived until then.
 fn hang_up_after(patience: Duration, gateway: &str, request: &str) -> String {
     let address = gateway.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -179,19 +180,19 @@ fn hang_up_after(patience: Duration, gateway: &str, request: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// P3: two tenants on two connections to a slow database, and clients that hang up in the middle: nobody ever
-/// sees a row of the other, and every connection is as good as new afterwards.
+/// P3: two tenants share two connections to a slow database, and clients disconnect during a query. No tenant ever
+/// sees a row of the other, and the connections remain usable.
 #[test]
-fn clients_that_hang_up_leave_no_tenant_behind() {
+fn a_client_disconnect_does_not_leak_its_tenant_to_the_next_request() {
     let setup = Setup::new(&[("PML_DATABASE_CONNECTIONS", "2")]);
-    let other = setup.owner.tenant_that_can("execute,read,publish,admin").key;
+    let other = setup.owner.tenant_with_rights("execute,read,publish,admin").key;
     let tenants = [("mine", &setup.key), ("theirs", &other)];
     for (name, key) in tenants {
         let body = json!({ "name": format!("only-{name}"), "can": ["read"] });
         let url = format!("{}/api/v1/keys", setup.gateway.url());
         assert_eq!(call(key, "POST", &url, Some(&body)).status, 201);
     }
-    setup.relay.set(Weather::Slow(Duration::from_millis(1)));
+    setup.relay.set(Network::Slow(Duration::from_millis(1)));
     let answered = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for seed in 0..4_u64 {
@@ -207,7 +208,7 @@ fn clients_that_hang_up_leave_no_tenant_behind() {
                     let request = format!(
                         "GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\nconnection: close\r\n\r\n"
                     );
-                    // Some wait for their answers, however busy the machine is.
+                    // One in ten waits for its answer, however busy the machine is.
                     let patience = match steps.below(10) {
                         0 => PATIENCE,
                         _ => Duration::from_micros(steps.below(60_000)),
@@ -221,8 +222,8 @@ fn clients_that_hang_up_leave_no_tenant_behind() {
             });
         }
     });
-    setup.relay.set(Weather::Fair);
-    assert!(answered.load(Ordering::SeqCst) > 0, "some waited for their answers");
+    setup.relay.set(Network::Normal);
+    assert!(answered.load(Ordering::SeqCst) > 0, "no request was answered");
     poll("no transaction to be open", PATIENCE, || {
         let open = "select count(*) from pg_stat_activity where usename = 'pml_app' and state like 'idle in transaction%'";
         (setup.owner.installation().sql(open).trim() == "0").then_some(())
@@ -240,13 +241,12 @@ fn clients_that_hang_up_leave_no_tenant_behind() {
     }
 }
 
-/// Who cannot count does not call: an operator's quota holds when the database is too slow to keep it, also for a
-/// program that runs already. Limits on requests do not: what is asked for needs the database too.
+/// If the database is too slow to count a call against the operator's quota, the call is refused, even within a
+/// running program. Rate limits of requests do not refuse in this case, because the requests need the database anyway.
 #[test]
-fn a_quota_that_cannot_be_counted_refuses() {
+fn calls_are_refused_when_their_quota_cannot_be_counted() {
     let setup = Setup::new(&[]);
-    let allow =
-        |calls| setup.owner.installation().run_well(&["quotas", "set", "*", "json:*", calls]);
+    let allow = |calls| setup.owner.installation().run_ok(&["quotas", "set", "*", "json:*", calls]);
     let tenant = Tenant { key: setup.key.clone(), url: setup.gateway.url().to_owned() };
     let ask = || {
         let answer =
@@ -257,11 +257,11 @@ fn a_quota_that_cannot_be_counted_refuses() {
         allow(calls);
         poll("the quota to be known", PATIENCE, || (ask() == expected).then_some(()));
     }
-    // A draw for a call has 600 ms and one way takes half of that; whatever else is asked has seconds.
-    setup.relay.set(Weather::Slow(Duration::from_millis(310)));
-    poll("what was drawn to be used up", PATIENCE, || {
+    // Drawing from a quota has 600 ms, and each direction takes more than half of that. Other queries have seconds.
+    setup.relay.set(Network::Slow(Duration::from_millis(310)));
+    poll("the tokens that were drawn in advance to be used up", PATIENCE, || {
         (ask() == "DATABASE_UNAVAILABLE").then_some(())
     });
-    setup.relay.set(Weather::Fair);
+    setup.relay.set(Network::Normal);
     poll("calls to be counted again", PATIENCE, || (ask() == "none").then_some(()));
 }

@@ -1,4 +1,4 @@
-//! What the start of a server gets: shown, and none of it chosen by the workspace.
+//! What a server from the registry gets when it starts: the question shows it, and the workspace cannot choose it.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -10,15 +10,15 @@ use crate::support::cli::{Project, text};
 use crate::support::expect::{failure, question, success};
 use crate::support::server::{Server, Tenant};
 
-/// A package runner that runs a little MCP server, which tells what it was started with.
+/// A fake `npx` that is itself a small MCP server. Its tool returns how it was started.
 const RUNNER: &str = r#"#!/usr/bin/env node
-const tell = () => ({ file: __filename, path: process.env.PATH, folder: process.cwd(),
+const started = () => ({ file: __filename, path: process.env.PATH, folder: process.cwd(),
   names: Object.keys(process.env), args: process.argv.slice(2) });
 const answers = {
   initialize: (params) => ({ protocolVersion: params.protocolVersion, capabilities: { tools: {} },
     serverInfo: { name: "notes", version: "1" } }),
   "tools/list": () => ({ tools: [{ name: "add", inputSchema: { type: "object" } }] }),
-  "tools/call": () => ({ content: [{ type: "text", text: "told" }], structuredContent: tell() }),
+  "tools/call": () => ({ content: [{ type: "text", text: "started" }], structuredContent: started() }),
 };
 require("readline").createInterface({ input: process.stdin }).on("line", (line) => {
   const { id, method, params } = JSON.parse(line);
@@ -37,7 +37,7 @@ fn program(path: &Path, script: &str) {
 }
 
 fn tenant() -> Tenant {
-    Server::shared().tenant_that_can("execute,read,publish,admin")
+    Server::shared().tenant_with_rights("execute,read,publish,admin")
 }
 
 #[track_caller]
@@ -52,7 +52,7 @@ fn publish(tenant: &Tenant, version: &str, variables: &[&str]) {
     assert_eq!(reply.status, 201, "{}", text(&reply.body));
 }
 
-/// Makes a project whose user has the runner.
+/// Creates a project whose user has the fake `npx` on the `PATH`.
 fn project(tenant: &Tenant) -> Project {
     let project = Project::of(tenant).allow(&["*"]);
     let programs = project.home().join("bin");
@@ -61,9 +61,10 @@ fn project(tenant: &Tenant) -> Project {
     project.set("PATH", &path)
 }
 
-/// NX-01: every variable of a start is shown with where it comes from, and pinned; one more is asked about again.
+/// NX-01: the question shows each variable that the server gets, with its source. The approval pins them, and an
+/// additional one is asked about again.
 #[test]
-fn a_start_shows_and_pins_what_it_grants() {
+fn a_start_shows_its_grants_and_pins_them() {
     let tenant = tenant();
     publish(&tenant, "1.0.0", &["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN"]);
     let project = project(&tenant).set("AWS_SECRET_ACCESS_KEY", "canary-a1");
@@ -72,27 +73,27 @@ fn a_start_shows_and_pins_what_it_grants() {
     project.write(".env", "GITHUB_TOKEN=canary-b2\n");
 
     let mut pml = project.stdio();
-    let asked = pml.execute(ADD);
-    assert_eq!(question(&asked)["approval_type"], "dependency");
-    let description = asked["description"].as_str().unwrap();
+    let pending = pml.execute(ADD);
+    assert_eq!(question(&pending)["approval_type"], "dependency");
+    let description = pending["description"].as_str().unwrap();
     let runner = project.home().join("bin/npx");
-    for told in [
+    for line in [
         "\"npx\" \"-y\" \"notes@1.0.0\"",
         &format!("It runs `{}` with `/", runner.display()),
         "It gets `AWS_SECRET_ACCESS_KEY` from your environment, a credential that lets its holder act as you",
         "It gets `GITHUB_TOKEN` from the workspace's `.env`",
         "It is not sandboxed",
     ] {
-        assert!(description.contains(told), "{told}: {description}");
+        assert!(description.contains(line), "{line}: {description}");
     }
-    assert_eq!(asked["context"]["grants"].as_array().unwrap().len(), 4, "{asked:#}");
-    assert!(asked["context"]["start_hash"].as_str().unwrap().starts_with("sha256-"));
-    assert!(!asked.to_string().contains("canary"), "{asked:#}");
-    failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
+    assert_eq!(pending["context"]["grants"].as_array().unwrap().len(), 4, "{pending:#}");
+    assert!(pending["context"]["start_hash"].as_str().unwrap().starts_with("sha256-"));
+    assert!(!pending.to_string().contains("canary"), "{pending:#}");
+    failure(&pml.resume(&pending, false, false), "APPROVAL_DENIED");
     assert!(!project.path(".pml/mcp.lock").exists());
 
-    let asked = pml.execute(ADD);
-    let got = success(&pml.resume(&asked, true, false)).clone();
+    let pending = pml.execute(ADD);
+    let got = success(&pml.resume(&pending, true, false)).clone();
     let names: Vec<&str> =
         got["names"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(names.contains(&"AWS_SECRET_ACCESS_KEY") && names.contains(&"GITHUB_TOKEN"), "{got:#}");
@@ -105,10 +106,10 @@ fn a_start_shows_and_pins_what_it_grants() {
     assert_eq!(pinned["grants"]["program"], json!(runner));
     success(&project.stdio().execute(ADD));
 
-    // The user's own token is not the one of the file that was let go.
+    // The source changed: the approved token came from `.env`, this one from the user's environment.
     let project = project.set("GITHUB_TOKEN", "canary-c3");
-    let asked = project.stdio().execute(ADD);
-    let description = question(&asked)["description"].as_str().unwrap();
+    let pending = project.stdio().execute(ADD);
+    let description = question(&pending)["description"].as_str().unwrap();
     assert!(description.contains("whose command or variables CHANGED"), "{description}");
     assert!(
         description.contains("NEW: It gets `GITHUB_TOKEN` from your environment"),
@@ -117,14 +118,14 @@ fn a_start_shows_and_pins_what_it_grants() {
 
     publish(&tenant, "1.1.0", &["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "NPM_TOKEN"]);
     let project = project.set("NPM_TOKEN", "canary-d4");
-    let asked = project.stdio().execute(ADD);
-    let description = question(&asked)["description"].as_str().unwrap();
+    let pending = project.stdio().execute(ADD);
+    let description = question(&pending)["description"].as_str().unwrap();
     assert!(description.contains("It gets `NPM_TOKEN`"), "{description}");
 }
 
-/// NX-01: a long command hides nothing of what the start grants.
+/// NX-01: a long command is shortened, so that it cannot scroll the grants off the screen.
 #[test]
-fn a_long_command_hides_no_grant() {
+fn a_long_command_does_not_hide_the_grants() {
     let tenant = tenant();
     let long: Vec<String> = (0..20).map(|n| format!("{n}{}", "x".repeat(400))).collect();
     let body = json!({
@@ -134,8 +135,8 @@ fn a_long_command_hides_no_grant() {
     });
     let reply = call(&tenant.key, "POST", &format!("{}/api/v1/servers", tenant.url), Some(&body));
     assert_eq!(reply.status, 201, "{}", text(&reply.body));
-    let asked = project(&tenant).set("GITHUB_TOKEN", "canary-e5").stdio().execute(ADD);
-    let description = question(&asked)["description"].as_str().unwrap();
+    let pending = project(&tenant).set("GITHUB_TOKEN", "canary-e5").stdio().execute(ADD);
+    let description = question(&pending)["description"].as_str().unwrap();
     assert!(description.contains("characters in total, sha256-"), "{description}");
     assert!(
         description.contains("\nIt gets `GITHUB_TOKEN` from your environment"),
@@ -143,19 +144,19 @@ fn a_long_command_hides_no_grant() {
     );
 }
 
-/// NX-02: neither a program nor what runs it is one of the workspace, by whatever way that is on the `PATH`; and
-/// what is started cannot find them there either.
+/// NX-02: neither a program nor its interpreter resolves into the workspace, however `PATH` leads there. The started
+/// program gets a `PATH` without these entries.
 #[test]
-fn the_workspace_chooses_nothing_of_a_start() {
+fn programs_and_interpreters_are_never_resolved_in_the_workspace() {
     let tenant = tenant();
     publish(&tenant, "1.0.0", &[]);
-    for way in
+    for first_entry in
         ["WORK/bin:", "WORK/node_modules/.bin:", "LINK:", "bin:", "node_modules/.bin:", ".:", ":"]
     {
         let project = project(&tenant);
         let link = project.home().join("linked");
         symlink(project.path("bin"), &link).unwrap();
-        let first = way
+        let first = first_entry
             .replace("WORK", &project.workspace().display().to_string())
             .replace("LINK", &link.display().to_string());
         let path = format!(
@@ -171,32 +172,33 @@ fn the_workspace_chooses_nothing_of_a_start() {
         }
         let project = project.set("PATH", &path);
         let mut pml = project.stdio();
-        let asked = pml.execute(ADD);
-        let description = question(&asked)["description"].as_str().unwrap();
+        let pending = pml.execute(ADD);
+        let description = question(&pending)["description"].as_str().unwrap();
         assert!(!description.contains(&project.workspace().display().to_string()), "{description}");
-        let got = success(&pml.resume(&asked, true, false)).clone();
+        let got = success(&pml.resume(&pending, true, false)).clone();
         let work = project.workspace().display().to_string();
         let entries: Vec<&str> = got["path"].as_str().unwrap().split(':').collect();
         assert!(
             entries.iter().all(|e| e.starts_with('/') && !e.starts_with(&work)),
-            "{way}: {got:#}"
+            "{first_entry}: {got:#}"
         );
-        assert!(!entries.contains(&link.to_str().unwrap()), "{way}: {got:#}");
-        // `npx` itself looks for programs and settings in the folder that it is in.
-        assert!(!got["folder"].as_str().unwrap().starts_with(&work), "{way}: {got:#}");
-        // What a program asks for by name is found by the same rule.
+        assert!(!entries.contains(&link.to_str().unwrap()), "{first_entry}: {got:#}");
+        // `npx` itself looks for programs and settings in its working directory.
+        assert!(!got["folder"].as_str().unwrap().starts_with(&work), "{first_entry}: {got:#}");
+        // `shell:exec` resolves names by the same rule.
         let version = pml.execute(
             "const { exit_code, stdout } = await mcp.shell.exec({ command: ['node', '--version'] });
              return [exit_code, stdout.startsWith('v')]",
         );
-        assert_eq!(*success(&version), json!([0, true]), "{way}");
-        assert!(!project.path("ran").exists(), "{way}: {}", project.read("ran"));
+        assert_eq!(*success(&version), json!([0, true]), "{first_entry}");
+        assert!(!project.path("ran").exists(), "{first_entry}: {}", project.read("ran"));
     }
 }
 
-/// NX-02: what only the workspace has runs by its path, and is told so; and no entry of the registry may name it.
+/// NX-02: a program of the workspace runs only by its path, which the error for its bare name states. An entry of the
+/// registry cannot name it at all.
 #[test]
-fn a_program_of_the_workspace_is_named_by_its_path() {
+fn workspace_programs_run_by_explicit_path_only() {
     let tenant = tenant();
     let project = Project::of(&tenant).allow(&["*"]);
     program(&project.path("bin/tool"), "#!/bin/sh\necho mine\n");

@@ -1,17 +1,17 @@
-//! What a new user reads when something is wrong: input → the exact words.
+//! The messages for common mistakes, with their exact wording.
 
 use crate::support::cli::{Project, text};
 use crate::support::http::get;
 use crate::support::server::Server;
 
-/// Runs a program and returns the exit code and what stderr has.
-fn told(project: &Project, arguments: &[&str], program: &str) -> (Option<i32>, String) {
+/// Runs `pml` with a program on stdin; returns the exit code and stderr.
+fn stderr_of(project: &Project, arguments: &[&str], program: &str) -> (Option<i32>, String) {
     let output = project.run_with(arguments, program.as_bytes());
     (output.status.code(), text(&output.stderr))
 }
 
 #[test]
-fn wrong_input_is_told_with_what_to_write() {
+fn invalid_options_are_reported_with_a_correction() {
     let project = Project::offline();
     for (arguments, words) in [
         (
@@ -31,24 +31,24 @@ fn wrong_input_is_told_with_what_to_write() {
             "error: the gateway's URL `pml.acme.test` from the command line cannot be used: it has no scheme; write `https://pml.acme.test` [5008 CONFIG_INVALID]\nhint: Correct the file, variable or option that the message names; invalid ones are never skipped.\n",
         ),
     ] {
-        assert_eq!(told(&project, arguments, "return 1"), (Some(2), words.to_owned()));
+        assert_eq!(stderr_of(&project, arguments, "return 1"), (Some(2), words.to_owned()));
     }
 }
 
-/// Nobody can answer: the message says what needs approval, with what, and how it gets it.
+/// Without a terminal to ask on, the message states the call, its arguments and how to allow it.
 #[test]
-fn a_call_that_nobody_can_approve_is_explained() {
+fn without_a_terminal_the_message_states_how_to_allow_the_call() {
     let project = Project::offline();
     let (code, stderr) =
-        told(&project, &["exec", "-"], "return await mcp.shell.exec({ command: ['ls'] })");
+        stderr_of(&project, &["exec", "-"], "return await mcp.shell.exec({ command: ['ls'] })");
     assert_eq!(code, Some(3));
     let words = "error: `shell:exec` needs approval, but there is no terminal to ask on:\nRun `shell:exec` with {\"command\":[\"ls\"]} [1003 APPROVAL_DENIED]\nhint: Run it on a terminal to be asked, or add \"shell:exec\" to `permissions.allow` in `.pml.json` and run `pml trust`.\n";
     assert!(stderr.ends_with(words), "{stderr}");
 }
 
-/// Nobody is asked about a call that would be refused anyway.
+/// The user is not asked about a call that would be refused anyway.
 #[test]
-fn what_cannot_run_is_refused_before_anybody_is_asked() {
+fn calls_that_would_fail_are_refused_without_a_question() {
     let project = Project::offline();
     std::os::unix::fs::symlink("/etc", project.path("link")).unwrap();
     for (call, code) in [
@@ -67,15 +67,15 @@ fn what_cannot_run_is_refused_before_anybody_is_asked() {
         let (envelope, _) = project.exec(&format!("return await mcp.{call}"));
         assert_eq!(envelope["error_code"], code, "{call}: {envelope}");
     }
-    // What an earlier call may still make is asked about.
+    // A missing folder may be created by an earlier call, so this is a question.
     let (envelope, _) =
         project.exec("return await mcp.filesystem.write_file({ path: 'new/a', content: '' })");
     assert_eq!(envelope["status"], "approval_required", "{envelope}");
 }
 
-/// A server that lacks its program or its key is not asked about either.
+/// The user is not asked about a server whose program or key is missing.
 #[test]
-fn a_server_that_cannot_start_is_refused_before_anybody_is_asked() {
+fn a_server_that_cannot_start_is_refused_without_a_question() {
     let servers = serde_json::json!({ "mcpServers": {
         "gone": { "command": "no-such-program" },
         "keyless": { "type": "stdio", "command": "sh", "env": { "TOKEN": "${NO_SUCH_TOKEN}" } },
@@ -91,9 +91,9 @@ fn a_server_that_cannot_start_is_refused_before_anybody_is_asked() {
     }
 }
 
-/// `npx` without its registry: what could not be reached, and what to do, before the server's time is up.
+/// If `npx` cannot reach its registry, the message states that and what to do, before the start-up time limit.
 #[test]
-fn a_package_that_cannot_be_fetched_is_told() {
+fn a_failed_npx_download_is_explained() {
     let servers = serde_json::json!({
         "mcpServers": { "memory": {
             "command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory@2026.8.31"] } },
@@ -109,7 +109,7 @@ fn a_package_that_cannot_be_fetched_is_told() {
     {
         assert!(message.contains(word), "{message}");
     }
-    // No Node on this `PATH`.
+    // There is no Node on this `PATH`.
     let bare = project.set("PATH", "/nonexistent");
     let (envelope, _) = bare.exec("return await mcp.memory.read_graph({})");
     let message = envelope["message"].as_str().unwrap();
@@ -118,11 +118,11 @@ fn a_package_that_cannot_be_fetched_is_told() {
 
 /// `https` to a gateway that speaks plain HTTP.
 #[test]
-fn https_to_a_plain_port_is_told() {
+fn https_to_a_plain_http_port_is_explained() {
     let url = Server::shared().url().replace("http://", "https://");
     let project = Project::at(&url).set("PML_API_KEY", "pml_key_x");
     let (code, stderr) =
-        told(&project, &["exec", "-"], "return await mcp.json.parse({ data: '1' })");
+        stderr_of(&project, &["exec", "-"], "return await mcp.json.parse({ data: '1' })");
     assert_eq!(code, Some(4));
     let words = format!(
         "error: the gateway at {url} cannot be reached: that port does not use TLS [5005 GATEWAY_UNREACHABLE]\nhint: Write the URL with `http`: `pml-server` itself has no TLS.\n"
@@ -130,23 +130,23 @@ fn https_to_a_plain_port_is_told() {
     assert!(stderr.ends_with(&words), "{stderr}");
 }
 
-/// A model's guess, one level too few.
+/// Models guess `mcp.call_tool`; the message shows how tools are called.
 #[test]
-fn a_call_at_the_wrong_level_is_told_how_tools_are_called() {
+fn a_call_without_a_namespace_is_explained() {
     let (envelope, _) = Project::new().exec("return await mcp.call_tool('json:parse', {})");
     let words = "`mcp.call_tool` is not a tool; call a tool as `mcp.namespace.action({ … })`";
     assert!(envelope.to_string().contains(words), "{envelope}");
 }
 
 #[test]
-fn what_is_not_there_is_named() {
-    let project = Project::of(&Server::shared().tenant_that_can("read,publish"));
+fn unknown_entries_are_named_in_the_error() {
+    let project = Project::of(&Server::shared().tenant_with_rights("read,publish"));
     for (arguments, what) in [
         (&["yank", "text.no@1.0.0"][..], "capability `text:no` 1.0.0"),
         (&["unpublish", "nowhere", "--yes"], "server `nowhere`"),
         (&["deprecate", "text.no", "old"], "capability `text:no`"),
     ] {
-        let (code, stderr) = told(&project, arguments, "");
+        let (code, stderr) = stderr_of(&project, arguments, "");
         let words = format!(
             "error: {what} is not published in the project of your API key [3018 NOT_FOUND]\n"
         );
@@ -157,20 +157,20 @@ fn what_is_not_there_is_named() {
     assert_eq!(answer["hint"], "`GET /openapi.json` lists the paths.", "{answer}");
 }
 
-/// Warnings read as errors do, and without a time.
+/// Warnings have the same form as errors, without a timestamp.
 #[test]
-fn warnings_have_no_time() {
+fn warnings_have_no_timestamp() {
     let project = Project::offline();
     project.write(".pml.json", r#"{"permissions": {"allow": ["json:*"]}}"#);
-    let (_, stderr) = told(&project, &["exec", "-"], "return 1");
+    let (_, stderr) = stderr_of(&project, &["exec", "-"], "return 1");
     assert!(stderr.starts_with("warning: `.pml.json` is not trusted"), "{stderr}");
 }
 
-/// What people paste from `.mcp.json` is taken; what cannot be used is refused with what to write.
+/// Entries that are copied from `.mcp.json` are accepted. Unsupported ones are refused with a correction.
 #[test]
-fn entries_of_other_clients_are_read_or_explained() {
+fn server_entries_of_other_clients_are_accepted_or_explained() {
     let project = Project::offline();
-    for (entry, told) in [
+    for (entry, message) in [
         (r#"{"type":"stdio","command":"sh"}"#, None),
         (r#"{"type":"http","url":"https://x.test/mcp","headers":{"A":"b"}}"#, None),
         (r#"{"url":"https://x.test/mcp"}"#, None),
@@ -195,28 +195,28 @@ fn entries_of_other_clients_are_read_or_explained() {
         project.write(".pml.json", format!(r#"{{"mcpServers":{{"docs":{entry}}}}}"#));
         let output = project.run_with(&["exec", "-", "--json"], b"return 1");
         let out = text(&output.stdout);
-        match told {
+        match message {
             None => assert!(output.status.success(), "{entry}: {out}"),
-            Some(told) => {
+            Some(message) => {
                 assert_eq!(output.status.code(), Some(2), "{entry}: {out}");
-                assert!(out.contains("5008") && out.contains(told), "{entry}: {out}");
+                assert!(out.contains("5008") && out.contains(message), "{entry}: {out}");
                 assert!(!out.contains("canary"), "{out}");
             }
         }
     }
 }
 
-/// `pml doctor` looks at the project, its gateway and its key, and never shows the key.
+/// `pml doctor` checks the project, its gateway and its API key, and never prints the key.
 #[test]
-fn doctor_looks_at_the_project() {
+fn doctor_checks_the_project_its_gateway_and_key() {
     let tenant = Server::shared().tenant();
     let project = Project::of(&tenant);
     assert!(project.run(&["init", "--yes"]).status.success());
     let look = |project: &Project| {
         let output = project.run(&["doctor", "--json"]);
-        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert!(!told.to_string().contains(&tenant.key), "a key is shown");
-        let found = told["findings"].as_array().unwrap().clone();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(!report.to_string().contains(&tenant.key), "the key is printed");
+        let found = report["findings"].as_array().unwrap().clone();
         let state = move |what: &str| {
             let finding = found.iter().find(|finding| finding["what"] == what);
             let finding = finding.unwrap_or_else(|| panic!("no `{what}` in {found:?}"));

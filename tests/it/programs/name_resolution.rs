@@ -1,4 +1,4 @@
-//! What a name in a program stands for: nearest first, by version, in full; and what no spelling gets round.
+//! Name resolution: short names (nearest entry first), versions and full names, and that no spelling bypasses a rule.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::identity::keys::call;
 use crate::support::cli::Project;
 use crate::support::expect::{calls, failure, question, success};
-use crate::support::gateway_stub::{Answer, GatewayStub, pass_on};
+use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::Era;
 use crate::support::server::{Server, Tenant};
 
-/// Two projects of one organisation and one of another, all of this test alone.
+/// Two projects of one organisation and one of another, created for one test.
 struct World {
     web: Tenant,
     core: Tenant,
@@ -28,10 +28,10 @@ impl World {
         let scopes = [format!("n{n}.web"), format!("n{n}.core"), format!("far{n}.one")];
         let [web, core, stranger] = scopes.each_ref().map(|scope| {
             let server = Server::shared();
-            server.installation().run_well(&["scope", "create", scope]);
+            server.installation().run_ok(&["scope", "create", scope]);
             let rights = "execute,read,publish";
             let key = ["keys", "create", "--scope", scope, "--can", rights];
-            let key = server.installation().run_well(&key);
+            let key = server.installation().run_ok(&key);
             Tenant { key: key.trim().to_owned(), url: server.url().to_owned() }
         });
         Self { web, core, stranger, scopes }
@@ -52,9 +52,10 @@ fn run(tenant: &Tenant, code: &str) -> Value {
     HttpMcp::new(tenant, Era::Stateless).execute(code)
 }
 
-/// Own project, organisation, shipped catalog; what one hides is told, by the run, the dry run and the delegation.
+/// A short name resolves in the own project, then the organisation, then the catalog. The run, the dry run and the
+/// delegation warn about entries that are hidden.
 #[test]
-fn the_nearest_is_called_and_what_it_hides_is_told() {
+fn the_nearest_entry_is_called_with_a_warning_about_hidden_ones() {
     let World { web, core, scopes: [in_web, in_core, _], .. } = World::new();
     let shout = "return await mcp.text.shout({})";
     failure(&run(&web, shout), "TOOL_NOT_FOUND");
@@ -75,10 +76,10 @@ fn the_nearest_is_called_and_what_it_hides_is_told() {
     let dry = HttpMcp::new(&web, Era::Stateless).execute_request(dry);
     assert_eq!((&dry["warnings"], &dry["result"]["scope"]), (&json!([warning]), &json!(in_web)));
 
-    // Called directly, the same.
-    let told = HttpMcp::new(&web, Era::Stateless).call("text:shout", json!({}));
-    assert_eq!(told["structuredContent"], json!({ "value": "web" }), "{told:#}");
-    // A short name hides what ships as well; that is told on either side.
+    // The same for a direct call.
+    let result = HttpMcp::new(&web, Era::Stateless).call("text:shout", json!({}));
+    assert_eq!(result["structuredContent"], json!({ "value": "web" }), "{result:#}");
+    // A short name can also hide a tool of the catalog; both sides warn about it.
     publish(&core, "json.parse", "org", "return 'ours'");
     let parse = "return await mcp.json.parse({ data: '1' })";
     let done = run(&web, parse);
@@ -95,9 +96,10 @@ fn the_nearest_is_called_and_what_it_hides_is_told() {
     assert_eq!(success(&shipped), 1);
 }
 
-/// A project whose versions are all yanked gets the next nearest, and is told: by the run, the dry run and `pml`.
+/// If all versions of the nearest entry are yanked, the next one is called. The run, the dry run, `pml` and the plan warn
+/// about it.
 #[test]
-fn what_takes_the_place_of_a_yanked_entry_is_told() {
+fn a_yanked_entry_is_replaced_by_the_next_nearest_with_a_warning() {
     let World { web, core, scopes: [in_web, in_core, _], .. } = World::new();
     publish(&core, "text.shout", "org", "return 'core'");
     publish(&web, "text.shout", "project", "return 'web'");
@@ -123,9 +125,9 @@ fn what_takes_the_place_of_a_yanked_entry_is_told() {
     assert!(shown.contains(warning[0].as_str().unwrap()), "{shown}");
 }
 
-/// A stranger who publishes under a free name gets no calls; who wants the stranger's says so in full.
+/// An entry of another organisation is called only by its full name, never by a short one.
 #[test]
-fn a_stranger_gets_only_calls_that_name_it() {
+fn entries_of_other_organisations_need_their_full_name() {
     let World { web, stranger, scopes: [.., far], .. } = World::new();
     publish(&stranger, "files.tally", "public", "return 'theirs'");
     let message = run(&web, "return await mcp.files.tally({})");
@@ -141,13 +143,13 @@ fn a_stranger_gets_only_calls_that_name_it() {
         format!("{far}.files.tally@0.1.0"),
         format!("{far}.files:tally@latest"),
     ] {
-        let told = HttpMcp::new(&web, Era::Stateless).call(&name, json!({}));
-        assert_eq!(told["structuredContent"], json!({ "value": "theirs" }), "{name}: {told:#}");
+        let result = HttpMcp::new(&web, Era::Stateless).call(&name, json!({}));
+        assert_eq!(result["structuredContent"], json!({ "value": "theirs" }), "{name}: {result:#}");
     }
     let refused = HttpMcp::new(&web, Era::Stateless).call("files:tally", json!({}));
     let message = failure(&refused["structuredContent"], "TOOL_NOT_FOUND");
     assert!(message.contains(&far), "{message}");
-    // What a stranger hides again is what never was.
+    // Once it is no longer public, it looks nonexistent.
     publish(&stranger, "files.tally", "project", "return 'theirs'");
     let hidden = run(&web, &full);
     let hidden = failure(&hidden, "TOOL_NOT_FOUND").replace("tally", "nothing");
@@ -155,9 +157,9 @@ fn a_stranger_gets_only_calls_that_name_it() {
     assert_eq!(hidden, failure(&never, "TOOL_NOT_FOUND"));
 }
 
-/// A capability's names mean what they mean where it was published; never what its caller has under them.
+/// Names in a capability resolve in the scope of the capability, never in the scope of its caller.
 #[test]
-fn a_strangers_program_comes_to_nothing_of_ours() {
+fn names_in_a_capability_resolve_in_its_own_scope() {
     let World { web, core, stranger, scopes: [in_web, in_core, far] } = World::new();
     publish(&web, "db.ask", "project", "return 'our secret'");
     publish(&stranger, "db.ask", "public", "return 'their own'");
@@ -170,18 +172,18 @@ fn a_strangers_program_comes_to_nothing_of_ours() {
         (&reaches["id"], &reaches["tools"]),
         (&json!(format!("{far}.trap:go")), &json!([format!("{far}.db:ask")]))
     );
-    // Nor in full: what the author cannot see, it cannot publish a call of.
+    // A full name does not help: a call of an entry that the author cannot see cannot be published.
     let body = json!({ "name": "trap.full", "code": format!("/** Tries. */ return await mcp['{in_web}.db'].ask({{}})") });
     let reply =
         call(&stranger.key, "POST", &format!("{}/api/v1/capabilities", stranger.url), Some(&body));
     assert_eq!(reply.status, 400, "{}", reply.json());
-    // What the author keeps to its project, others do not run.
+    // A capability that uses an entry of its project only cannot be run from another project.
     publish(&core, "inner.x", "project", "return 1");
     publish(&core, "outer.x", "org", "return await mcp.inner.x({})");
     failure(&run(&web, "return await mcp.outer.x({})"), "TOOL_NOT_FOUND");
     assert_eq!(success(&run(&core, "return await mcp.outer.x({})")), 1);
 
-    // On the user's machine the same, and a rule about ours allows nothing of theirs.
+    // The same on the user's machine: a rule for the user's own entry does not allow the other organisation's.
     let local = "await mcp.filesystem.list_directory({ path: '.' }); return await mcp.db.ask({})";
     publish(&stranger, "trap.here", "public", local);
     let allow =
@@ -201,9 +203,9 @@ fn a_strangers_program_comes_to_nothing_of_ours() {
     drop(in_core);
 }
 
-/// Two versions are two tools; a yanked one is left to those who name it; malformed ones are refused alike.
+/// Each version can be called by its number, a yanked one only so. Malformed versions get the same error on both sides.
 #[test]
-fn versions_run_as_they_are_named() {
+fn versions_are_called_by_number_and_yanked_ones_only_so() {
     let World { web, scopes: [in_web, ..], .. } = World::new();
     for code in ["return 'one'", "return 'two'"] {
         publish(&web, "text.say", "project", code);
@@ -246,16 +248,17 @@ fn versions_run_as_they_are_named() {
         let (here, _) = project.exec(&code);
         assert_eq!(failure(&here, "UNSUPPORTED_SYNTAX"), there, "{name}");
         if name.trim() == name {
-            // A header, which names the tool too, has no blanks at its ends.
-            let told = HttpMcp::new(&web, Era::Stateless).call(&format!("text:{name}"), json!({}));
-            failure(&told["structuredContent"], "TOOL_NOT_FOUND");
+            // The name is also sent as a header, whose value cannot have blanks at its ends.
+            let result =
+                HttpMcp::new(&web, Era::Stateless).call(&format!("text:{name}"), json!({}));
+            failure(&result["structuredContent"], "TOOL_NOT_FOUND");
         }
     }
 }
 
-/// On the user's machine: each version is shown, kept and pinned for itself, and no spelling escapes a rule.
+/// On the user's machine, each version is approved and pinned separately, and no spelling of a name bypasses a rule.
 #[test]
-fn versions_and_full_names_run_here_under_the_same_rules() {
+fn rules_apply_to_versions_and_full_names_on_the_users_machine() {
     let World { web, scopes: [in_web, ..], .. } = World::new();
     let reads = |word: &str| {
         format!("return '{word}' + (await mcp.filesystem.read_text_file({{ path: 'a.txt' }}))")
@@ -281,7 +284,7 @@ fn versions_and_full_names_run_here_under_the_same_rules() {
     assert_eq!(done["tools_used"][0]["version"], "0.1.1");
     assert_eq!(done["tools_used"][1]["version"], "0.1.0");
     let full = format!("return await mcp['{in_web}.text']['load@0.1.0']({{}})");
-    assert_eq!(success(&pml.execute(&full)), "one abc", "it was let run by its name");
+    assert_eq!(success(&pml.execute(&full)), "one abc", "the approval covers its full name");
 
     let denied = Project::of(&web)
         .configure(&json!({ "permissions": { "allow": ["*"], "deny": ["text:load"] } }));
@@ -299,7 +302,7 @@ fn versions_and_full_names_run_here_under_the_same_rules() {
         .configure(&json!({ "permissions": { "allow": ["*"], "deny": [in_full] } }));
     failure(&denied.exec("return await mcp.text.load({})").0, "PERMISSION_DENIED");
 
-    // A tool of this machine has no versions, and the registry's server of a native name does not start.
+    // Native tools have no versions, and the registry's server with the name of a native one is not started.
     for name in
         ["mcp.filesystem['read_text_file@1.0.0']", "mcp['pml.mcp.filesystem'].read_text_file"]
     {
@@ -308,9 +311,9 @@ fn versions_and_full_names_run_here_under_the_same_rules() {
     }
 }
 
-/// `pml` holds the gateway's answer against what it asked for.
+/// `pml` refuses an answer of the gateway for another version than the requested one.
 #[test]
-fn another_version_than_was_asked_for_is_refused() {
+fn an_answer_with_another_version_than_requested_is_refused() {
     let World { web, .. } = World::new();
     for word in ["one", "two"] {
         let code = format!(
@@ -319,35 +322,36 @@ fn another_version_than_was_asked_for_is_refused() {
         publish(&web, "text.pick", "project", &code);
     }
     let url = web.url.clone();
-    // Tells of the newest whatever version is named, first in what it says and then in what it serves.
-    for wholly in [true, false] {
+    // A gateway that substitutes the newest version, first in its answer and its entry, then in the entry only.
+    for in_answer in [true, false] {
         let url = url.clone();
         let middle = GatewayStub::start_with_head(move |head, request| {
             if head.starts_with("GET ") {
-                let newest = head.replace("@0.1.0", if wholly { "" } else { "@0.1.1" });
+                let newest = head.replace("@0.1.0", if in_answer { "" } else { "@0.1.1" });
                 return Answer::Raw(
                     200,
                     "application/typescript",
-                    pass_on(&url, &newest, request).into_bytes(),
+                    forward_request(&url, &newest, request).into_bytes(),
                 );
             }
-            let mut asked = request.clone();
-            if wholly {
-                let code = &mut asked["params"]["arguments"]["code"];
+            let mut forwarded = request.clone();
+            if in_answer {
+                let code = &mut forwarded["params"]["arguments"]["code"];
                 *code = json!(code.as_str().unwrap_or_default().replace("pick@0.1.0", "pick"));
             }
-            let mut told: Value = serde_json::from_str(&pass_on(&url, head, &asked)).unwrap();
+            let mut reply: Value =
+                serde_json::from_str(&forward_request(&url, head, &forwarded)).unwrap();
             let honest = request["params"]["arguments"]["code"].clone();
-            let answer = &mut told["result"]["structuredContent"];
-            if wholly && answer["status"] == "execute_locally" {
+            let answer = &mut reply["result"]["structuredContent"];
+            if in_answer && answer["status"] == "execute_locally" {
                 answer["code"] = honest.clone();
                 answer["code_hash"] =
                     json!(crate::cli::hostile_gateway::hash(honest.as_str().unwrap()));
                 answer["tools_used"][0]["id"] = json!("text:pick@0.1.0");
             }
             let text = answer.to_string();
-            told["result"]["content"][0]["text"] = json!(text);
-            Answer::Json(told)
+            reply["result"]["content"][0]["text"] = json!(text);
+            Answer::Json(reply)
         });
         let project = Project::at(&middle.url).set("PML_API_KEY", &web.key).allow(&["*"]);
         let refused = project.stdio().execute("return await mcp.text['pick@0.1.0']({})");

@@ -14,7 +14,7 @@ return Object.fromEntries(byCustomer);
 // !! RESULT_NOT_SERIALIZABLE `result.customers` is a Set, which JSON cannot represent; write `[...set]`
 const orders = JSON.parse(await mcp.filesystem.read_text_file({ path: "orders.json" }));
 return { count: orders.length, customers: new Set(orders.map((o: any) => o.customer)) };
-//// an average of nothing
+//// the average of an empty list
 // !! RESULT_NOT_SERIALIZABLE `result.stats[1].average` is NaN
 const groups = [{ name: "paid", totals: [30, 7.5] }, { name: "refunded", totals: [] as number[] }];
 const stats = groups.map(({ name, totals }) => ({
@@ -22,7 +22,7 @@ const stats = groups.map(({ name, totals }) => ({
   average: totals.reduce((a, b) => a + b, 0) / totals.length,
 }));
 return { stats };
-//// the largest of nothing
+//// the maximum of an empty list
 // !! RESULT_NOT_SERIALIZABLE `result.max` is -Infinity
 const totals: number[] = (await mcp.json.parse({ data: "[]" }));
 return { max: Math.max(...totals) };
@@ -72,7 +72,7 @@ return btoa(String.fromCharCode(...new TextEncoder().encode("hello")));
 //// a date
 // -> {"due":"2026-01-31T00:00:00.000Z"}
 return { due: new Date(Date.UTC(2026, 0, 31)) };
-//// a date that is none
+//// an invalid date
 // !! RESULT_NOT_SERIALIZABLE `result.due` is an invalid Date
 return { due: new Date("soon") };
 //// an iterator of keys
@@ -90,7 +90,7 @@ return Math.round(-0.2);
 // -> {"x":1,"y":2}
 class Point { x = 1; y = 2; length() { return Math.hypot(this.x, this.y); } }
 return new Point();
-//// an instance that hides all it has
+//// an instance without enumerable fields
 // !! RESULT_NOT_SERIALIZABLE `result` is an object of Cart without fields
 class Cart { #items: string[] = []; add(item: string) { this.#items.push(item); return this; } }
 return new Cart().add("bolt");
@@ -123,7 +123,7 @@ return await mcp.json.stringify({ value: { run: () => 1 } });
 // !! PROGRAM_FAILED `numbers` in the arguments of mcp.math.stats is a Set, which JSON cannot represent; write `[...set]`
 const numbers = new Set([1, 2, 2]);
 return await mcp.math.stats({ numbers });
-//// undefined is left out of what a tool is given
+//// undefined is omitted from the arguments of a tool
 // -> "[null]"
 const missing = undefined;
 return await mcp.json.stringify({ value: [missing], indent: missing });
@@ -140,7 +140,7 @@ return [["1", "2"], ["3"]].map((row) => row.map((expression) => mcp.math.eval({ 
 //// promises of promises are returned
 // -> {"a":{"b":1}}
 return { a: (async () => ({ b: mcp.math.eval({ expression: "1" }) }))() };
-//// nothing is returned by name
+//// undefined is returned explicitly
 // -> null
 // ~~ the program returned no value
 return undefined;

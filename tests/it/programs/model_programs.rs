@@ -1,8 +1,8 @@
-//! Programs as models write them: each runs rightly, or is refused with its place and what to write.
+//! Programs as models write them: each runs correctly, or is refused with its position and the correction.
 //!
-//! The cases stand in `written/*.ts`: a name after `////`, what is expected, and the program.
-//! `// -> JSON` is the result, `// >> text` a part of what is printed, `// ~~ text` a part of a warning,
-//! `// !! CODE line:column text` the refusal or failure; place and text may be left out.
+//! The cases are in `model_programs/*.ts`: a name after `////`, the expectations, and the program.
+//! `// -> JSON` is the result, `// >> text` a part of the console output, `// ~~ text` a part of a warning, and
+//! `// !! CODE line:column text` the refusal or failure, whose position and text are optional.
 
 use std::fmt::Write as _;
 use std::sync::Mutex;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use crate::support::cli::Project;
 use crate::support::server::Server;
 
-/// Programs that run at a time.
-const AT_A_TIME: usize = 4;
+/// How many programs run at the same time.
+const CONCURRENT: usize = 4;
 
-/// What the longer programs read.
+/// The files that the longer programs read.
 const FILES: &[(&str, &str)] = &[
     (
         "people.json",
@@ -77,7 +77,7 @@ fn cases(text: &str) -> Vec<Case> {
     parts.map(case).collect()
 }
 
-/// Returns what is not as expected.
+/// Returns the differences from the expectations.
 fn faults(case: &Case, project: &Project) -> Vec<String> {
     let file = format!("{}.ts", case.name.replace(|c: char| !c.is_alphanumeric(), "_"));
     project.write(&file, &case.program);
@@ -98,11 +98,11 @@ fn faults(case: &Case, project: &Project) -> Vec<String> {
     check(output.status.success() != fails, &format!("exit code {:?}", output.status.code()));
     let says_null = case.program.contains("return null");
     check(fails || says_null || !is_silent(&envelope), "a silent null");
-    // Of calls that run together some may not have ended when another one fails: that is said where it is so.
+    // If one of several concurrent calls fails, others may not have ended, and a warning states it.
     let is_expected =
         |warning: &Value| warns || fails && warning.to_string().contains("ended before its call");
     check(
-        envelope["warnings"].as_array().is_none_or(|told| told.iter().all(is_expected)),
+        envelope["warnings"].as_array().is_none_or(|all| all.iter().all(is_expected)),
         "an unexpected warning",
     );
     for (kind, what) in &case.expected {
@@ -119,23 +119,25 @@ fn faults(case: &Case, project: &Project) -> Vec<String> {
             ),
             "~~" => {
                 let words = what.split(' ').next().unwrap_or_default();
-                let told = envelope["warnings"].to_string();
+                let warnings = envelope["warnings"].to_string();
                 let mut place = words.split(':');
-                let is_told = if words == "TOOL_PROMISE_DROPPED" {
+                let is_present = if words == "TOOL_PROMISE_DROPPED" {
                     let place = what.split_once(' ').map_or(String::new(), |(_, place)| {
                         let (line, column) = place.split_once(':').expect("a place");
                         format!("line {line}, column {column}")
                     });
-                    told.contains("await") && analyzed.contains(words) && told.contains(&place)
+                    warnings.contains("await")
+                        && analyzed.contains(words)
+                        && warnings.contains(&place)
                 } else if let (Some(line), Some(column)) = (place.next(), place.next())
                     && line.parse::<u32>().is_ok()
                 {
                     let rest = what.split_once(' ').map_or("", |(_, rest)| rest);
-                    told.contains(&format!("line {line}, column {column}: {rest}"))
+                    warnings.contains(&format!("line {line}, column {column}: {rest}"))
                 } else {
-                    told.contains(what.as_str())
+                    warnings.contains(what.as_str())
                 };
-                check(is_told, what);
+                check(is_present, what);
             }
             _ => {
                 let (code, rest) = what.split_once(' ').unwrap_or((what, ""));
@@ -154,24 +156,24 @@ fn faults(case: &Case, project: &Project) -> Vec<String> {
                 }
                 check(envelope["message"].as_str().unwrap_or_default().contains(text), text);
                 if code == "PROMISE_NOT_AWAITED" {
-                    check(output.status.code() == Some(2), "a program that cannot run ends with 2");
-                    check(analyzed.contains("TOOL_PROMISE_USED"), "analyze says so");
+                    check(output.status.code() == Some(2), "exit code 2");
+                    check(analyzed.contains("TOOL_PROMISE_USED"), "reported by `analyze`");
                 }
             }
         }
     }
     if !faults.is_empty() {
         let kept = ["status", "result", "error_code", "message", "details", "warnings", "console"];
-        let told: serde_json::Map<String, Value> = kept
+        let shown: serde_json::Map<String, Value> = kept
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), envelope.get(*name)?.clone())))
             .collect();
-        faults.push(format!("{:#}", Value::Object(told)));
+        faults.push(format!("{:#}", Value::Object(shown)));
     }
     faults
 }
 
-/// Returns whether nobody learns from an answer what became of the program.
+/// Returns whether an answer contains neither a result, an error, output nor a warning.
 fn is_silent(envelope: &Value) -> bool {
     let is_empty = |name: &str| envelope[name].as_array().is_none_or(Vec::is_empty);
     envelope["result"].is_null()
@@ -204,13 +206,13 @@ fn project() -> Project {
 }
 
 #[track_caller]
-fn all_end_as_expected(text: &str, least: usize) {
+fn assert_all_as_expected(text: &str, least: usize) {
     let cases = cases(text);
     assert!(cases.len() >= least, "only {} cases", cases.len());
     let project = project();
     let (next, report) = (AtomicUsize::new(0), Mutex::new(String::new()));
     std::thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
+        for _ in 0..CONCURRENT {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let faults = faults(case, &project);
@@ -226,41 +228,41 @@ fn all_end_as_expected(text: &str, least: usize) {
     assert!(report.is_empty(), "{report}");
 }
 
-/// A program without a `return` gives what it ends with, waits for what it started, and says so if
-/// that is nothing.
+/// A program without `return` returns the value of its last expression, waits for the functions that it started, and
+/// has a warning if there is no value.
 #[test]
-fn programs_end_as_their_authors_expect() {
-    all_end_as_expected(include_str!("written/endings.ts"), 60);
+fn programs_without_a_return_give_their_last_value() {
+    assert_all_as_expected(include_str!("model_programs/endings.ts"), 60);
 }
 
-/// A promise that is taken for what it will give is refused with its place; right programs are not.
+/// Using a promise like its value is refused with the position; correct programs are accepted.
 #[test]
-fn promises_are_not_taken_for_values() {
-    all_end_as_expected(include_str!("written/promises.ts"), 80);
+fn promises_used_as_values_are_refused() {
+    assert_all_as_expected(include_str!("model_programs/promises.ts"), 80);
 }
 
-/// What JSON cannot represent is refused by its path, or has its one form.
+/// Values that JSON cannot represent are refused with their path, or have a defined JSON form.
 #[test]
-fn results_are_what_json_can_say() {
-    all_end_as_expected(include_str!("written/results.ts"), 35);
+fn results_without_a_json_form_are_refused_with_their_path() {
+    assert_all_as_expected(include_str!("model_programs/results.ts"), 35);
 }
 
-/// Programs of ten to forty lines that do what an agent is asked for.
+/// Programs of ten to forty lines for typical tasks of an agent.
 #[test]
-fn longer_programs_do_their_task() {
-    all_end_as_expected(include_str!("written/tasks.ts"), 43);
+fn longer_programs_return_the_expected_results() {
+    assert_all_as_expected(include_str!("model_programs/tasks.ts"), 43);
 }
 
 /// Programs of ten to forty lines with one mistake or one surprise each.
 #[test]
-fn longer_programs_with_a_mistake_are_told_so() {
-    all_end_as_expected(include_str!("written/slips.ts"), 59);
+fn mistakes_in_longer_programs_are_reported_with_their_position() {
+    assert_all_as_expected(include_str!("model_programs/mistakes.ts"), 59);
 }
 
-/// Long programs with tools of many kinds, most of which are not here: they are told so by the name of
-/// the tool or by its failure, and none is refused for how it is written.
+/// Long programs with many kinds of tools, most of which do not exist here. The error names the missing tool or its
+/// failure; none is refused for its syntax.
 #[test]
-fn agent_programs_are_told_what_is_missing() {
+fn agent_programs_fail_only_for_missing_tools() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../analysis/tests/cases/agent");
     let mut programs: Vec<_> = std::fs::read_dir(folder)
         .expect("the analysis has its cases")
@@ -277,7 +279,7 @@ fn agent_programs_are_told_what_is_missing() {
         let code = envelope["error_code"].as_str().unwrap_or("none");
         let is_clear = match exit {
             0 => !is_silent(&envelope),
-            // A server of the user's machine would have to be started first.
+            // A server on the user's machine would have to be started first.
             3 => envelope["status"] == "approval_required",
             _ => {
                 let names = envelope["message"].as_str().unwrap_or_default().contains('`');

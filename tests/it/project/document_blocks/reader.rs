@@ -1,4 +1,4 @@
-//! Somebody who follows a page.
+//! Executes the blocks of a page in order, like a reader who follows it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -17,46 +17,45 @@ use crate::support::binaries::built;
 use crate::support::cli::text;
 use crate::support::guard::{self, Guarded};
 
-/// How long a start may take; the first makes a database.
+/// How long a start may take; the first one creates a database.
 const START: Duration = Duration::from_secs(120);
-/// The command that is left to run in a terminal of its own.
+/// The command that is left running in the background.
 const GATEWAY: &str = "pml-server";
-/// What the pages call the gateway's address and its data directory.
+/// The gateway's address and data directory as the pages write them.
 const ADDRESS: &str = "127.0.0.1:3001";
 const DATA: &str = "/var/lib/pml";
 
-/// The gateway that a page is read with.
+/// The gateway that a page needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gateway {
-    /// It runs, and the reader has its URL and its first key in the environment.
+    /// It runs, and the environment has its URL and its first key.
     Runs,
     /// The page starts it.
     Started,
-    /// There is none.
+    /// There is no gateway.
     None,
 }
 
-/// Somebody who follows a page.
+/// The state of a reader: a home folder, environment variables and perhaps a gateway.
 pub(super) struct Reader {
     home: PathBuf,
     path: String,
     address: String,
     gateway: Option<Arc<Guarded>>,
-    /// All that was printed.
+    /// All output so far.
     pub(super) seen: String,
 }
 
 impl Reader {
-    /// Makes a reader with a home and a project of its own. The page that starts the gateway is read in the
-    /// folder of the sources.
+    /// Creates a reader with a new home folder and project.
     pub(super) fn new(sources: &Path, gateway: Gateway) -> Self {
-        let home = guard::folder("walk");
+        let home = guard::folder("r");
         let programs = built("pml").parent().expect("it lies in a folder").to_owned();
         let mut path = programs.display().to_string();
         for folder in ["PML_PG_BIN", "PATH"].iter().filter_map(std::env::var_os) {
             path = format!("{path}:{}", Path::new(&folder).display());
         }
-        // Free now, and ours for as long as the gateways that take it one after the other.
+        // The port must be free now and later, because the gateways of a page use it one after the other.
         let port = TcpListener::bind("127.0.0.1:0")
             .and_then(|bound| bound.local_addr())
             .expect("a port is free")
@@ -74,7 +73,7 @@ impl Reader {
         reader
     }
 
-    /// Returns the folder that the reader is in.
+    /// Returns the current folder.
     pub(super) fn folder(&self) -> PathBuf {
         let folder = fs::read_to_string(self.home.join(".folder")).unwrap_or_default();
         PathBuf::from(folder.trim())
@@ -85,13 +84,13 @@ impl Reader {
         &self.address
     }
 
-    /// Does what the page takes for granted.
+    /// Runs a command that the page assumes was run before.
     #[track_caller]
     pub(super) fn prepare(&mut self, command: &str) {
         self.run(command).unwrap_or_else(|report| panic!("{report}"));
     }
 
-    /// Follows one block.
+    /// Executes one block.
     pub(super) fn take(
         &mut self,
         page: &Page,
@@ -123,7 +122,7 @@ impl Reader {
         }
     }
 
-    /// Runs a block of commands; its last one may be the gateway.
+    /// Runs a block of commands, whose last one may start the gateway.
     fn follow(&mut self, block: &str) -> Result<(), String> {
         let plain = |line: &str| line.split(" #").next().unwrap_or_default().trim_end().to_owned();
         let lines: Vec<&str> = block.trim_end().lines().collect();
@@ -135,7 +134,7 @@ impl Reader {
         self.start(&last, None)
     }
 
-    /// Types each command and compares what it prints.
+    /// Runs each command and compares its output.
     fn converse(&mut self, block: &Block) -> Result<(), String> {
         let commands = block.commands();
         if commands.is_empty() {
@@ -187,7 +186,7 @@ impl Reader {
             .map_err(|error| format!("`{name}`: {error}"))
     }
 
-    /// Puts the reader's own address and folders in the place of the page's.
+    /// Replaces the address and folders of the page by the reader's own.
     fn as_typed(&self, text: &str) -> String {
         text.replace(ADDRESS, &self.address).replace(DATA, &self.data())
     }
@@ -200,7 +199,7 @@ impl Reader {
         self.home.join("data").display().to_string()
     }
 
-    /// Prepares a script, with the folder and the variables that the blocks before it have left.
+    /// Prepares a script with the current folder and variables of the previous blocks.
     fn shell(&self, script: &str) -> Command {
         let script = format!(
             "set -euo pipefail\n[ ! -f $HOME/.exported ] || . $HOME/.exported\n\
@@ -217,16 +216,16 @@ impl Reader {
 
     fn run(&mut self, block: &str) -> Result<String, String> {
         let output = self.shell(block).stdin(Stdio::null()).output().expect("bash runs");
-        let said = text(&output.stdout) + &text(&output.stderr);
-        self.seen += &said;
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        self.seen += &printed;
         if output.status.success() {
-            return Ok(said);
+            return Ok(printed);
         }
-        Err(format!("{block}\n{}\n{said}", output.status))
+        Err(format!("{block}\n{}\n{printed}", output.status))
     }
 
-    /// Types a command and returns what the terminal shows; its exit code is the page's business. Where there
-    /// is something to answer it has a terminal.
+    /// Runs a command, whatever its exit code, and returns its output. It gets a terminal if there are questions to
+    /// answer.
     fn type_in(&mut self, command: &str, answers: &[String]) -> Result<String, String> {
         let script = format!("exec 2>&1\n{{\n{command}\n}} || true");
         let mut shell = self.shell(&script);
@@ -269,16 +268,16 @@ impl Reader {
         if status.success() { Ok(shown) } else { Err(format!("$ {command}\n{status}\n{shown}")) }
     }
 
-    /// Starts the gateway in the place of the one that ran, and compares its first screen.
+    /// Starts the gateway in place of the previous one, and compares its start screen.
     fn start(&mut self, command: &str, screen: Option<&str>) -> Result<(), String> {
         if let Some(before) = self.gateway.take()
             && before.stop() != Some(0)
         {
-            return Err("the gateway that ran did not stop well".to_owned());
+            return Err("the previous gateway did not stop with exit code 0".to_owned());
         }
         let log = self.home.join("log");
         let (settings, program) = command.split_at(command.len() - GATEWAY.len());
-        // The guard does not know the reader's folder and variables.
+        // The guard starts in another folder and environment, so the shell restores the reader's.
         let enter = format!(
             "cd {} && {{ [ ! -f .exported ] || . ./.exported; }} && {settings} exec {program}",
             self.home.display()
@@ -310,7 +309,7 @@ impl Drop for Reader {
     }
 }
 
-/// Returns what the reader types where a page shows a question with its answer.
+/// Returns the answers that a page shows behind its questions.
 fn answers(wanted: &str) -> Vec<String> {
     let questions = wanted.lines().filter(|line| line.contains('?') && line.contains("]"));
     questions

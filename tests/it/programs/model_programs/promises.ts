@@ -101,15 +101,15 @@ return data;
 const load = async () => mcp.json.parse({ data: "null" });
 const data = load() || { items: [] };
 return data;
-//// a promise is taken apart
+//// a promise is destructured
 // !! PROMISE_NOT_AWAITED 1:27 is a promise, which cannot be destructured
 const { name, version } = mcp.json.parse({ data: await mcp.filesystem.read_text_file({ path: "package.json" }) });
 return `${name}@${version}`;
-//// a list is taken out of a promise
+//// a list is destructured from a promise
 // !! PROMISE_NOT_AWAITED 1:25 is a promise, which cannot be destructured
 const [first, second] = mcp.json.parse({ data: "[1,2]" });
 return first + second;
-//// Promise.all is taken apart without await
+//// Promise.all is destructured without await
 // !! PROMISE_NOT_AWAITED 1:23 is a promise, which cannot be destructured
 const [orders, pkg] = Promise.all([
   mcp.filesystem.read_text_file({ path: "orders.json" }),
@@ -164,7 +164,7 @@ return JSON.stringify(pkg, null, 2);
 //// promises within JSON
 // !! PROMISE_NOT_AWAITED 1:33 is a promise, which is `{}` in JSON
 return JSON.stringify({ answer: mcp.math.eval({ expression: "6 * 7" }), at: "now" });
-//// a text is parsed before it is there
+//// a text is parsed before it is available
 // !! PROMISE_NOT_AWAITED 1:27 `mcp.filesystem.read_text_file(…)` is a promise, but `JSON.parse` needs its value
 const orders = JSON.parse(mcp.filesystem.read_text_file({ path: "orders.json" }));
 return orders.length;
@@ -173,10 +173,10 @@ return orders.length;
 const now = mcp.math.eval({ expression: "1" });
 console.log(now);
 return now;
-//// a promise is made a text
+//// a promise is converted to a text
 // !! PROMISE_NOT_AWAITED 1:15 is a promise, but `String` needs its value
 return String(mcp.math.eval({ expression: "1" }));
-//// a promise is made a number
+//// a promise is converted to a number
 // !! PROMISE_NOT_AWAITED 2:26 `price` is a promise, but `Number` needs its value
 const price = mcp.math.eval({ expression: "2.5" });
 return Math.round(Number(price) * 4);
@@ -191,7 +191,7 @@ return Object.keys(mcp.json.parse({ data: '{"a":1}' }));
 const found = mcp.json.parse({ data: "[]" });
 if (Array.isArray(found)) return "list";
 return "no list";
-//// a promise is made a list
+//// a promise is converted to a list
 // !! PROMISE_NOT_AWAITED 2:19 `Array.from` needs its value
 const found = mcp.json.parse({ data: "[1]" });
 return Array.from(found);
@@ -253,7 +253,7 @@ const rows = [1, 2].map(async (n) => ({ n, square: await mcp.math.eval({ express
 let sum = 0;
 for (const row of rows) sum += row.square;
 return sum;
-//// a list of calls is taken for their results
+//// a list of calls is used as their results
 // !! PROMISE_NOT_AWAITED 2:8 `a` is a promise
 const [a, b] = [mcp.math.eval({ expression: "1" }), mcp.math.eval({ expression: "2" })];
 return a - b;
@@ -288,12 +288,12 @@ return names.join(",");
 const orders = mcp.json.parse({ data: "[]" }).catch(() => null);
 if (!orders) return "broken";
 return "fine";
-//// a call nobody awaits before the return
+//// a call that is not awaited before the return
 // -> "saved"
 // ~~ 1:1 this promise is not awaited
 mcp.filesystem.write_file({ path: "late.md", content: "late" });
 return "saved";
-//// a call nobody awaits, in a branch
+//// a call that is not awaited, in a branch
 // -> "logged"
 // ~~ TOOL_PROMISE_DROPPED 2:12
 const debug = true;
@@ -305,7 +305,7 @@ return "logged";
 const verbose = args.verbose ?? true;
 verbose && mcp.crypto.uuid({});
 return 1;
-//// a list of calls nobody awaits
+//// a list of calls that are not awaited
 // -> "sent"
 // ~~ these promises are not awaited
 ["a", "b"].map((name) => mcp.filesystem.write_file({ path: `${name}.txt`, content: name }));
@@ -315,7 +315,7 @@ return "sent";
 // ~~ `forEach` does not await its callback
 ["a", "b"].forEach((name) => mcp.filesystem.write_file({ path: `${name}.txt`, content: name }));
 return "sent";
-//// a call in a callback is nobody's
+//// a call in a callback is not awaited
 // -> 2
 // ~~ TOOL_PROMISE_DROPPED
 const names = ["x", "y"];
@@ -337,7 +337,7 @@ return squares.map((n) => n);
 const exact = args.exact ?? false;
 const n = await (exact ? mcp.math.eval({ expression: "1" }) : mcp.math.eval({ expression: "2" }));
 return n + 0;
-//// right: a promise that may not be there
+//// right: a promise that may be undefined
 // -> 8
 let earlier: Promise<number> | undefined;
 if (args.never) earlier = mcp.math.eval({ expression: "1" });
@@ -380,7 +380,7 @@ return mcp.json.parse({ data: "{" }).then((o) => o.name).catch(() => "none");
 // -> 6
 const sum = await [1, 2, 3].reduce(async (before, n) => (await before) + (await mcp.math.eval({ expression: `${n}` })), Promise.resolve(0));
 return sum;
-//// right: async filter by way of map
+//// right: an async filter through map
 // -> ["todo.md"]
 const paths = ["orders.json", "todo.md"];
 const keep = await Promise.all(paths.map(async (path) => (await mcp.filesystem.read_text_file({ path })).includes("- [ ]")));
@@ -407,7 +407,7 @@ async function retry<T>(work: () => Promise<T>): Promise<T> {
 }
 const value = await retry(() => mcp.math.eval({ expression: "7" }));
 return { tries, value };
-//// right: a timeout beside a call
+//// right: a timeout concurrent with a call
 // -> 5
 const timeout = new Promise<never>((_, reject) => setTimeout(() => reject(new Error("late")), 5000));
 return await Promise.race([mcp.math.eval({ expression: "5" }), timeout]);
@@ -438,7 +438,7 @@ return [await value(mcp.math.eval({ expression: "1" })), await value(2)];
 let p: any = mcp.math.eval({ expression: "1" });
 if (p !== undefined && p !== null) return await p;
 return 0;
-//// right: settled results are told apart
+//// right: settled results are distinguished
 // -> ["1","failed: TOOL_FAILED"]
 const settled = await Promise.allSettled(["1", "{"].map((data) => mcp.json.parse({ data })));
 return settled.map((s) => (s.status === "fulfilled" ? String(s.value) : `failed: ${s.reason.code}`));

@@ -1,4 +1,4 @@
-//! GW-30: limits of a key, an organisation and an address, shared by all gateways.
+//! GW-30: rate limits of a key, an organisation and an address, shared by all gateways.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::mcp_client::Era;
 use crate::support::server::{Installation, Server};
 use crate::support::{PATIENCE, poll};
 
-/// No more come in while a test runs.
+/// The refill is so slow that no token is added while a test runs.
 const SIX: &str = "6/h";
 
 fn ask(server: &Server, key: &str, more: &[(&str, &str)]) -> Reply {
@@ -19,7 +19,7 @@ fn ask(server: &Server, key: &str, more: &[(&str, &str)]) -> Reply {
     get(&format!("{}/api/v1/routing", server.url()), &headers)
 }
 
-/// Asks until it is refused; returns how often it was not, and the refusal.
+/// Sends requests until one is refused; returns how many were allowed, and the refusal.
 fn exhaust(mut ask: impl FnMut() -> Reply) -> (usize, Reply) {
     for allowed in 0..100 {
         let reply = ask();
@@ -28,10 +28,10 @@ fn exhaust(mut ask: impl FnMut() -> Reply) -> (usize, Reply) {
             status => assert!([200, 401].contains(&status), "{status}"),
         }
     }
-    panic!("nothing was refused");
+    panic!("no request was refused");
 }
 
-fn is_told(refused: &Reply, kind: &str) {
+fn assert_rate_limited(refused: &Reply, kind: &str) {
     assert_eq!(refused.json()["code"], "RATE_LIMITED");
     let wait: u64 = refused.header("retry-after").parse().unwrap();
     assert!((1..=600).contains(&wait), "{wait}");
@@ -39,9 +39,9 @@ fn is_told(refused: &Reply, kind: &str) {
     assert_eq!(refused.header("ratelimit"), format!("\"{kind}\";r=0;t={wait}"));
 }
 
-/// GW-30: one key, through two gateways at once; another key has its own.
+/// GW-30: the limit of a key counts requests to both gateways. Another key has its own limit.
 #[test]
-fn a_key_has_a_limit_on_all_gateways() {
+fn a_key_has_one_rate_limit_on_all_gateways() {
     let installation = Installation::new();
     let settings = [("PML_RATE_PER_KEY", SIX)];
     let servers =
@@ -53,19 +53,19 @@ fn a_key_has_a_limit_on_all_gateways() {
         ask(&servers[turn % 2], &key, &[])
     });
     assert_eq!(allowed, 6);
-    is_told(&refused, "key");
+    assert_rate_limited(&refused, "key");
     for server in &servers {
         assert_eq!(ask(server, &key, &[]).status, 429);
-        // Those who watch it are answered.
+        // Health checks are not limited.
         assert_eq!(get(&format!("{}/health", server.url()), &[]).status, 200);
     }
-    let other = installation.run_well(&["keys", "create", "--scope", "local.default"]);
-    assert_eq!(ask(&servers[0], other.trim(), &[]).status, 200, "the twin: another key");
+    let other = installation.run_ok(&["keys", "create", "--scope", "local.default"]);
+    assert_eq!(ask(&servers[0], other.trim(), &[]).status, 200, "control: another key");
 }
 
-/// GW-30: more keys, of more projects, are no way around the limit of their organisation.
+/// GW-30: additional keys and projects do not bypass the limit of their organisation.
 #[test]
-fn an_organisation_has_a_limit() {
+fn the_keys_of_an_organisation_share_a_rate_limit() {
     let server = Installation::new().start_with(&[("PML_RATE_PER_ORG", SIX)]);
     let operator = server.installation();
     let key = operator.first_key();
@@ -76,28 +76,28 @@ fn an_organisation_has_a_limit() {
         Some(&json!({ "name": "more", "can": ["read"] })),
     );
     let second = made.json()["key"].as_str().unwrap().to_owned();
-    operator.run_well(&["scope", "create", "local.second"]);
-    let third = operator.run_well(&["keys", "create", "--scope", "local.second"]);
+    operator.run_ok(&["scope", "create", "local.second"]);
+    let third = operator.run_ok(&["keys", "create", "--scope", "local.second"]);
     let keys = [key.as_str(), second.as_str(), third.trim()];
     let mut turn = 0;
     let (allowed, refused) = exhaust(|| {
         turn += 1;
         ask(&server, keys[turn % 3], &[])
     });
-    assert_eq!(allowed, 5, "one made the key");
-    is_told(&refused, "org");
+    assert_eq!(allowed, 5, "one of six created the key");
+    assert_rate_limited(&refused, "org");
     for key in keys {
         assert_eq!(ask(&server, key, &[]).status, 429);
     }
-    operator.run_well(&["scope", "create", "acme.web"]);
-    let other = operator.run_well(&["keys", "create", "--scope", "acme.web"]);
-    assert_eq!(ask(&server, other.trim(), &[]).status, 200, "the twin: another organisation");
+    operator.run_ok(&["scope", "create", "acme.web"]);
+    let other = operator.run_ok(&["keys", "create", "--scope", "acme.web"]);
+    assert_eq!(ask(&server, other.trim(), &[]).status, 200, "control: another organisation");
 }
 
-/// GW-30, GW-27: an address has a limit, whatever a client says of where it comes from, with
-/// whatever path and with whatever credential.
+/// GW-30, GW-27: an address has a limit, whatever address the client claims in headers, and for every path and
+/// credential.
 #[test]
-fn an_address_has_a_limit() {
+fn forwarding_headers_do_not_bypass_the_rate_limit_of_an_address() {
     let server = Installation::new().start_with(&[("PML_RATE_PER_ADDRESS", SIX)]);
     let mut turn = 0;
     let (allowed, refused) = exhaust(|| {
@@ -108,7 +108,7 @@ fn an_address_has_a_limit() {
         ask(&server, "pml_key_guess", &names.map(|name| (name, claimed.as_str())))
     });
     assert_eq!(allowed, 6);
-    is_told(&refused, "address");
+    assert_rate_limited(&refused, "address");
     for path in [
         "/api/v1/routing",
         "/API/v1/routing",
@@ -126,14 +126,14 @@ fn an_address_has_a_limit() {
     assert_eq!(get(&format!("{}/ready", server.url()), &[]).status, 200);
 }
 
-/// The twin: a proxy of ours says where its clients come from, and each has a limit of its own.
+/// A trusted proxy states the addresses of its clients, and each has a separate limit.
 #[test]
-fn clients_behind_our_proxy_are_told_apart() {
+fn clients_behind_a_trusted_proxy_have_separate_rate_limits() {
     let settings = [("PML_RATE_PER_ADDRESS", SIX), ("PML_TRUSTED_PROXIES", "127.0.0.1,10.0.0.0/8")];
     let server = Installation::new().start_with(&settings);
     let key = server.installation().first_key();
     let from = |client: &str| {
-        // What the client itself claims stands before what the proxy adds.
+        // The proxy appends the real address to the one that the client claims.
         let forwarded = format!("198.51.100.{}, {client}", client.len());
         ask(&server, &key, &[("x-forwarded-for", &forwarded)])
     };
@@ -144,9 +144,9 @@ fn clients_behind_our_proxy_are_told_apart() {
     assert_eq!(from("2001:db8:0:1::1").status, 200);
 }
 
-/// Limits can be taken off, and a wrong one stops the gateway.
+/// Rate limits can be turned off. An invalid one prevents the start.
 #[test]
-fn limits_are_settings() {
+fn rate_limits_can_be_turned_off() {
     let off =
         [("PML_RATE_PER_KEY", "off"), ("PML_RATE_PER_ORG", "off"), ("PML_RATE_PER_ADDRESS", "off")];
     let server = Installation::new().start_with(&off);
@@ -159,9 +159,9 @@ fn limits_are_settings() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// A quota counts the calls of a scope, in programs and by name, on all gateways; others have their own.
+/// A tool quota counts the calls of a scope on all gateways, in programs and direct ones. Each scope has its own.
 #[test]
-fn a_tool_has_a_quota_on_all_gateways() {
+fn a_tool_quota_counts_calls_on_all_gateways() {
     let installation = Installation::new();
     let servers = [installation.start(), installation.replica().start()];
     let [ours, theirs] = [servers[0].tenant(), servers[0].tenant()];
@@ -174,35 +174,35 @@ fn a_tool_has_a_quota_on_all_gateways() {
     };
     let parse = "return await mcp.json.parse({ data: '1' })";
     assert_eq!(success(&run(0, &ours, parse)), 1);
-    let said = installation.run_well(&["quotas", "set", "*", "json:*", "6/day"]);
-    assert_eq!(said, "*  json:*  6/day\n");
+    let printed = installation.run_ok(&["quotas", "set", "*", "json:*", "6/day"]);
+    assert_eq!(printed, "*  json:*  6/day\n");
     for (number, server) in servers.iter().enumerate() {
         poll("the quota to be known", PATIENCE, || {
             let log = server.installation().log();
             log.contains("Routes changed").then_some(number)
         });
     }
-    // A program sees which of its calls is one too many, and can go on.
+    // A call over the quota fails in the program, which can catch the error and continue.
     let five = "for (let i = 0; i < 5; i++) await mcp.json.parse({ data: '1' }); return 'five'";
     assert_eq!(success(&run(0, &ours, five)), "five");
-    let caught = "const told = []; for (let i = 0; i < 3; i++) { try { await mcp.json.parse({ data: '1' }); told.push('ok') } catch (e) { told.push(e.code) } } return [told, await mcp.math.eval({ expression: '1+1' }).then(() => 'math', String)]";
-    let told = success(&run(1, &ours, caught)).clone();
-    assert_eq!(told[0], json!(["ok", "RATE_LIMITED", "RATE_LIMITED"]), "{told}");
+    let caught = "const outcomes = []; for (let i = 0; i < 3; i++) { try { await mcp.json.parse({ data: '1' }); outcomes.push('ok') } catch (e) { outcomes.push(e.code) } } return [outcomes, await mcp.math.eval({ expression: '1+1' }).then(() => 'math', String)]";
+    let outcomes = success(&run(1, &ours, caught)).clone();
+    assert_eq!(outcomes[0], json!(["ok", "RATE_LIMITED", "RATE_LIMITED"]), "{outcomes}");
     let named = HttpMcp::new(&ours, Era::Stateless).call("json:parse", json!({ "data": "1" }));
     assert_eq!(named["structuredContent"]["error_code"], "RATE_LIMITED", "{named}");
     assert!(named["structuredContent"]["details"]["retry_after_s"].as_u64() > Some(600), "{named}");
-    assert_eq!(success(&run(0, &theirs, parse)), 1, "the twin: another scope");
+    assert_eq!(success(&run(0, &theirs, parse)), 1, "control: another scope");
 
-    installation.run_well(&["quotas", "unset", "*", "json:*"]);
-    poll("the quota to be gone", PATIENCE, || {
+    installation.run_ok(&["quotas", "unset", "*", "json:*"]);
+    poll("the quota to be removed", PATIENCE, || {
         (run(1, &ours, parse)["status"] == "success").then_some(())
     });
-    installation.run_well(&["quotas", "set", "it", "json:parse", "0/min"]);
+    installation.run_ok(&["quotas", "set", "it", "json:parse", "0/min"]);
     poll("the tool to be closed", PATIENCE, || {
         (run(0, &theirs, parse)["status"] == "error").then_some(())
     });
     let listed: Value =
-        serde_json::from_str(&installation.run_well(&["quotas", "list", "--json"])).unwrap();
+        serde_json::from_str(&installation.run_ok(&["quotas", "list", "--json"])).unwrap();
     let zero = json!({ "scope": "it", "pattern": "json:parse", "calls": 0, "window": "minute" });
     assert_eq!(listed, json!([zero]));
     for wrong in [

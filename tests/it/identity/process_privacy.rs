@@ -1,4 +1,4 @@
-//! What others of the same user cannot read of `pml` and `pml-server`.
+//! What other processes of the same user cannot read of `pml` and `pml-server`.
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -14,7 +14,7 @@ use crate::support::server::Installation;
 
 const KEY: &str = "5vL0c8s4sT8k2m1wq0l8bDgYb1yXn3s9r7u5t3o1p0A=";
 
-/// Returns a command that reads files as a program does that `pml` starts: without root's right to read any process.
+/// Returns a command that reads a file like a program that `pml` has started: without root's `CAP_SYS_PTRACE`.
 fn reading(path: &str) -> Command {
     let mut command = match is_root() {
         true => {
@@ -28,20 +28,20 @@ fn reading(path: &str) -> Command {
     command
 }
 
-/// NX-07: a local MCP server finds the key for the gateway neither in its parents nor anywhere else, and gets no
-/// descriptor that is not its own.
+/// NX-07: a local MCP server cannot read the key of the gateway from its parent processes or anywhere else, and
+/// inherits no descriptors.
 #[test]
-fn a_local_server_reads_nothing_of_pml() {
+fn local_servers_cannot_read_keys_or_inherit_descriptors() {
     let servers = json!({ "mcpServers": { "looks": { "command": "python3", "args": ["looks_around.py"] } },
         "permissions": { "allow": ["looks:*", "shell:exec"] } });
     let project = Project::offline().configure(&servers).set("PML_API_KEY", "pml_canary-91");
     project.write("looks_around.py", include_str!("../../fixtures/looks_around.py"));
     project.write("inherited.txt", "x");
-    // As an agent's own descriptor might be handed on.
+    // An agent could leak one of its descriptors like this.
     let file = File::open(project.path("inherited.txt")).unwrap();
     let mut command = project.command(&["stdio"]);
     let number = file.as_raw_fd();
-    #[expect(unsafe_code, reason = "only a raw call between fork and exec hands a descriptor on")]
+    #[expect(unsafe_code, reason = "only a raw call between fork and exec can leak a descriptor")]
     // SAFETY: `dup` may be called between fork and exec; its result is not closed on exec.
     unsafe {
         command.pre_exec(move || match libc::dup(number) {
@@ -55,14 +55,14 @@ fn a_local_server_reads_nothing_of_pml() {
     let found = success(&looked);
     let above = found["above"].as_object().unwrap();
     assert!(above.len() >= 2 && above.contains_key(&pid.to_string()), "{found:#}");
-    // Root's `CAP_SYS_ADMIN` opens what names the memory, and not the memory; what stood there is gone.
+    // With root's `CAP_SYS_ADMIN`, `environ` and `maps` can be opened but not `mem`. The key has been erased there.
     let open = if is_root() { json!(["environ", "maps"]) } else { json!([]) };
     assert!(above.values().all(|holds| *holds == open || *holds == json!([])), "{found:#}");
     assert_eq!(found["marked"], json!([]), "{found:#}");
     let descriptors: Vec<&str> =
         found["descriptors"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(descriptors.iter().all(|name| !name.contains("inherited")), "{found:#}");
-    // So does a program of `shell:exec`.
+    // The same for a program of `shell:exec`.
     let code = format!(
         "const environ = await mcp.shell.exec({{ command: ['cat', '/proc/{pid}/environ'] }});
          const exe = await mcp.shell.exec({{ command: ['readlink', '/proc/{pid}/exe'] }});
@@ -71,9 +71,9 @@ fn a_local_server_reads_nothing_of_pml() {
     assert_eq!(*success(&pml.execute(&code)), json!([false, 1]));
 }
 
-/// NX-07: the key stands no longer where it was given, whoever looks; and only in `pml` itself.
+/// NX-07: `pml` erases the key from its environment, so that it is only in its unreadable memory.
 #[test]
-fn a_key_does_not_stay_in_the_environment() {
+fn the_api_key_is_erased_from_the_environment_of_pml() {
     let project = Project::offline().set("PML_API_KEY", "pml_canary-92").set("OTHER", "stays");
     let mut pml = project.stdio();
     pml.call("pml_discover", json!({ "intent": "read a file" }));
@@ -86,18 +86,18 @@ fn a_key_does_not_stay_in_the_environment() {
     } else {
         refused(reading(&environ));
     }
-    // A server's entry cannot ask for it by its name either.
+    // The entry of a server cannot request it by name either.
     let entry = json!({ "mcpServers": { "takes": { "command": "true", "env": { "KEY": "${PML_API_KEY}" } } },
         "permissions": { "allow": ["*"] } });
     let project = project.configure(&entry);
-    let asked = project.stdio().execute("return await mcp.takes.it({})");
-    let message = asked["message"].as_str().unwrap_or_default();
-    assert!(message.contains("belongs to `pml`"), "{asked:#}");
+    let refused_entry = project.stdio().execute("return await mcp.takes.it({})");
+    let message = refused_entry["message"].as_str().unwrap_or_default();
+    assert!(message.contains("belongs to `pml`"), "{refused_entry:#}");
 }
 
-/// NX-07: the gateway's process shows neither its master key nor its database's password.
+/// NX-07: the master key cannot be read from the gateway's memory or environment, and core dumps are off.
 #[test]
-fn the_gateway_shows_no_secret() {
+fn the_gateways_process_does_not_expose_the_master_key() {
     let server = Installation::new().start_with(&[("PML_MASTER_KEY", KEY)]);
     let number = server.pid().number;
     refused(reading(&format!("/proc/{number}/mem")));

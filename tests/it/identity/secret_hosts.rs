@@ -1,9 +1,10 @@
-//! P4: whoever writes an entry names the variable and the address, and gets nobody's key by that.
+//! P4: the author of an entry chooses its variable and its address, but a secret is sent only to hosts that its owner
+//! has named.
 
 use serde_json::{Value, json};
 
 use crate::identity::keys::call;
-use crate::proxy::messages::Through;
+use crate::proxy::messages::ProxyClient;
 use crate::support::cli::{Project, text};
 use crate::support::expect::{failure, success};
 use crate::support::gateway_stub::{Answer, GatewayStub};
@@ -14,8 +15,8 @@ use crate::support::upstream::{Entry, host_of, scope_of};
 
 const CANARY: &str = "canary-61-of-a-colleague";
 
-/// An MCP server that answers every call; it keeps what it hears.
-pub(crate) fn listening() -> GatewayStub {
+/// An MCP server that answers every call and records its requests.
+pub(crate) fn recording_server() -> GatewayStub {
     GatewayStub::start(|body| {
         if body["id"].is_null() {
             return Answer::Raw(202, "text/plain", Vec::new());
@@ -25,7 +26,7 @@ pub(crate) fn listening() -> GatewayStub {
                 "result",
                 json!({
                     "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
-                    "serverInfo": { "name": "listening", "version": "1" },
+                    "serverInfo": { "name": "recording", "version": "1" },
                 }),
             ),
             Some("tools/call") => {
@@ -37,9 +38,9 @@ pub(crate) fn listening() -> GatewayStub {
     })
 }
 
-/// Tells whether a server got the key.
+/// Returns whether a server received the secret.
 pub(crate) fn got(server: &GatewayStub, key: &str) -> bool {
-    server.heard().iter().any(|request| request.contains(key))
+    server.received().iter().any(|request| request.contains(key))
 }
 
 fn tool() -> Value {
@@ -52,8 +53,8 @@ fn store(tenant: &Tenant, hosts: &[&str], owner: &str) -> u16 {
     call(&tenant.key, "PUT", &url, Some(&body)).status
 }
 
-/// Calls `take` of a server in each way that there is; returns the codes of what went wrong, or `done`.
-pub(crate) fn in_each_way(
+/// Calls `take` of a server from a program, by name and through the proxy; returns the error codes, or `done`.
+pub(crate) fn call_in_each_way(
     tenant: &Tenant,
     namespace: &str,
     headers: &[(&str, &str)],
@@ -79,7 +80,7 @@ pub(crate) fn in_each_way(
             send("POST", &format!("{}/mcp", tenant.url), &all, Some(body.to_string().into()));
         reply.json()
     };
-    let through = Through::new(tenant, namespace);
+    let through = ProxyClient::new(tenant, namespace);
     let params = json!({ "name": "take", "arguments": {} });
     let body = Era::Stateless.request(1, "tools/call", params).to_string();
     let mut more = vec![
@@ -93,7 +94,7 @@ pub(crate) fn in_each_way(
         by_name(&format!("{namespace}:take"), json!({})),
         through.send("POST", &more, Some(&body)).json(),
     ];
-    let told = answers.map(|answer| {
+    let outcomes = answers.map(|answer| {
         let structured = &answer["result"]["structuredContent"];
         match structured["error_code"].as_str() {
             Some(code) => code.to_owned(),
@@ -101,15 +102,15 @@ pub(crate) fn in_each_way(
             None => answer.to_string(),
         }
     });
-    told.to_vec()
+    outcomes.to_vec()
 }
 
-/// Nobody is asked about a call of a server tool that the gateway has no key for; a program can catch that as any error.
+/// A server tool whose secret is missing on the gateway is refused without a question. A program can catch the error.
 #[test]
-fn nobody_is_asked_about_a_server_tool_that_lacks_its_key() {
+fn a_server_tool_without_its_secret_is_refused_without_a_question() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can("execute,read,admin");
-    let stub = listening();
+    let tenant = server.tenant_with_rights("execute,read,admin");
+    let stub = recording_server();
     let scope = scope_of(&tenant);
     let mut entry = Entry::http(&scope, "keyed", &format!("{}/mcp", stub.url)).needs("TAKEN_KEY");
     entry.tools = vec![tool()];
@@ -119,9 +120,9 @@ fn nobody_is_asked_about_a_server_tool_that_lacks_its_key() {
     let alone = "return await mcp.keyed.take({})";
     let mixed = format!("await mcp.filesystem.list_directory({{ path: '.' }}); {alone}");
     let refused = |code: &str| {
-        let (told, _) = project.exec(code);
-        let message = failure(&told, "API_KEY_REQUIRED");
-        assert!(message.contains("pml secrets set TAKEN_KEY --cloud"), "{told:#}");
+        let (envelope, _) = project.exec(code);
+        let message = failure(&envelope, "API_KEY_REQUIRED");
+        assert!(message.contains("pml secrets set TAKEN_KEY --cloud"), "{envelope:#}");
     };
     refused(alone);
     refused(&mixed);
@@ -133,15 +134,16 @@ fn nobody_is_asked_about_a_server_tool_that_lacks_its_key() {
     for code in [alone, &mixed] {
         assert_eq!(project.exec(code).0["status"], "approval_required", "{code}");
     }
-    assert!(stub.heard().is_empty(), "nothing was called");
+    assert!(stub.received().is_empty(), "the server was called");
 }
 
-/// P4: a colleague's entry gets a key where its owner named the host, and nowhere else; in all three ways.
+/// P4: an entry of another member receives a secret only if the secret's owner has named the host of the entry. This
+/// holds for programs, calls by name and the proxy.
 #[test]
-fn an_entry_does_not_decide_where_keys_go() {
+fn a_secret_is_sent_only_to_hosts_its_owner_named() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can("execute,read,admin");
-    let (foreign, meant) = (listening(), listening());
+    let tenant = server.tenant_with_rights("execute,read,admin");
+    let (foreign, meant) = (recording_server(), recording_server());
     let scope = scope_of(&tenant);
     for (namespace, stub) in [("taker", &foreign), ("meant", &meant)] {
         let url = format!("{}/mcp", stub.url);
@@ -153,23 +155,23 @@ fn an_entry_does_not_decide_where_keys_go() {
     let host = host_of(&meant.url);
     for owner in ["project", "me"] {
         assert_eq!(store(&tenant, &[], owner), 201);
-        assert_eq!(in_each_way(&tenant, "taker", &[]), refused, "without hosts");
-        assert_eq!(in_each_way(&tenant, "meant", &[]), refused, "without hosts");
+        assert_eq!(call_in_each_way(&tenant, "taker", &[]), refused, "without hosts");
+        assert_eq!(call_in_each_way(&tenant, "meant", &[]), refused, "without hosts");
         assert_eq!(store(&tenant, &[&host], owner), 200);
-        assert_eq!(in_each_way(&tenant, "taker", &[]), refused, "with the other's host");
-        assert_eq!(in_each_way(&tenant, "meant", &[]), ["done"; 3]);
+        assert_eq!(call_in_each_way(&tenant, "taker", &[]), refused, "with the other's host");
+        assert_eq!(call_in_each_way(&tenant, "meant", &[]), ["done"; 3]);
         let place = format!("{}/api/v1/secrets/TAKEN_KEY?for={owner}", tenant.url);
         assert_eq!(call(&tenant.key, "DELETE", &place, None).status, 204);
     }
     assert!(got(&meant, CANARY));
     assert_eq!(store(&tenant, &[&host], "me"), 201);
-    // The message says what to do, and does not have the key.
-    let told = HttpMcp::new(&tenant, Era::Stateless).execute("return await mcp.taker.take({})");
-    let message = told["message"].as_str().unwrap();
+    // The message states the remedy and does not contain the secret.
+    let envelope = HttpMcp::new(&tenant, Era::Stateless).execute("return await mcp.taker.take({})");
+    let message = envelope["message"].as_str().unwrap();
     assert!(message.contains(&format!("--host {}", host_of(&foreign.url))), "{message}");
-    assert!(!told.to_string().contains(CANARY), "{told}");
+    assert!(!envelope.to_string().contains(CANARY), "{envelope}");
 
-    // The same for a key that comes with the call.
+    // The same for a secret that is sent with the call.
     let sent = ("x-pml-key-taken-key", "canary-62-sent");
     let here = host_of(&foreign.url);
     let (port, name) = (here.rsplit(':').next().unwrap(), "x-pml-host-taken-key");
@@ -185,15 +187,15 @@ fn an_entry_does_not_decide_where_keys_go() {
         format!("{here}, *"),
         String::new(),
     ];
-    assert_eq!(in_each_way(&tenant, "taker", &[sent]), refused);
+    assert_eq!(call_in_each_way(&tenant, "taker", &[sent]), refused);
     for host in &foreign_hosts {
-        assert_eq!(in_each_way(&tenant, "taker", &[sent, (name, host)]), refused, "{host}");
+        assert_eq!(call_in_each_way(&tenant, "taker", &[sent, (name, host)]), refused, "{host}");
     }
-    let heard = foreign.heard();
-    assert!(!heard.iter().any(|request| request.contains("canary-6")), "{heard:?}");
-    assert_eq!(in_each_way(&tenant, "taker", &[sent, (name, &here)]), ["done"; 3]);
+    let received = foreign.received();
+    assert!(!received.iter().any(|request| request.contains("canary-6")), "{received:?}");
+    assert_eq!(call_in_each_way(&tenant, "taker", &[sent, (name, &here)]), ["done"; 3]);
     assert!(got(&foreign, "canary-62-sent") && !got(&foreign, CANARY));
-    // What was refused is on record, with the host.
+    // The audit log has each refusal, with the host.
     let log = call(&tenant.key, "GET", &format!("{}/api/v1/audit?limit=200", tenant.url), None);
     let log = log.json();
     let refusals = log["events"].as_array().unwrap().iter().filter(|event| {
@@ -204,12 +206,12 @@ fn an_entry_does_not_decide_where_keys_go() {
     assert!(refusals.count() >= 12, "{log:#}");
 }
 
-/// P4, SE-13: a host that was named may not pass the key on; a row that was changed does not open.
+/// P4, SE-13: a redirect from a named host is not followed, and changing the stored hosts makes the secret unreadable.
 #[test]
-fn a_named_host_is_the_last_stop() {
+fn redirects_and_changed_hosts_do_not_forward_a_secret() {
     let server = Server::shared();
-    let tenant = server.tenant_that_can("execute,read,admin");
-    let elsewhere = listening();
+    let tenant = server.tenant_with_rights("execute,read,admin");
+    let elsewhere = recording_server();
     let to = format!("{}/mcp", elsewhere.url);
     let redirecting = GatewayStub::start(move |_| Answer::Redirect(to.clone()));
     let scope = scope_of(&tenant);
@@ -219,10 +221,10 @@ fn a_named_host_is_the_last_stop() {
     entry.publish(server.installation());
     let (near, far) = (host_of(&redirecting.url), host_of(&elsewhere.url));
     assert_eq!(store(&tenant, &[&near, &far], "me"), 201);
-    for code in in_each_way(&tenant, "moved", &[]) {
+    for code in call_in_each_way(&tenant, "moved", &[]) {
         assert_eq!(code, "TOOL_UNAVAILABLE");
     }
-    assert!(got(&redirecting, CANARY) && elsewhere.heard().is_empty());
+    assert!(got(&redirecting, CANARY) && elsewhere.received().is_empty());
 
     let mut entry = Entry::http(&scope, "straight", &format!("{}/mcp", elsewhere.url));
     entry.tools = vec![tool()];
@@ -232,17 +234,17 @@ fn a_named_host_is_the_last_stop() {
     server.installation().sql(&format!(
         "update secrets set hosts = array['{far}'] where org = '{org}' and project = '{project}'"
     ));
-    assert_eq!(in_each_way(&tenant, "straight", &[]), ["SECRET_UNREADABLE"; 3]);
-    assert!(elsewhere.heard().iter().all(|request| !request.contains("canary-6")));
-    // The twin: stored anew for that host, it goes there.
+    assert_eq!(call_in_each_way(&tenant, "straight", &[]), ["SECRET_UNREADABLE"; 3]);
+    assert!(elsewhere.received().iter().all(|request| !request.contains("canary-6")));
+    // The control: stored again for that host, the secret is sent there.
     assert_eq!(store(&tenant, &[&far], "me"), 200);
-    assert_eq!(in_each_way(&tenant, "straight", &[]), ["done"; 3]);
+    assert_eq!(call_in_each_way(&tenant, "straight", &[]), ["done"; 3]);
     assert!(got(&elsewhere, CANARY));
 }
 
-/// Hosts are told back in their one form; what is none is refused without repeating it.
+/// Hosts are normalised, and an invalid one is refused without repeating it in the error.
 #[test]
-fn hosts_are_stored_in_one_form() {
+fn hosts_are_normalised_and_invalid_ones_refused() {
     let tenant = Server::shared().tenant();
     let url = format!("{}/api/v1/secrets/TAKEN_KEY", tenant.url);
     let put = |hosts: Value| {
@@ -270,6 +272,6 @@ fn hosts_are_stored_in_one_form() {
         );
         assert!(!text(&reply.body).contains("canary"), "{}", text(&reply.body));
     }
-    // Without hosts none are told, as before.
+    // Without hosts, the field is omitted.
     assert_eq!(put(json!([])).json().get("hosts"), None);
 }

@@ -1,4 +1,4 @@
-//! NX-14: a request that can be read in two ways is refused, on every route.
+//! NX-14: ambiguous requests, which two parsers could read differently, are refused on every route.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::PATIENCE;
 use crate::support::server::{Installation, Server};
 
-/// What may stand in a request once, each with a value that it may have.
+/// The headers that may occur only once, each with a valid value.
 const ONCE: [(&str, &str); 14] = [
     ("host", "localhost"),
     ("authorization", "Bearer pml_key_none"),
@@ -26,9 +26,9 @@ const ONCE: [(&str, &str); 14] = [
     ("x-pml-key-tavily-api-key", "tvly"),
 ];
 
-/// Every route of the gateway, and the paths that it has besides for other spellings of them.
+/// Returns every route of the gateway, and in addition its aliases and unknown paths.
 fn routes(server: &Server) -> Vec<(String, String)> {
-    let printed = server.installation().run_well(&["routes", "--json"]);
+    let printed = server.installation().run_ok(&["routes", "--json"]);
     let routes: Value = serde_json::from_str(&printed).unwrap();
     let text = |route: &Value, name: &str| route[name].as_str().unwrap().to_owned();
     let mut all: Vec<(String, String)> = routes
@@ -56,10 +56,10 @@ fn routes(server: &Server) -> Vec<(String, String)> {
     all
 }
 
-/// A connection on which one request is sent after the other.
+/// A raw connection that sends one request after the other.
 struct Raw(TcpStream);
 
-/// An answer: its status, its head and its body.
+/// An HTTP response.
 struct Answer {
     status: u16,
     head: String,
@@ -122,13 +122,13 @@ impl Raw {
         let mut body = vec![0; length];
         self.0.read_exact(&mut body).unwrap();
         if field("transfer-encoding").is_some() {
-            // Of a large answer only the beginning is of interest; the connection is not used again.
+            // Only the head of a chunked response is read; the connection is not used again.
             self.0.shutdown(std::net::Shutdown::Both).unwrap();
         }
         Answer { status, head, body }
     }
 
-    /// Tells whether the gateway ends the connection, and sends nothing before.
+    /// Returns whether the gateway closes the connection without sending anything more.
     fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         matches!(self.0.read_to_end(&mut rest), Ok(0))
@@ -136,19 +136,19 @@ impl Raw {
 }
 
 fn gateway() -> Server {
-    // As many requests as there are routes and headers come from one address.
+    // All requests come from one address, and there is one for each pair of route and header.
     Installation::new().start_with(&[("PML_RATE_PER_ADDRESS", "off")])
 }
 
-/// NX-14: each header that decides stands once, on every route, whether its values are the same or differ.
+/// NX-14: a security-relevant header that occurs twice is refused on every route, even with equal values.
 #[test]
-fn a_header_that_decides_stands_once() {
+fn duplicate_security_headers_are_refused_on_every_route() {
     let server = gateway();
     let mut connection = Raw::new(&server);
     let host = ("host", "localhost");
     let mut routes = routes(&server);
     assert!(routes.len() > 40, "{routes:?}");
-    // The twin comes last: it may end its connection.
+    // The positive control has its own connection, because the gateway may close it.
     for (method, path) in routes.drain(..) {
         let line = format!("{method} {path} HTTP/1.1");
         for (name, value) in ONCE {
@@ -160,11 +160,11 @@ fn a_header_that_decides_stands_once() {
                 let answer = connection.ask(&line, &headers);
                 let refused = answer.is_refusal_of(&format!("more than one header `{name}`"));
                 assert!(refused, "{line}, {name}: {}", answer.shown());
-                // Refused before a credential is asked for, and so without a challenge for one.
+                // The refusal comes before authentication, so it has no challenge.
                 assert!(!answer.head.contains("www-authenticate"), "{}", answer.shown());
             }
         }
-        // Names are the same in any case.
+        // Header names are case-insensitive.
         let twice = [host, ("Content-Type", "a/b"), ("content-TYPE", "a/b")];
         assert!(
             connection.ask(&line, &twice).is_refusal_of("more than one header `content-type`"),
@@ -176,18 +176,18 @@ fn a_header_that_decides_stands_once() {
             .filter(|(name, _)| !matches!(*name, "x-api-key"))
             .chain([("content-length", "0"), ("accept", "a/b"), ("accept", "c/d")])
             .collect();
-        let twin = Raw::new(&server).ask(&line, &once);
+        let control = Raw::new(&server).ask(&line, &once);
         assert!(
-            !twin.is_refusal_of("more than one header") && twin.status != 500,
+            !control.is_refusal_of("more than one header") && control.status != 500,
             "{line}: {}",
-            twin.shown()
+            control.shown()
         );
     }
 }
 
-/// NX-14: a request names one host: not none, not two, not one in its target and another in `Host`.
+/// NX-14: a request must name exactly one host; a host in the target must equal the one in `Host`.
 #[test]
-fn a_request_names_one_host() {
+fn a_request_must_name_exactly_one_host() {
     let server = gateway();
     let mut connection = Raw::new(&server);
     let none = ("content-length", "0");
@@ -204,10 +204,10 @@ fn a_request_names_one_host() {
             let answer = connection.ask(&line, &[("host", host), none]);
             assert!(answer.is_refusal_of("is not a host"), "{line} {host}: {}", answer.shown());
         }
-        let twin = Raw::new(&server).ask(&absolute, &[("host", "LOCALHOST:80"), none]);
-        assert!(!twin.is_refusal_of("host"), "{absolute}: {}", twin.shown());
+        let control = Raw::new(&server).ask(&absolute, &[("host", "LOCALHOST:80"), none]);
+        assert!(!control.is_refusal_of("host"), "{absolute}: {}", control.shown());
     }
-    // HTTP/1.0 has no `Host`: health is told without one, and what asks for it says so.
+    // HTTP/1.0 does not require `Host`: `/health` works without it, and `/mcp` refuses.
     assert_eq!(Raw::new(&server).ask("GET /health HTTP/1.0", &[]).status, 200);
     let authorization = format!("Bearer {}", server.tenant().key);
     let call = [
@@ -221,23 +221,23 @@ fn a_request_names_one_host() {
     assert!(two.is_refusal_of("more than one header `host`"), "{}", two.shown());
 }
 
-/// NX-14: no second request hides in the body of a first one whose length is told in two ways.
+/// NX-14: a request with conflicting lengths cannot smuggle a second request in its body.
 #[test]
-fn a_length_is_told_once() {
+fn conflicting_lengths_cannot_smuggle_a_request() {
     let server = gateway();
     let hidden = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let length = format!("content-length: {}", hidden.len() + 5);
     let chunked = "transfer-encoding: chunked";
     let line = "POST /api/v1/keys HTTP/1.1\r\nhost: localhost";
     for (lengths, status) in [
-        // What differs is refused as it is read, in any order.
+        // The HTTP parser refuses conflicting or malformed lengths, in any order.
         (format!("content-length: 5\r\n{length}"), 400),
         (format!("{length}\r\ncontent-length: 5"), 400),
         ("content-length: 5, 5".to_owned(), 400),
         ("content-length: +5".to_owned(), 400),
         (format!("{chunked}\r\n{chunked}"), 400),
         ("transfer-encoding: chunked, identity".to_owned(), 400),
-        // RFC 9112, 6.3: the chunks count, and the connection ends.
+        // RFC 9112, section 6.3: `Transfer-Encoding` overrides `Content-Length`, and the connection is closed.
         (format!("{length}\r\n{chunked}"), 401),
         (format!("{chunked}\r\n{length}"), 401),
     ] {
@@ -246,7 +246,7 @@ fn a_length_is_told_once() {
         assert_eq!(answer.status, status, "{lengths}: {}", answer.shown());
         assert!(connection.is_closed(), "{lengths}: the hidden request was answered");
     }
-    // The twin: two requests that are two.
+    // The control: two well-formed requests on one connection.
     let mut connection = Raw::new(&server);
     let answer = connection.send(&format!("{line}\r\ncontent-length: 0\r\n\r\n"));
     assert_eq!(answer.status, 401, "{}", answer.shown());

@@ -1,4 +1,4 @@
-//! What an answer costs the model that reads it: the result, and what was asked for.
+//! The content of an answer of `pml_execute`: the result and the requested details, because a model pays for each byte.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn both(tenant: &Tenant) -> (HttpMcp, StdioClient) {
     (HttpMcp::new(tenant, Era::Stateless), project.stdio())
 }
 
-/// Returns the whole MCP results of both sides.
+/// Returns the complete MCP results of the gateway and of `pml`.
 fn answers(http: &HttpMcp, pml: &mut StdioClient, arguments: &Value) -> [Value; 2] {
     [http.call("pml_execute", arguments.clone()), pml.call("pml_execute", arguments.clone())]
 }
@@ -30,16 +30,16 @@ fn a_small_result_is_a_small_answer() {
         "await mcp.filesystem.list_directory({ path: '.' }); return { items: 3, text: 'twelve3' }";
     for (code, fields) in [(SMALL, 5), (local, 5)] {
         let request = json!({ "code": code });
-        let told = if code == SMALL {
+        let results = if code == SMALL {
             answers(&http, &mut pml, &request).to_vec()
         } else {
             vec![pml.call("pml_execute", request)]
         };
-        for answer in told {
+        for answer in results {
             let envelope = envelope(&answer);
             assert_eq!(success(&envelope).to_string().len(), 28, "{envelope:#}");
             assert_eq!(envelope.as_object().unwrap().len(), fields, "{envelope:#}");
-            // What a client shows a model; `_meta` is for the client itself.
+            // Clients do not show `_meta` to the model.
             let mut shown = answer.clone();
             shown.as_object_mut().unwrap().remove("_meta");
             let size = shown.to_string().len();
@@ -51,7 +51,7 @@ fn a_small_result_is_a_small_answer() {
 }
 
 #[test]
-fn an_answer_says_what_was_asked_for() {
+fn include_selects_the_details_of_an_answer() {
     let tenant = Server::shared().tenant();
     let (http, mut pml) = both(&tenant);
     let parts = ["calls", "tools_used", "dag"];
@@ -68,40 +68,40 @@ fn an_answer_says_what_was_asked_for() {
     for options in [json!({ "include": ["hashes"] }), json!({ "include": "calls" })] {
         let request = json!({ "code": SMALL, "options": options });
         for answer in answers(&http, &mut pml, &request) {
-            let told = envelope(&answer);
-            let message = failure(&told, "INVALID_REQUEST");
+            let refused = envelope(&answer);
+            let message = failure(&refused, "INVALID_REQUEST");
             let named = parts.iter().all(|part| message.contains(part));
             assert!(named || options["include"].is_string(), "{message}");
         }
     }
 }
 
-/// A client that keeps records finds the run, its tools and its calls in `_meta`, without any word to the model.
+/// `_meta` has the run, its tools and its calls for the client, without showing them to the model.
 #[test]
-fn meta_says_what_the_answer_leaves_out() {
+fn meta_has_the_details_that_the_answer_omits() {
     let tenant = Server::shared().tenant();
     let (http, mut pml) = both(&tenant);
     let run = |answer: &Value| answer["_meta"]["ai.casys.pml/run"].clone();
     for answer in answers(&http, &mut pml, &json!({ "code": SMALL })) {
-        let told = run(&answer);
-        assert_eq!(told["execution_id"], envelope(&answer)["execution_id"], "{answer:#}");
-        assert_eq!(told["tools_used"][0]["id"], "math:eval", "{answer:#}");
+        let meta = run(&answer);
+        assert_eq!(meta["execution_id"], envelope(&answer)["execution_id"], "{answer:#}");
+        assert_eq!(meta["tools_used"][0]["id"], "math:eval", "{answer:#}");
         assert_eq!(
-            (&told["calls"][0]["tool"], &told["calls"][0]["ok"]),
+            (&meta["calls"][0]["tool"], &meta["calls"][0]["ok"]),
             (&json!("math:eval"), &json!(true))
         );
     }
     let request = json!({ "code": SMALL, "options": { "include": ["calls", "tools_used"] } });
     for answer in answers(&http, &mut pml, &request) {
-        let told = run(&answer);
-        assert_eq!(told.as_object().unwrap().len(), 1, "said once: {answer:#}");
+        let meta = run(&answer);
+        assert_eq!(meta.as_object().unwrap().len(), 1, "repeated: {answer:#}");
     }
     let many = "for (let n = 0; n < 60; n++) await mcp.math.eval({ expression: '1' }); throw new Error('end')";
     for answer in answers(&http, &mut pml, &json!({ "code": many })) {
         failure(&envelope(&answer), "PROGRAM_FAILED");
-        let told = run(&answer);
-        assert_eq!(told["calls"].as_array().unwrap().len(), 50, "{answer:#}");
-        assert_eq!(told["left_out"], 10);
+        let meta = run(&answer);
+        assert_eq!(meta["calls"].as_array().unwrap().len(), 50, "{answer:#}");
+        assert_eq!(meta["left_out"], 10);
     }
     for answer in answers(&http, &mut pml, &json!({ "code": "return await mcp.nobody.knows({})" }))
     {
@@ -109,9 +109,9 @@ fn meta_says_what_the_answer_leaves_out() {
     }
 }
 
-/// A program may catch what fails; the model is told all the same.
+/// Failed calls are listed even if the program has caught their errors.
 #[test]
-fn failed_calls_are_said_without_being_asked_for() {
+fn failed_calls_are_always_listed() {
     let tenant = Server::shared().tenant();
     let (http, mut pml) = both(&tenant);
     let code =
@@ -124,24 +124,24 @@ fn failed_calls_are_said_without_being_asked_for() {
     }
 }
 
-/// What was asked for at first holds for the answer after the question.
+/// `include` of the original request applies to the answer after an approval.
 #[test]
-fn a_run_that_goes_on_says_what_was_asked_for() {
+fn include_applies_to_the_answer_after_an_approval() {
     let mut pml = Project::new().stdio();
-    for (include, told) in [(json!([]), false), (json!(["calls"]), true)] {
+    for (include, has_calls) in [(json!([]), false), (json!(["calls"]), true)] {
         let code = "await mcp.filesystem.write_file({ path: 'made.txt', content: 'x' }); return 1";
         let request = json!({ "code": code, "options": { "include": include } });
-        let asked = envelope(&pml.call("pml_execute", request));
-        assert!(question(&asked).to_string().len() < 600, "{asked:#}");
-        let done = pml.resume(&asked, true, false);
+        let pending = envelope(&pml.call("pml_execute", request));
+        assert!(question(&pending).to_string().len() < 600, "{pending:#}");
+        let done = pml.resume(&pending, true, false);
         assert_eq!(success(&done), 1);
-        assert_eq!(done.get("calls").is_some(), told, "{done:#}");
+        assert_eq!(done.get("calls").is_some(), has_calls, "{done:#}");
     }
 }
 
-/// Scripts read `pml exec --json`: it says everything, and lists are there also when they are empty.
+/// `pml exec --json` is for scripts, so it has all details, with empty lists where there are none.
 #[test]
-fn the_command_says_everything() {
+fn exec_json_has_all_details() {
     let (envelope, code) = Project::new().allow(&["*"]).exec("return 1");
     assert_eq!((success(&envelope), code), (&json!(1), 0));
     for list in ["console", "calls", "tools_used"] {

@@ -1,14 +1,14 @@
-//! A page as its blocks.
+//! Splits a Markdown page into its fenced blocks.
 
 /// A fenced block.
 pub(super) struct Block {
-    /// The first word behind the fence.
+    /// The first word after the fence.
     pub(super) language: String,
     /// What is between the fences, without the fence's own indentation.
     pub(super) text: String,
     /// The line of the fence, from 1.
     pub(super) line: usize,
-    /// The target of `[the program](…)` behind the block and before the next.
+    /// The target of `[the program](…)` between this block and the next.
     pub(super) program: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl Page {
         Self { blocks }
     }
 
-    /// Returns the file that a block of code is, if the page says so.
+    /// Returns the file name of a block of code, if the page names one.
     pub(super) fn name_of(&self, block: &Block) -> Option<String> {
         let first = block.text.lines().next().unwrap_or_default();
         let named = first.strip_prefix("// ").filter(|name| is_source(name));
@@ -65,7 +65,7 @@ impl Page {
                 .find(|other| other.language == "sh" || other.language == "console")?;
             let words: Vec<&str> = commands.text.split_whitespace().collect();
             let at = words.iter().position(|word| is_source(word))?;
-            // What the page itself shows is another file than the block.
+            // `cat FILE` shows another file, not the block.
             (at == 0 || words[at - 1] != "cat").then(|| words[at].to_owned())
         })
     }
@@ -83,13 +83,13 @@ fn is_source(word: &str) -> bool {
 }
 
 impl Block {
-    /// Whether a reader would take it for something to type.
+    /// Returns whether a reader would take the block for commands.
     pub(super) fn looks_like_commands(&self) -> bool {
         let first = self.text.split_whitespace().next().unwrap_or_default();
         ["$", "pml", "pml-server", "curl", "make", "echo", "export"].contains(&first)
     }
 
-    /// Returns the commands of a `console` block, each with what it prints.
+    /// Returns the commands of a `console` block, each with its expected output.
     pub(super) fn commands(&self) -> Vec<(String, String)> {
         let mut commands: Vec<(String, String)> = Vec::new();
         let mut goes_on = false;
