@@ -223,6 +223,7 @@ impl Solver<'_> {
     pub(super) fn own_method(&mut self, object: ObjId, name: NameId) -> Option<Value> {
         let this = self.dom.reference(Ref::Obj(object));
         let value = self.look_up(object, this, name, true, 0);
+        let has_engine_function = self.is_of_engine(value);
         let refs = self.dom.shapes.only_refs(
             value.shape,
             |one| matches!(one, Ref::Obj(_) | Ref::Pool | Ref::Tool(..)),
@@ -238,8 +239,15 @@ impl Solver<'_> {
         if is_callable {
             return Some(value);
         }
+        if value.deps == NONE || !has_engine_function {
+            return None;
+        }
+        // Only a property that the program itself names can hold one of the engine's functions or nothing.
+        let is_named = self.lineage(object).0.into_iter().any(|one| {
+            self.heap.find(one, name).is_some() || self.accessor(one, "get", name).is_some()
+        });
         let none = self.dom.shapes.only_refs(value.shape, |_| false, false);
-        (value.deps != NONE).then_some(Value { deps: value.deps, shape: none })
+        is_named.then_some(Value { deps: value.deps, shape: none })
     }
 
     /// Returns an object and all its possible prototypes, and what decides which they are.
