@@ -18,7 +18,7 @@ struct Canary(TcpListener);
 impl Canary {
     fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        listener.set_nonblocking(true).expect("a listener can be told not to wait");
+        listener.set_nonblocking(true).expect("a listener can be made non-blocking");
         Self(listener)
     }
 

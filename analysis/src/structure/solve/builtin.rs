@@ -358,9 +358,9 @@ impl Solver<'_> {
         let control = self.control_above(0);
         match name {
             "Math.random" | "crypto.randomUUID" | "crypto.getRandomValues" => {
-                let all = self.dom.union(self.time.chance, control);
-                self.changed |= all != self.time.chance;
-                self.time.chance = all;
+                let all = self.dom.union(self.time.random, control);
+                self.changed |= all != self.time.random;
+                self.time.random = all;
                 Some(all)
             }
             "Date.now" | "performance.now" => Some(self.time.clock),

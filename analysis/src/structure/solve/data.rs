@@ -68,7 +68,7 @@ impl Solver<'_> {
                 self.dom.join(part, method)
             }
         };
-        // The program may have written into it. Such writes are not told apart by their place.
+        // The program may have written into it. Such writes are not distinguished by their place.
         if let Some(cell) = self.heap.find(id, self.known.elem) {
             let written = self.read(cell);
             let shape = self.dom.shapes.present(written.shape);

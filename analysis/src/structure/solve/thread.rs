@@ -66,7 +66,7 @@ pub(super) struct Time {
     /// What decides when the program ends at a `return`, if it does.
     pub(super) returns: Option<Deps>,
     /// What decides how many random numbers were drawn before, and so which one is next.
-    pub(super) chance: Deps,
+    pub(super) random: Deps,
 }
 
 impl Solver<'_> {
