@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 /// The interval between notifications while no call ends.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// Waits for the answer to a request, and notifies its client whenever a tool call ends, and at least every [`BEAT`].
+/// Waits for the answer to a request, and notifies its client whenever a tool call ends, and at least every 5 seconds.
 /// `calls` is the number of calls that have ended.
 ///
 /// `progress` must increase, so it is the elapsed time in seconds. The total is unknown.

@@ -51,7 +51,7 @@ struct Form {
     is_part: bool,
 }
 
-/// A guard for a key, which is searched for while the guard exists and for [`LINGER`] after.
+/// A guard for a key, which is searched for while the guard exists and for a minute after.
 pub struct UsedKey {
     of: Arc<KeysInUse>,
     id: [u8; 32],
