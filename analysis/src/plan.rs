@@ -247,7 +247,9 @@ pub fn plan_with(analysis: &Analysis, runs_on: Side, place: impl Fn(&ToolId) -> 
 fn gaps(analysis: &Analysis) -> Vec<Gap> {
     let found = analysis.diagnostics.iter();
     found
-        .filter(|found| analysis.dynamic && found.severity == Severity::Warning)
+        // A promise that is not awaited is a warning about the run, not a call that the plan may lack.
+        .filter(|found| analysis.dynamic && !found.is_for_run())
+        .filter(|found| found.severity == Severity::Warning)
         .map(|found| Gap {
             code: found.code,
             message: found.message.clone(),

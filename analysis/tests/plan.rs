@@ -1,6 +1,6 @@
 //! Properties of plans beyond their snapshots: flows, `args`, rules, limits.
 
-use analysis::{Effect, Limits, Plan, analyze, plan};
+use analysis::{Code, Effect, Limits, Plan, analyze, plan};
 use protocol::{Routing, RoutingRules, Side};
 
 fn plan_of(source: &str) -> Plan {
@@ -301,4 +301,16 @@ fn large_programs_are_planned() {
     let plan = plan_of(&source);
     assert_eq!((plan.tasks.len(), plan.egress.len()), (980, 490 * 491 / 2));
     assert!(plan.egress.iter().all(|pair| pair.via.len() <= 8));
+}
+
+/// A gap is a call that the plan may lack. A promise that is not awaited is a warning about the run.
+#[test]
+fn gaps_are_only_what_the_plan_may_lack() {
+    let source = "mcp.a.b({}); await mcp.c[args.name]({});";
+    let analysis = analyze(source, &Limits::default());
+    let codes = |code| analysis.diagnostics.iter().filter(|found| found.code == code).count();
+    assert_eq!((codes(Code::ToolPromiseDropped), codes(Code::DynamicName)), (1, 1));
+    let plan = plan(&analysis, &RoutingRules::shipped());
+    let gaps: Vec<Code> = plan.gaps.iter().map(|gap| gap.code).collect();
+    assert_eq!(gaps, [Code::DynamicName]);
 }

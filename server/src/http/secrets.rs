@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::api::{invalid, private};
+use super::api::{invalid, private, require};
 use crate::error::ApiError;
 use crate::http::body::{ApiBytes, is_json};
 use crate::identity::requester::Requester;
@@ -152,14 +152,6 @@ fn right_for(owner: SecretOwner) -> Right {
         SecretOwner::Me => Right::Execute,
         SecretOwner::Project => Right::Admin,
     }
-}
-
-fn require(caller: &Caller, right: Right) -> Result<(), ApiError> {
-    if caller.rights.contains(right) {
-        return Ok(());
-    }
-    let detail = format!("the key lacks the right `{}`", right.as_str());
-    Err(ApiError::new(ErrorCode::Forbidden, detail))
 }
 
 fn refused(error: RegistryError) -> ApiError {

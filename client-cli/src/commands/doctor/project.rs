@@ -203,10 +203,19 @@ fn agent_file(
     programs: &Programs,
 ) -> Finding {
     let path = workspace.root().join(file);
-    let too_large = path.metadata().is_ok_and(|metadata| metadata.len() > FILE_LIMIT);
-    let text = match std::fs::read(&path) {
-        Ok(text) if !too_large => text,
-        Ok(_) => return Finding::new(file, State::Warning, "larger than 4 MiB; it was not read"),
+    // Checked first: reading a pipe would block.
+    let checked = path.metadata().and_then(|metadata| {
+        let reason = if !metadata.is_file() {
+            "not a regular file; it was not read"
+        } else if metadata.len() > FILE_LIMIT {
+            "larger than 4 MiB; it was not read"
+        } else {
+            return std::fs::read(&path);
+        };
+        Err(std::io::Error::other(reason))
+    });
+    let text = match checked {
+        Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Finding::new(file, State::Good, "not found");
         }
