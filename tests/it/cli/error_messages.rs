@@ -230,7 +230,7 @@ fn doctor_checks_the_project_its_gateway_and_key() {
         ("workspace", "work"),
         (".pml.json", "trusted"),
         ("gateway", "pml-server"),
-        ("key", "may: execute, read"),
+        ("key", "rights: execute, read"),
     ] {
         let (state, detail) = state(what);
         assert!(state == "ok" && detail.contains(word), "{what}: {state} {detail}");

@@ -519,7 +519,7 @@ fn unknown_routing_is_stated_and_counts_as_egress() {
         shown.contains("t1 filesystem:read_text_file → t2 taker:take (location unknown)"),
         "{shown}"
     );
-    assert!(shown.contains("taker:take: unknown, because no table has it"), "{shown}");
+    assert!(shown.contains("taker:take: unknown, because no table lists it"), "{shown}");
     assert!(!shown.contains("No result"), "{shown}");
     // If it is the only tool, it is unknown where the program runs.
     let output =
@@ -536,7 +536,7 @@ fn unknown_routing_is_stated_and_counts_as_egress() {
     let task = &cached["tasks"][1];
     assert_eq!((&task["side"], &task["routing_source"]), (&json!("server"), &json!("cache")));
     assert!(task["routing_age_s"].as_u64().unwrap() < 600, "{task}");
-    assert!(offline(&[]).contains(" said less than a minute ago"), "{}", offline(&[]));
+    assert!(offline(&[]).contains(", less than a minute ago"), "{}", offline(&[]));
     // The cache is separate for each API key.
     let mut other = project.command(&["plan", "-", "--offline", "--json"]);
     other.env("PML_API_KEY", &server.tenant().key);

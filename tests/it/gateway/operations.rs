@@ -186,7 +186,7 @@ fn lists_have_headers_and_readable_times() {
     let listed = installation.run_ok(&["keys", "list", "--scope", scope]);
     let lines: Vec<&str> = listed.lines().collect();
     assert!(
-        lines[0].starts_with("ID ") && lines[0].ends_with("MADE                  BY        NAME"),
+        lines[0].starts_with("ID ") && lines[0].ends_with("CREATED               BY        NAME"),
         "{listed}"
     );
     assert!(lines[1].contains(" UTC  operator  first key") && !lines[1].contains('Z'), "{listed}");

@@ -346,7 +346,7 @@ fn a_private_gateway_does_not_replace_a_missing_master_key() {
     std::fs::rename(&file, &away).unwrap();
     let refused = installation.run(&[]);
     let stderr = text(&refused.stderr);
-    assert!(!refused.status.success() && stderr.contains("put it back"), "{stderr}");
+    assert!(!refused.status.success() && stderr.contains("is missing: restore `"), "{stderr}");
     assert!(!file.exists(), "a new key was created");
     std::fs::rename(&away, &file).unwrap();
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();

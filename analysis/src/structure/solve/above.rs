@@ -244,7 +244,9 @@ impl Solver<'_> {
         }
         // Only a property that the program itself names can hold one of the engine's functions or nothing.
         let is_named = self.lineage(object).0.into_iter().any(|one| {
-            self.heap.find(one, name).is_some() || self.accessor(one, "get", name).is_some()
+            let own = self.own(one, name);
+            let is_own = !own.is_never() && !self.dom.shape(own).refs.is_empty();
+            is_own || self.accessor(one, "get", name).is_some()
         });
         let none = self.dom.shapes.only_refs(value.shape, |_| false, false);
         is_named.then_some(Value { deps: value.deps, shape: none })
