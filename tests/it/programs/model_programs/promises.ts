@@ -280,7 +280,7 @@ class Notes {
 const notes = new Notes();
 return notes.read("a").length;
 //// a promise after then
-// !! PROMISE_NOT_AWAITED 2:8 `names` is a promise, which has no `join`
+// !! PROMISE_NOT_AWAITED 2:8 `names` is a promise
 const names = mcp.json.parse({ data: '{"b":1,"a":2}' }).then((o) => Object.keys(o).sort());
 return names.join(",");
 //// a promise after catch
