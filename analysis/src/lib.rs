@@ -43,6 +43,7 @@ mod refusal;
 pub mod render;
 mod scan;
 mod structure;
+mod wrapper;
 
 use std::collections::BTreeSet;
 

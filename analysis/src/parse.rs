@@ -1,8 +1,7 @@
 //! Parses source text into an SWC tree, and erases its types to get the JavaScript that runs.
 //!
-//! The program is parsed as the body of an async function, so that `await` and
-//! `return` are allowed at its top level. The wrapper only adds a prefix to the
-//! first line; all offsets that leave this module are offsets in the source.
+//! All offsets that leave this module are offsets in the source, without the
+//! [wrapper](crate::wrapper) that is parsed around it.
 
 mod arrow;
 mod blank;
@@ -19,20 +18,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use protocol::Integrity;
 use swc_common::comments::SingleThreadedComments;
 use swc_common::{BytePos, Span, Spanned};
-use swc_ecma_ast::{Decl, EsVersion, Function, Module, ModuleItem, Stmt};
+use swc_ecma_ast::{EsVersion, Function, Module};
 use swc_ecma_parser::error::SyntaxError;
 use swc_ecma_parser::{EsSyntax, Parser, StringInput, Syntax, TsSyntax, lexer::Lexer};
 
 use crate::Limits;
 use crate::diagnostic::{Code, Finding};
 use crate::normal::Reading;
-
-/// The prefix that makes a program the body of a function.
-const PREFIX: &str = "async function __program__(){";
-/// The text that closes the function; on its own line, because the program may end with a line comment.
-const SUFFIX: &str = "\n}";
-/// SWC counts byte positions from 1.
-const BODY_START: u32 = PREFIX.len() as u32 + 1;
+use crate::wrapper::{BODY_START, offset, start, wrap, wrapper, wrapper_mut};
 
 /// A program that parsed.
 pub(crate) struct Parsed {
@@ -50,11 +43,6 @@ impl Parsed {
     pub(crate) fn function(&self) -> Option<&Function> {
         wrapper(&self.module)
     }
-}
-
-/// Returns the byte offset in the source of a position in the tree.
-pub(crate) fn offset(position: BytePos) -> u32 {
-    position.0.saturating_sub(BODY_START)
 }
 
 /// Parses a program and erases its types.
@@ -117,24 +105,6 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<Parsed, Vec<Finding
         return Err(findings);
     }
     Ok(Parsed { module, program, implicit_returns, normal_hash })
-}
-
-fn wrapper_mut(module: &mut Module) -> Option<&mut Function> {
-    match &mut module.body[..] {
-        [ModuleItem::Stmt(Stmt::Decl(Decl::Fn(function)))] => Some(&mut function.function),
-        _ => None,
-    }
-}
-
-fn wrapper(module: &Module) -> Option<&Function> {
-    match &module.body[..] {
-        [ModuleItem::Stmt(Stmt::Decl(Decl::Fn(function)))] => Some(&function.function),
-        _ => None,
-    }
-}
-
-fn wrap(body: &str) -> String {
-    [PREFIX, body, SUFFIX].concat()
 }
 
 /// The syntax of the source.
@@ -235,9 +205,4 @@ fn parse_body(text: &str) -> Result<Module, Vec<Finding>> {
 fn unmatched_brace(at: u32) -> Finding {
     let message = "this `}` has no matching `{`; remove it, or add the `{`";
     Finding::new(Code::ParseError, at, message)
-}
-
-/// Returns the offset at which a span begins.
-pub(crate) fn start(span: Span) -> u32 {
-    offset(span.lo)
 }

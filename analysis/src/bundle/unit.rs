@@ -10,7 +10,7 @@ use swc_common::Spanned;
 
 use crate::Limits;
 use crate::diagnostic::{Code, Finding};
-use crate::{parse, scan};
+use crate::{parse, scan, wrapper};
 use reader::Reader;
 
 pub(super) use names::{Form, Use};
@@ -112,7 +112,7 @@ pub(super) fn read(
             "top-level `return` is allowed only in the entry file; use `export` in this file";
         return Err(vec![Finding::new(Code::UnsupportedSyntax, at, message)]);
     }
-    let body = module.body.first().map_or(text.len() as u32, |item| parse::start(item.span()));
+    let body = module.body.first().map_or(text.len() as u32, |item| wrapper::start(item.span()));
     let mut reader = Reader {
         is_entry,
         findings: Vec::new(),

@@ -13,7 +13,7 @@ impl<'a> Writer<'a> {
             || hoisted(statements).into_iter().chain(lexical(statements)),
             |writer| {
                 for statement in statements {
-                    let start = crate::parse::start(statement.span());
+                    let start = crate::wrapper::start(statement.span());
                     writer.statements.push((writer.out.len(), start));
                     writer.statement(statement);
                 }

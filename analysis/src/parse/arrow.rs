@@ -3,8 +3,8 @@
 use swc_common::Spanned;
 use swc_ecma_ast::{ArrowFunctionBody, Expr, Stmt};
 
-use super::offset;
 use crate::diagnostic::{Code, Finding};
+use crate::wrapper::offset;
 
 /// The result of looking for a program that is one function.
 pub(super) enum Unwrapped {

@@ -17,7 +17,7 @@ use swc_ecma_ast::{
 };
 use swc_ecma_visit::{Visit, VisitWith};
 
-use super::offset;
+use crate::wrapper::offset;
 
 /// Returns the text with spaces in place of its types, or `None` if it needs SWC's eraser.
 pub(super) fn blank<'t>(program: &FunctionBody, text: &'t str) -> Option<Cow<'t, str>> {
@@ -343,7 +343,8 @@ impl Visit for Blank<'_> {
 mod tests {
     use std::path::Path;
 
-    use super::super::{parse_body, strip::strip, wrapper};
+    use super::super::{parse_body, strip::strip};
+    use crate::wrapper::wrapper;
 
     /// The results of this module and of SWC's eraser.
     fn both(text: &str) -> (Option<String>, Option<String>) {

@@ -16,8 +16,8 @@ use swc_ecma_ast::{
 };
 use swc_ecma_visit::{Visit, VisitWith};
 
-use super::{PREFIX, offset, start, wrap};
 use crate::diagnostic::{Code, Finding};
+use crate::wrapper::{PREFIX, offset, start, wrap};
 use names::Names;
 use private::Private;
 

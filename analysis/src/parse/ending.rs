@@ -11,8 +11,8 @@ use swc_ecma_ast::{
 };
 use swc_ecma_visit::{Visit, VisitWith};
 
-use super::{offset, start};
 use crate::diagnostic::{Code, Finding};
+use crate::wrapper::{offset, start};
 
 /// The text inserted before the expression; the sandbox subtracts it from the columns that it reports.
 pub(crate) const RETURN: &str = "return await (";

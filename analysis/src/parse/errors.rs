@@ -4,6 +4,7 @@ use swc_common::Spanned;
 use swc_ecma_parser::error::{Error, SyntaxError};
 
 use crate::diagnostic::{Code, Finding};
+use crate::wrapper::{start, wrap};
 
 /// The maximum number of errors reported for one parse.
 const ERROR_LIMIT: usize = 20;
@@ -35,7 +36,7 @@ pub(super) fn explain(found: Vec<Error>, text: &str) -> Vec<Finding> {
     findings.sort();
     // Only the first parse error is reliable; later ones are often consequences of it.
     if let Some(at) = findings.iter().position(|finding| finding.code == Code::ParseError) {
-        let jsx = super::parse_module(&super::wrap(text), super::typescript(true)).is_ok();
+        let jsx = super::parse_module(&wrap(text), super::typescript(true)).is_ok();
         let first = findings.swap_remove(at);
         findings
             .retain(|finding| finding.code != Code::ParseError && finding.offset < first.offset);
@@ -53,7 +54,7 @@ pub(super) fn explain(found: Vec<Error>, text: &str) -> Vec<Finding> {
 }
 
 fn explain_one(error: Error, text: &str) -> Finding {
-    let offset = super::start(error.span()).min(text.len() as u32);
+    let offset = start(error.span()).min(text.len() as u32);
     let at = text.get(offset as usize..).unwrap_or_default();
     match error.kind() {
         SyntaxError::NonTopLevelImportExport | SyntaxError::ImportExportInScript => {

@@ -3,9 +3,10 @@
 use swc_common::Spanned;
 
 use super::errors::message;
-use super::{javascript, parse_module, start, typescript, wrap, wrapper};
+use super::{javascript, parse_module, typescript};
 use crate::diagnostic::{Code, Finding};
 use crate::normal::Reading;
+use crate::wrapper::{start, wrap, wrapper};
 
 /// Checks that `program` is JavaScript and has the same meaning as the source with types.
 ///

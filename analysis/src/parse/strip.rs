@@ -10,15 +10,15 @@ use swc_common::{GLOBALS, Globals, SourceMap};
 use swc_ecma_parser::TsSyntax;
 use swc_ts_fast_strip::{Mode, Options, operate};
 
-use super::{PREFIX, SUFFIX, wrap};
 use crate::diagnostic::{Code, Finding};
+use crate::wrapper::{PREFIX, SUFFIX, start, wrap};
 
 /// Collects the errors of the eraser.
 struct Collector(Arc<Mutex<Vec<Finding>>>);
 
 impl Emitter for Collector {
     fn emit(&mut self, found: &mut DiagnosticBuilder<'_>) {
-        let offset = found.span.primary_span().map_or(0, super::start);
+        let offset = found.span.primary_span().map_or(0, start);
         let message = found.message();
         let message = if message.starts_with("The angle-bracket") {
             "`<Type>value` is not supported; write `value as Type`".to_owned()

@@ -8,9 +8,9 @@ use swc_ecma_ast::{
 };
 use swc_ecma_visit::{Visit, VisitWith};
 
-use super::start;
 use crate::Limits;
 use crate::diagnostic::{Code, Finding};
+use crate::wrapper::start;
 
 /// Refuses a tree that is too deep, or that has syntax PML does not run.
 pub(super) fn survey(module: &Module, limits: &Limits) -> Result<(), Vec<Finding>> {

@@ -21,7 +21,7 @@ use super::core::{
     Region, Scalar, Slot, Sum, TARGET, THIS, WHOLE,
 };
 use super::domain::kept;
-use crate::parse::offset;
+use crate::wrapper::offset;
 
 /// Lowers a program, which is the body of a function.
 pub(super) fn lower(main: &ast::Function) -> Core {

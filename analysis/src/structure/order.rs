@@ -19,7 +19,7 @@ use swc_ecma_ast::{
 use self::names::{Names, awaited_by};
 use self::steps::Steps;
 use super::lower::bare;
-use crate::parse::start;
+use crate::wrapper::start;
 
 /// The maximum number of expressions that are walked, counting a function at each of its calls. Beyond it
 /// every call is `any_time`.

@@ -12,7 +12,7 @@ use swc_ecma_transforms_base::resolver;
 use swc_ecma_visit::{Visit, VisitMutWith, VisitWith};
 
 use super::Unit;
-use crate::parse;
+use crate::wrapper;
 
 /// One use of a top-level name.
 pub(in crate::bundle) struct Use {
@@ -67,11 +67,11 @@ impl Names<'_> {
             if !self.unit.imports.contains_key(&name) {
                 self.unit.own.insert(name.clone(), name.clone());
             }
-            let low = parse::start(ident.span);
+            let low = wrapper::start(ident.span);
             // The span of some identifiers includes the type annotation after them.
             let is_plain = self.unit.text[low as usize..].starts_with(&name);
             let high =
-                if is_plain { low + name.len() as u32 } else { parse::offset(ident.span.hi) };
+                if is_plain { low + name.len() as u32 } else { wrapper::offset(ident.span.hi) };
             self.unit.uses.push(Use { low, high, name, form });
         } else {
             self.unit.inner.insert(name);
@@ -86,7 +86,7 @@ impl Names<'_> {
     fn target(&mut self, target: &Expr) {
         match target {
             Expr::Ident(ident) if self.is_import(ident) => {
-                self.unit.written.push((parse::start(ident.span), ident.sym.to_string()));
+                self.unit.written.push((wrapper::start(ident.span), ident.sym.to_string()));
             }
             Expr::Member(member) => {
                 self.written.insert(member.span);
@@ -120,7 +120,7 @@ impl Visit for Names<'_> {
     fn visit_assign_pat_prop(&mut self, property: &AssignPatProp) {
         let ident = &property.key.id;
         if self.is_import(ident) {
-            self.unit.written.push((parse::start(ident.span), ident.sym.to_string()));
+            self.unit.written.push((wrapper::start(ident.span), ident.sym.to_string()));
         }
         self.note(ident, Form::Short);
         property.value.visit_with(self);
@@ -128,7 +128,7 @@ impl Visit for Names<'_> {
 
     fn visit_binding_ident(&mut self, binding: &BindingIdent) {
         if self.is_import(&binding.id) {
-            let at = parse::start(binding.id.span);
+            let at = wrapper::start(binding.id.span);
             self.unit.written.push((at, binding.id.sym.to_string()));
         }
         binding.visit_children_with(self);
@@ -138,7 +138,7 @@ impl Visit for Names<'_> {
         match (&*member.obj, &member.prop) {
             (Expr::Ident(ident), MemberProp::Ident(property)) if self.is_import(ident) => {
                 let written = self.written.contains(&member.span);
-                let high = parse::offset(property.span.hi);
+                let high = wrapper::offset(property.span.hi);
                 let property = property.sym.to_string();
                 self.note(ident, Form::Member { property, high, written });
             }
@@ -149,7 +149,7 @@ impl Visit for Names<'_> {
     fn visit_ts_qualified_name(&mut self, name: &TsQualifiedName) {
         match &name.left {
             TsEntityName::Ident(ident) if self.is_import(ident) => {
-                let (high, property) = (parse::offset(name.right.span.hi), &name.right.sym);
+                let (high, property) = (wrapper::offset(name.right.span.hi), &name.right.sym);
                 let property = property.to_string();
                 self.note(ident, Form::Member { property, high, written: false });
             }

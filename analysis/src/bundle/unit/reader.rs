@@ -12,7 +12,7 @@ use super::form::{declared_names, ends_closed, exported_name, is_ambient, may_co
 use super::{DEFAULT, Edge, Edit, Export, Import, New, Unit};
 use crate::bundle::path;
 use crate::diagnostic::{Code, Finding};
-use crate::parse;
+use crate::wrapper;
 
 /// Removes `import` and `export` from a file, and records what they declare.
 pub(super) struct Reader {
@@ -92,7 +92,7 @@ impl Reader {
                     self.remove(export.span);
                     return true;
                 }
-                let at = parse::start(export.span);
+                let at = wrapper::start(export.span);
                 for name in names {
                     self.unit.exports.insert(name.clone(), Export::Own { name, at });
                 }
@@ -101,7 +101,7 @@ impl Reader {
                 false
             }
             ModuleDecl::ExportDefaultDecl(export) => {
-                let at = parse::start(export.span);
+                let at = wrapper::start(export.span);
                 let name = match &export.decl {
                     DefaultDecl::Fn(function) if function.function.body.is_none() => {
                         self.remove(export.span);
@@ -127,7 +127,7 @@ impl Reader {
                 false
             }
             ModuleDecl::ExportDefaultExpr(export) => {
-                let at = parse::start(export.span);
+                let at = wrapper::start(export.span);
                 let rest = self.after(at, &["export", "default"]);
                 self.default_value(at, rest);
                 false
@@ -179,7 +179,7 @@ impl Reader {
         }
         let Some(edge) = self.edge(&import.src, import.with.is_some(), import.span) else { return };
         for specifier in &import.specifiers {
-            let at = parse::start(specifier.span());
+            let at = wrapper::start(specifier.span());
             let local = specifier.local().sym.to_string();
             let meaning = match specifier {
                 ImportSpecifier::Named(named) => {
@@ -203,7 +203,7 @@ impl Reader {
         of_other: bool,
         edge: Option<usize>,
     ) {
-        let at = parse::start(specifier.span());
+        let at = wrapper::start(specifier.span());
         let (name, meaning) = match specifier {
             ExportSpecifier::Named(named) => {
                 let original = exported_name(&named.orig);
@@ -228,7 +228,7 @@ impl Reader {
 
     /// Records an imported file.
     fn edge(&mut self, source: &Str, has_attributes: bool, span: Span) -> Option<usize> {
-        let at = parse::start(source.span);
+        let at = wrapper::start(source.span);
         if has_attributes {
             self.refuse(span, "import attributes are not supported; only programs can be imported");
             return None;
@@ -260,7 +260,7 @@ impl Reader {
     }
 
     fn refuse(&mut self, span: Span, message: &str) {
-        let finding = Finding::new(Code::UnsupportedSyntax, parse::start(span), message);
+        let finding = Finding::new(Code::UnsupportedSyntax, wrapper::start(span), message);
         self.findings.push(finding);
     }
 
@@ -270,7 +270,7 @@ impl Reader {
 
     /// Removes a statement, and its lines if nothing else is on them.
     fn remove(&mut self, span: Span) {
-        let (mut low, mut high) = (parse::start(span) as usize, self.end(span) as usize);
+        let (mut low, mut high) = (wrapper::start(span) as usize, self.end(span) as usize);
         let text = self.unit.text.as_str();
         let is_blank = |c: char| matches!(c, ' ' | '\t');
         let before = text[..low].trim_end_matches(is_blank);
@@ -287,7 +287,7 @@ impl Reader {
 
     /// Returns the offset at which a span ends.
     fn end(&self, span: Span) -> u32 {
-        parse::offset(span.hi).min(self.unit.text.len() as u32)
+        wrapper::offset(span.hi).min(self.unit.text.len() as u32)
     }
 
     /// Returns the end of a statement that has no `;` and needs one if another statement follows.

@@ -8,7 +8,7 @@ use swc_ecma_ast::{
 };
 
 use super::{Callable, Use, Walk};
-use crate::parse::start;
+use crate::wrapper::start;
 
 impl<'a> Walk<'a, '_> {
     /// Registers the functions of a statement list that are only ever called by name.
