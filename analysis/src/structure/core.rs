@@ -271,6 +271,10 @@ pub(super) enum Op {
         to: Slot,
         from: Slot,
     },
+    /// Begins the temporal dead zone of a variable that may be used before its declaration.
+    Declare {
+        slot: Slot,
+    },
     /// Reads a variable of an enclosing function.
     Outer {
         to: Slot,

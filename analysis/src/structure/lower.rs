@@ -10,6 +10,7 @@ mod pattern;
 mod scope;
 mod stmt;
 mod uses;
+mod zones;
 
 use swc_atoms::Atom;
 use swc_common::{Span, Spanned};
@@ -154,6 +155,26 @@ impl Lower {
         made
     }
 
+    /// Runs `make`, and before it begins the temporal dead zones of those variables of the innermost scope that
+    /// `make` uses before their declaration.
+    fn with_dead_zones(&mut self, span: Span, make: impl FnOnce(&mut Self)) {
+        let first = self.frame().out.len();
+        make(self);
+        let frame = self.frame();
+        if frame.zones.early.is_empty() {
+            return;
+        }
+        let mut early: Vec<Slot> = frame.scopes.last().map_or_else(Vec::new, |scope| {
+            scope.values().filter(|slot| frame.zones.early.contains(slot)).copied().collect()
+        });
+        early.sort_unstable();
+        let rest = frame.out.split_off(first);
+        for slot in early {
+            self.emit(span, Op::Declare { slot });
+        }
+        self.frame().out.extend(rest);
+    }
+
     fn region(&mut self) -> Region {
         let frame = self.frame();
         frame.regions += 1;
@@ -168,6 +189,7 @@ impl Lower {
                 if up > 0 {
                     frame.capture(slot);
                 }
+                frame.zones.used(slot);
                 return Some((up as u32, slot));
             }
         }
@@ -213,14 +235,28 @@ impl Lower {
 
     /// Writes a name.
     fn write(&mut self, span: Span, name: &Atom, from: Slot) {
+        if self.declares
+            && let Some(slot) = self.frame().own(name)
+        {
+            self.frame().zones.end(slot);
+            self.emit(span, Op::Copy { to: slot, from });
+            return;
+        }
         // Assigning to a constant throws a `TypeError`.
-        if !self.declares && self.is_constant(name) {
+        if self.is_constant(name) {
             let from = self.undefined(span);
             self.emit(span, Op::Throw { from });
             return;
         }
         let op = match self.lookup(name) {
-            Some((0, slot)) => Op::Copy { to: slot, from },
+            Some((0, slot)) => {
+                if self.frame().zones.is_open(slot) {
+                    // An assignment before the declaration fails as a read does.
+                    let to = self.fresh();
+                    self.emit(span, Op::Copy { to, from: slot });
+                }
+                Op::Copy { to: slot, from }
+            }
             Some((up, slot)) => Op::SetOuter { up, slot, from },
             None => Op::SetGlobal { name: name.clone(), from },
         };

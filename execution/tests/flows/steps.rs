@@ -38,6 +38,14 @@ pub(crate) fn out_of_order(claims: &Claims, run: &Run) -> Vec<String> {
     found
 }
 
+/// Returns whether the program does not wait for the calls of a tool, or makes them at an unknown time.
+pub(crate) fn has_own_time(claims: &Claims, tool: &str) -> bool {
+    let is_of_tool =
+        |id: &String| claims.tasks.iter().any(|task| task.tool == tool && task.id == *id);
+    let mut steps = claims.order.iter().filter(|step| step.tasks.iter().any(is_of_tool));
+    steps.any(|step| step.any_time || step.unawaited.is_some())
+}
+
 /// Whether a call of step `b` may be made after one of step `a`.
 fn may_follow(steps: &[Step], a: usize, b: usize) -> bool {
     let (Some(before), Some(after)) = (steps.get(a), steps.get(b)) else { return false };

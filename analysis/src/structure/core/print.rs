@@ -61,6 +61,7 @@ fn line(out: &mut String, op: &Op, depth: usize) {
     let text = match op {
         Op::Const { to, value } => format!("${to} = {}", scalar(value)),
         Op::Copy { to, from } => format!("${to} = ${from}"),
+        Op::Declare { slot } => format!("declare ${slot}"),
         Op::Outer { to, up, slot } => format!("${to} = outer {up} ${slot}"),
         Op::SetOuter { up, slot, from } => format!("outer {up} ${slot} = ${from}"),
         Op::Global { to, name } => format!("${to} = global {name}"),

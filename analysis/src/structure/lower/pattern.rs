@@ -118,7 +118,7 @@ impl Lower {
         for prop in &object.props {
             match prop {
                 ast::ObjectPatProp::KeyValue(pair) => {
-                    let key = self.prop_key(&pair.key);
+                    let key = self.declaring(false, |lower| lower.prop_key(&pair.key));
                     if let Key::Name(name) = &key {
                         self.record_name_read(name);
                     }
@@ -157,7 +157,7 @@ impl Lower {
         self.copy_text(to, from);
         let cond = self.compute(span, Sum::IsUndefined, vec![from]);
         let (then, ()) = self.block(|lower| {
-            let value = lower.expr(other);
+            let value = lower.declaring(false, |lower| lower.expr(other));
             lower.emit(span, Op::Copy { to, from: value });
         });
         let appears = super::super::core::Appearance::Hidden;

@@ -1,9 +1,10 @@
 //! The frame of a function during lowering, and its scopes.
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use swc_atoms::Atom;
 
 use super::super::core::Text;
+use super::zones::DeadZones;
 use super::{ARGUMENTS, Block, FuncForm, MADE, Region, Slot, TARGET, THIS};
 
 /// A target of `break` and `continue`.
@@ -27,6 +28,8 @@ pub(super) struct Frame {
     pub(super) captured: Vec<bool>,
     pub(super) in_loop: Vec<u32>,
     pub(super) per_turn: Vec<bool>,
+    /// Which variables may be used before their declaration.
+    pub(super) zones: DeadZones,
     pub(super) texts: Vec<Text>,
     /// The loop around each loop.
     pub(super) around: Vec<u32>,
@@ -39,7 +42,7 @@ pub(super) struct Frame {
     pub(super) uses_arguments: bool,
     pub(super) uses_target: bool,
     /// The variables that cannot be reassigned.
-    pub(super) constants: foldhash::HashSet<Slot>,
+    pub(super) constants: HashSet<Slot>,
     /// Whether it contains `x instanceof Promise`, or reads `then` without calling it.
     pub(super) asks_for_promises: bool,
     /// The region of the current optional chain.
@@ -67,6 +70,7 @@ impl Frame {
             captured: made(false),
             in_loop: made(0),
             per_turn: made(false),
+            zones: DeadZones::default(),
             texts: made(Text::Unknown),
             around: vec![0],
             regions: 0,
@@ -75,7 +79,7 @@ impl Frame {
             pending: Vec::new(),
             uses_arguments: false,
             uses_target: false,
-            constants: foldhash::HashSet::default(),
+            constants: HashSet::default(),
             asks_for_promises: false,
             chain: None,
             is_executor: false,
@@ -122,6 +126,11 @@ impl Frame {
             scope.insert(name.clone(), slot);
         }
         slot
+    }
+
+    /// Finds a variable of this function.
+    pub(super) fn own(&self, name: &Atom) -> Option<Slot> {
+        self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
     }
 
     /// Finds a name in the scope of the whole function.

@@ -8,19 +8,36 @@ impl Lower {
         for statement in statements {
             self.declare_statement(statement);
         }
-        // Function declarations are hoisted.
-        for statement in statements {
-            if let ast::Stmt::Decl(ast::Decl::Fn(declared)) = statement
-                && declared.function.body.is_some()
-            {
-                let func = self.function_of(&declared.function, FuncForm::Plain, |_| {});
-                let from = self.closure(declared.function.span, func);
-                self.write(declared.function.span, &declared.ident.sym, from);
+        let Some(first) = statements.first() else { return };
+        self.with_dead_zones(first.span(), |lower| {
+            for statement in statements {
+                lower.named_body(declared_name(statement), |lower| lower.hoist(statement));
             }
+            for statement in statements {
+                lower.statement(statement);
+            }
+        });
+    }
+
+    /// Lowers a function declaration, which takes effect at the start of its block.
+    fn hoist(&mut self, statement: &ast::Stmt) {
+        if let ast::Stmt::Decl(ast::Decl::Fn(declared)) = statement
+            && declared.function.body.is_some()
+        {
+            let (name, span) = (&declared.ident.sym, declared.function.span);
+            let func = self.function_of(&declared.function, FuncForm::Plain, |_| {});
+            let from = self.closure(span, func);
+            self.declaring(true, |lower| lower.write(span, name, from));
         }
-        for statement in statements {
-            self.statement(statement);
-        }
+    }
+
+    /// Lowers a function that only its name gives access to.
+    fn named_body<T>(&mut self, name: Option<&Atom>, make: impl FnOnce(&mut Self) -> T) -> T {
+        let Some(slot) = name.and_then(|name| self.frame().own(name)) else { return make(self) };
+        let around = self.frame().zones.begin_body(slot);
+        let made = make(self);
+        self.frame().zones.end_body(around);
+        made
     }
 
     fn declare_statement(&mut self, statement: &ast::Stmt) {
@@ -29,20 +46,25 @@ impl Lower {
                 self.frame().declare(&declared.ident.sym);
             }
             ast::Stmt::Decl(ast::Decl::Class(declared)) if !declared.declare => {
-                self.frame().declare(&declared.ident.sym);
+                let slot = self.frame().declare(&declared.ident.sym);
+                self.frame().zones.begin(slot..slot + 1);
             }
             ast::Stmt::Decl(ast::Decl::Var(declared))
                 if declared.kind != ast::VarDeclKind::Var && !declared.declare =>
             {
                 let first = self.frame().slots;
                 declared.decls.iter().for_each(|one| self.declare_pattern(&one.name, false));
+                let frame = self.frame();
                 if declared.kind == ast::VarDeclKind::Const {
-                    let slots = first..self.frame().slots;
-                    self.frame().constants.extend(slots);
+                    frame.constants.extend(first..frame.slots);
                 }
+                frame.zones.begin(first..frame.slots);
             }
             ast::Stmt::Decl(ast::Decl::Using(declared)) => {
+                let first = self.frame().slots;
                 declared.decls.iter().for_each(|one| self.declare_pattern(&one.name, false));
+                let frame = self.frame();
+                frame.zones.begin(first..frame.slots);
             }
             _ => {}
         }
@@ -146,13 +168,15 @@ impl Lower {
             ast::Decl::Var(declared) if !declared.declare => self.declared(declared),
             ast::Decl::Class(declared) if !declared.declare => {
                 let from = self.class(&declared.class, Some(&declared.ident.sym));
-                self.write(declared.class.span, &declared.ident.sym, from);
+                self.declaring(true, |lower| {
+                    lower.write(declared.class.span, &declared.ident.sym, from);
+                });
             }
             ast::Decl::Using(declared) => {
                 for one in &declared.decls {
                     let Some(value) = &one.init else { continue };
                     let from = self.expr(value);
-                    self.bind(&one.name, from);
+                    self.declaring(true, |lower| lower.bind(&one.name, from));
                     let to = self.fresh();
                     self.emit(one.span, Op::Unknown { to, of: vec![from] });
                 }
@@ -165,14 +189,30 @@ impl Lower {
     pub(super) fn declared(&mut self, declared: &ast::VarDecl) {
         for one in &declared.decls {
             let from = match &one.init {
-                Some(value) => self.expr(value),
+                Some(value) => self.initial(&one.name, value),
                 None if declared.kind == ast::VarDeclKind::Var => continue,
                 None => self.undefined(one.span),
             };
-            let before = std::mem::replace(&mut self.declares, true);
-            self.bind(&one.name, from);
-            self.declares = before;
+            self.declaring(true, |lower| lower.bind(&one.name, from));
         }
+    }
+
+    /// Lowers the initial value of a variable.
+    fn initial(&mut self, pattern: &ast::Pat, value: &ast::Expr) -> Slot {
+        match (pattern, bare(value)) {
+            (ast::Pat::Ident(name), ast::Expr::Arrow(_) | ast::Expr::Fn(_)) => {
+                self.named_body(Some(&name.id.sym), |lower| lower.expr(value))
+            }
+            _ => self.expr(value),
+        }
+    }
+
+    /// Runs `make`, whose writes of variables are their declarations, or are not.
+    pub(super) fn declaring<T>(&mut self, declares: bool, make: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.declares, declares);
+        let made = make(self);
+        self.declares = before;
+        made
     }
 
     /// Lowers a statement that `break` can leave.
@@ -210,10 +250,14 @@ impl Lower {
         let test = bounds(switch.discriminant.span());
         let (body, ()) = self.block(|lower| {
             lower.scoped(|lower| {
-                for case in &switch.cases {
-                    case.cons.iter().for_each(|one| lower.declare_statement(one));
-                }
-                lower.cases(span, of, &switch.cases);
+                let statements = || switch.cases.iter().flat_map(|case| &case.cons);
+                statements().for_each(|one| lower.declare_statement(one));
+                lower.with_dead_zones(span, |lower| {
+                    // All cases share one scope, whichever of them runs. Their functions may be called where the
+                    // variables of another case are not declared, so they count as used here.
+                    statements().for_each(|one| lower.hoist(one));
+                    lower.cases(span, of, &switch.cases);
+                });
             });
         });
         self.emit(span, Op::Marked { mark: Mark::Decision { of, test }, body });
@@ -255,14 +299,10 @@ impl Lower {
             }
             let cond = self.compute(case.span, Sum::Look, why);
             let (then, ()) = self.block(|lower| {
-                for statement in &case.cons {
-                    if let ast::Stmt::Decl(ast::Decl::Fn(declared)) = statement {
-                        let func = lower.function_of(&declared.function, FuncForm::Plain, |_| {});
-                        let from = lower.closure(declared.function.span, func);
-                        lower.write(declared.function.span, &declared.ident.sym, from);
-                    }
-                }
+                let mark = lower.frame().zones.mark();
                 case.cons.iter().for_each(|one| lower.statement(one));
+                // The next case may run without this one, and so without its declarations.
+                lower.frame().zones.reopen(mark);
                 let from = lower.constant(case.span, Scalar::Bool(true));
                 lower.emit(case.span, Op::Copy { to: fell, from });
             });
@@ -297,6 +337,14 @@ impl Lower {
             .as_ref()
             .map(|finalizer| self.block(|lower| lower.nested(&finalizer.stmts)).0);
         self.emit(attempt.span, Op::Try { body, handler, finally });
+    }
+}
+
+/// Returns the name of a function declaration.
+fn declared_name(statement: &ast::Stmt) -> Option<&Atom> {
+    match statement {
+        ast::Stmt::Decl(ast::Decl::Fn(declared)) => Some(&declared.ident.sym),
+        _ => None,
     }
 }
 

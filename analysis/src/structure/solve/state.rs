@@ -73,10 +73,21 @@ impl Solver<'_> {
         self.write(cell, value, strong);
     }
 
+    /// Marks a variable as declared but not initialized. This is no value that the program gives it.
+    pub(super) fn begin_dead_zone(&mut self, cell: CellId) {
+        let known = &self.heap.cells[cell as usize];
+        let strong = known.unique || known.private;
+        self.store(cell, Value::ABSENT, strong);
+    }
+
     /// Writes a cell: a strong update replaces its value, a weak one joins the new value with it.
     pub(super) fn write(&mut self, cell: CellId, value: Value, strong: bool) {
-        let known = self.heap.cells[cell as usize];
         self.misuses.has(cell, self.dom.shape(value));
+        self.store(cell, value, strong);
+    }
+
+    fn store(&mut self, cell: CellId, value: Value, strong: bool) {
+        let known = self.heap.cells[cell as usize];
         if known.private {
             let value = if strong { value } else { self.dom.join(known.now, value) };
             self.set_now(cell, value);

@@ -70,6 +70,10 @@ impl<'a> Solver<'a> {
                 let value = self.declared(value);
                 self.set_slot(*to, value);
             }
+            Op::Declare { slot } => {
+                let cell = self.base() + *slot;
+                self.begin_dead_zone(cell);
+            }
             Op::Outer { to, up, slot } => {
                 let cell = self.outer(*up, *slot);
                 let value = self.read(cell);
