@@ -26,6 +26,8 @@ impl Solver<'_> {
         let timers = self.dom.union(self.time.timers, control);
         self.changed |= clock != self.time.clock || timers != self.time.timers;
         (self.time.clock, self.time.timers) = (clock, timers);
+        // No interval runs on when the program has ended, and the delays decide when that is.
+        let cancels = if many { self.dom.union(cancels, clock) } else { cancels };
         let before = self.begin_thread(late);
         let at = (self.at, self.end, self.place);
         let is_text = self.dom.shape(callee).refs.is_empty()
