@@ -27,8 +27,8 @@ test: postgres build ## Run all tests
 	INSTA_UPDATE=no PML_SKIPPED=$(CURDIR)/target/skipped $(CARGO) test $(LOCKED) --workspace
 	@.ci/skipped target/skipped
 
-soak: ## Run all tests with full counts
-	$(MAKE) test PML_TEST_SCALE=1
+soak: ## Run all tests with full counts, on programs that no run had before
+	$(MAKE) test PML_TEST_SCALE=1 PML_TEST_SEED=$${PML_TEST_SEED:-$$(date +%s)}
 
 ready: fmt clippy doc sqlx test ## Run all that CI runs
 

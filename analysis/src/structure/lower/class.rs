@@ -123,6 +123,10 @@ impl Lower {
         let mut statics: Vec<(Option<Key>, &ast::ClassMember)> = Vec::new();
         for member in &class.body {
             match member {
+                // A signature without a body is erased. Its parameters, defaults and key never run.
+                ast::ClassMember::Method(ast::ClassMethod { function, .. })
+                | ast::ClassMember::PrivateMethod(ast::PrivateMethod { function, .. })
+                    if function.body.is_none() => {}
                 ast::ClassMember::Method(method) => {
                     let key = self.prop_key(&method.key);
                     let target = if method.is_static { made } else { proto };

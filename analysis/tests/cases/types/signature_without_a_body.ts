@@ -1,0 +1,6 @@
+class Files {
+  list({ path: { from } }: { path: { from: string } });
+  #first = mcp.fs.read({ path: "x" });
+  first() { return this.#first; }
+}
+return await new Files().first();
