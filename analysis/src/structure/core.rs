@@ -8,6 +8,8 @@
 mod print;
 mod uses;
 
+use std::ops::Range;
+
 use swc_atoms::Atom;
 
 #[cfg(test)]
@@ -425,6 +427,8 @@ pub(super) enum Op {
     },
     Block {
         exit: Region,
+        /// The slots that only the block uses.
+        own: Range<Slot>,
         body: Block,
     },
     Jump {

@@ -117,7 +117,7 @@ fn line(out: &mut String, op: &Op, depth: usize) {
             let head = format!("each ${item} of ${of} r{exit} r{turn}");
             return nested(out, &head, &[("", body)], depth);
         }
-        Op::Block { exit, body } => {
+        Op::Block { exit, body, .. } => {
             return nested(out, &format!("block r{exit}"), &[("", body)], depth);
         }
         Op::Doomed { body } => return nested(out, "doomed", &[("", body)], depth),

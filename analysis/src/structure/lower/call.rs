@@ -200,9 +200,11 @@ impl Lower {
     fn in_chain(&mut self, span: Span, make: impl FnOnce(&mut Self)) {
         let exit = self.region();
         let before = self.frame().chain.replace(exit);
+        let first = self.frame().slots;
         let (body, ()) = self.block(make);
+        let own = first..self.frame().slots;
         self.frame().chain = before;
-        self.emit(span, Op::Block { exit, body });
+        self.emit(span, Op::Block { exit, own, body });
     }
 
     /// Lowers the object or callee of a link in a chain.

@@ -225,9 +225,11 @@ impl Lower {
     ) {
         let exit = self.region();
         self.frame().labels.push(Label { names, exit, turn: None, plain });
+        let first = self.frame().slots;
         let (body, ()) = self.block(make);
+        let own = first..self.frame().slots;
         self.frame().labels.pop();
-        self.emit(span, Op::Block { exit, body });
+        self.emit(span, Op::Block { exit, own, body });
     }
 
     fn leave(&mut self, span: Span, label: Option<&ast::Ident>, turn: bool) {

@@ -1,5 +1,6 @@
 //! `try`, `catch` and `finally`, and other code whose failure is observed.
 
+use super::branch::NOTHING;
 use super::level::Sees;
 use super::*;
 use crate::structure::core::{Block, Branch, Slot};
@@ -62,7 +63,9 @@ impl<'a> Solver<'a> {
         }
         let mut goes_on = match handler {
             Some((error, caught)) => self.caught(body, *error, caught),
-            None => self.region(u32::MAX, |solver| solver.way(Branch::Try, |s| s.run(body))),
+            None => {
+                self.region(u32::MAX, NOTHING, |solver| solver.way(Branch::Try, |s| s.run(body)))
+            }
         };
         if let Some(finally) = finally {
             let written = self.recorders.pop().unwrap_or_default();

@@ -1,8 +1,13 @@
 //! Forks, regions that can be left early, and loops.
 
+use std::ops::Range;
+
 use super::state::Changes;
 use super::*;
 use crate::structure::core::{RESULT, Region, WHOLE};
+
+/// The own cells of a region that has none, or of which they are not known.
+pub(super) const NOTHING: Range<CellId> = 0..0;
 
 /// A region that is being walked.
 pub(super) struct RegionState {
@@ -14,6 +19,8 @@ pub(super) struct RegionState {
     pub(super) level: usize,
     /// The length of the trail at its start.
     mark: usize,
+    /// The cells that only code of the region refers to.
+    own: Range<CellId>,
     /// The joined state at all early exits, for the cells that changed in the region; `None` if it was never
     /// left early.
     pub(super) exits: Option<HashMap<CellId, Value>>,
@@ -102,12 +109,26 @@ impl Solver<'_> {
     }
 
     /// Walks a region that can be left early; returns whether the code after it is reached. The state after it
-    /// joins the normal end with all early exits.
-    pub(super) fn region(&mut self, id: Region, walk: impl FnOnce(&mut Self) -> bool) -> bool {
+    /// joins the normal end with all early exits. No code outside of the region refers to the cells `own`.
+    pub(super) fn region(
+        &mut self,
+        id: Region,
+        own: Range<CellId>,
+        walk: impl FnOnce(&mut Self) -> bool,
+    ) -> bool {
         self.push_level(NONE, false, false);
         let (level, mark) = (self.levels.len() - 1, self.trail.changes.len());
         let act = self.activations.len();
-        self.regions.push(RegionState { id, act, level, mark, exits: None, deps: NONE, left: 0 });
+        self.regions.push(RegionState {
+            id,
+            act,
+            level,
+            mark,
+            own,
+            exits: None,
+            deps: NONE,
+            left: 0,
+        });
         self.trail.tracking += 1;
         let goes_on = walk(self);
         let region = self.regions.pop();
@@ -153,7 +174,14 @@ impl Solver<'_> {
             self.regions[place].exits.get_or_insert_default();
             return;
         }
-        let changed = self.changed_since(mark);
+        let mut changed = self.changed_since(mark);
+        // No code after the region reads what it alone uses. Without this, the time for a chain of optional
+        // links would grow with the square of its length.
+        let within = self.regions[place].own.clone();
+        changed.retain(|(cell, before)| {
+            let is_own = within.contains(cell) && self.heap.cells[*cell as usize].private;
+            !(is_own && before.is_never())
+        });
         let turned = self.changed_in_turns(place);
         let exits = self.regions[place].exits.take();
         let is_first = exits.is_none();
@@ -222,7 +250,7 @@ impl Solver<'_> {
         after: impl FnOnce(&mut Self) -> bool,
     ) -> (bool, Deps) {
         let mut ends = NONE;
-        let goes_on = self.region(exit, |solver| {
+        let goes_on = self.region(exit, NOTHING, |solver| {
             let level = solver.levels.len() - 1;
             let known = solver.loops.entry(key).or_default();
             // Enter with what the turns of earlier rounds have left behind.
@@ -238,7 +266,7 @@ impl Solver<'_> {
             solver.levels[level + 1].turns = true;
             solver.begin_turn(serial);
             head(solver);
-            let goes_on = solver.region(turn, body) && after(solver);
+            let goes_on = solver.region(turn, NOTHING, body) && after(solver);
             let turns = solver.levels.pop();
             let own = turns.map_or(NONE, |level| level.deps);
             // Every exit has added its label to the region's level or to that of the turns; together they

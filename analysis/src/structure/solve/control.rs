@@ -97,7 +97,10 @@ impl<'a> Solver<'a> {
                 });
                 looped.0
             }
-            Op::Block { exit, body } => self.region(*exit, |solver| solver.run(body)),
+            Op::Block { exit, own, body } => {
+                let own = self.base() + own.start..self.base() + own.end;
+                self.region(*exit, own, |solver| solver.run(body))
+            }
             Op::Try { body, handler, finally } => {
                 let test = (inst.at, inst.at + TRY);
                 self.part(FoundKind::Decision { test, deps: NONE }, |solver| {
@@ -214,7 +217,7 @@ fn is_left(block: &[Inst], inner: &mut Vec<Region>) -> bool {
             inner.extend([*exit, *turn]);
             is_left(body, inner)
         }
-        Op::Block { exit, body } => {
+        Op::Block { exit, body, .. } => {
             inner.push(*exit);
             is_left(body, inner)
         }

@@ -2,6 +2,7 @@
 //! inlining). Recursive calls, and calls beyond the limits below, share one context per function object instead
 //! (`shared`).
 
+use super::branch::NOTHING;
 use super::shared::Shared;
 use super::*;
 use crate::structure::core::{FuncForm, Inst, MADE, RESULT, Slot, THIS, WHOLE};
@@ -86,7 +87,7 @@ impl<'a> Solver<'a> {
             }
             goes_on
         };
-        if self.region(WHOLE, walk) {
+        if self.region(WHOLE, NOTHING, walk) {
             let value = self.slot(RESULT);
             self.return_to_host(value);
         }
@@ -218,7 +219,7 @@ impl<'a> Solver<'a> {
         if self.function(func).uses_target {
             self.set_slot(crate::structure::core::TARGET, target);
         }
-        let ends = self.region(WHOLE, |solver| solver.run(body));
+        let ends = self.region(WHOLE, NOTHING, |solver| solver.run(body));
         let value = self.slot(RESULT);
         if is_derived {
             let this = self.slot(THIS);
