@@ -223,10 +223,10 @@ fn on_large_stack(sources: &Sources, entry: &SourceFile, limits: &Limits) -> Bun
     }
     let (edges, needed) = connect(sources, &units);
     // This bounds the work here; the analysis checks the exact size of the bundle.
-    if needed.len() + units.len() > FILE_LIMIT || sources.bytes() > 4 * limits.source_bytes {
+    let max_bytes = 4 * limits.source_bytes;
+    if needed.len() + units.len() > FILE_LIMIT || sources.bytes() > max_bytes {
         let message = format!(
-            "too many files or too much source text; at most {FILE_LIMIT} files and {} bytes in total",
-            limits.source_bytes
+            "too many files or too much source text; at most {FILE_LIMIT} files and {max_bytes} bytes in total"
         );
         return refuse(entry, vec![Finding::new(Code::TooComplex, units[0].body, message)]);
     }

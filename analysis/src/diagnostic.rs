@@ -183,17 +183,20 @@ impl Finding {
 
 /// Returns the line of an offset, from 1, and the offset at which that line begins.
 fn line_of(source: &str, offset: usize) -> (u32, usize) {
-    let mut line = 1;
-    let mut start = 0;
-    // The engine counts lines in the same way, so positions of run-time errors agree with these.
-    for (at, end) in source[..offset].match_indices(LINE_ENDS) {
-        // `\r\n` is one line terminator.
-        if end != "\r" || source.as_bytes().get(at + 1) != Some(&b'\n') {
-            line += 1;
-            start = at + end.len();
-        }
-    }
-    (line, start)
+    let before = line_starts(source).take_while(|start| *start <= offset);
+    before.fold((0, 0), |(line, _), start| (line + 1, start))
+}
+
+/// Returns the offsets at which the lines of a text begin.
+///
+/// The engine counts lines in the same way, so positions of run-time errors agree with these.
+pub(crate) fn line_starts(source: &str) -> impl Iterator<Item = usize> {
+    // `\r\n` is one line terminator.
+    let is_end = move |(at, end): &(usize, &str)| {
+        *end != "\r" || source.as_bytes().get(at + 1) != Some(&b'\n')
+    };
+    let ends = source.match_indices(LINE_ENDS).filter(is_end);
+    std::iter::once(0).chain(ends.map(|(at, end)| at + end.len()))
 }
 
 /// Returns the line and the column of an offset, both from 1.

@@ -314,3 +314,11 @@ fn gaps_are_only_what_the_plan_may_lack() {
     let gaps: Vec<Code> = plan.gaps.iter().map(|gap| gap.code).collect();
     assert_eq!(gaps, [Code::DynamicName]);
 }
+
+#[test]
+fn every_line_terminator_begins_a_line() {
+    let source = format!("1;\u{2028}2;\r\n3;\r4;\u{2029}5;\n{READ}");
+    let plan = plan_of(&source);
+    let places: Vec<_> = plan.tasks.iter().map(|task| (task.line, task.column)).collect();
+    assert_eq!(places, [(6, 20)], "{source:?}");
+}

@@ -1,5 +1,7 @@
 //! Converts offsets to lines and columns with an index of line starts.
 
+use crate::diagnostic::line_starts;
+
 /// The offsets at which the lines of a source begin.
 #[derive(Default)]
 pub(super) struct Lines {
@@ -10,13 +12,7 @@ impl Lines {
     /// Returns the line and the column, in code points, of an offset; both from 1.
     pub(super) fn locate(&mut self, source: &str, offset: u32) -> (u32, u32) {
         if self.starts.is_empty() {
-            let bytes = source.as_bytes();
-            self.starts.push(0);
-            for (at, byte) in bytes.iter().enumerate() {
-                if *byte == b'\n' || (*byte == b'\r' && bytes.get(at + 1) != Some(&b'\n')) {
-                    self.starts.push(at + 1);
-                }
-            }
+            self.starts = line_starts(source).collect();
         }
         let offset = (offset as usize).min(source.len());
         let line = self.starts.partition_point(|start| *start <= offset);
