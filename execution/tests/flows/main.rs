@@ -6,13 +6,9 @@
 //! that differences between runs reveal, and `judge.rs` compares these with what the plan claims. `mutants.rs` and
 //! `trials/rules.rs` test the checker itself with wrong plans.
 //!
-//! Programs are the same in every run of the tests. Known misses are listed in `known.txt` and bounded in
-//! `bounds.txt`; a change may only shorten these lists.
-//!
 //! - `PML_TEST_SCALE` sets how many programs are generated, `PML_TEST_SEED` the first seed.
 //! - `PML_TEST_PROGRAM` selects programs by a part of their name: `odd 88`, `throw/`.
 //! - `PML_TEST_MISS` prints examples of a kind of miss, of `all` kinds, or of `unconfirmed` claims.
-//! - `PML_TEST_KNOWN=write` rewrites `known.txt`.
 //! - `PML_TEST_ROWS` is a folder with other rows (`choose.txt` and so on), which replace those in `rows`.
 
 #![expect(clippy::print_stdout, reason = "the tests print what they covered")]
@@ -22,11 +18,11 @@ mod check;
 mod claims;
 mod compare;
 mod compose;
+mod counts;
 mod crossed;
 mod explore;
 mod inputs;
 mod judge;
-mod known;
 mod miss;
 mod mutants;
 mod odd;

@@ -36,24 +36,7 @@ pub(crate) enum MissKind {
 }
 
 impl MissKind {
-    pub(crate) const ALL: [Self; 14] = [
-        Self::Undeclared,
-        Self::Data,
-        Self::Decision,
-        Self::DecisionAsData,
-        Self::DataEgress,
-        Self::DecisionEgress,
-        Self::ArgsData,
-        Self::ArgsDecision,
-        Self::ArgsDataEgress,
-        Self::ArgsDecisionEgress,
-        Self::Will,
-        Self::Once,
-        Self::Argument,
-        Self::Step,
-    ];
-
-    /// Returns the name in `known.txt`, `bounds.txt` and `PML_TEST_MISS`.
+    /// Returns the name in `PML_TEST_MISS`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Undeclared => "undeclared",

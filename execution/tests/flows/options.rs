@@ -11,8 +11,6 @@ pub(crate) struct Options {
     pub(crate) program: Option<String>,
     /// The kind of miss to print examples of, `all`, or `unconfirmed`.
     pub(crate) miss: Option<String>,
-    /// Whether to rewrite the list of known misses.
-    pub(crate) writes_known: bool,
 }
 
 impl Options {
@@ -24,7 +22,6 @@ impl Options {
             seed: variable("PML_TEST_SEED").and_then(|text| text.parse().ok()).unwrap_or(1),
             program: variable("PML_TEST_PROGRAM"),
             miss: variable("PML_TEST_MISS"),
-            writes_known: variable("PML_TEST_KNOWN").is_some_and(|value| value == "write"),
         }
     }
 

@@ -10,8 +10,8 @@ use libtest_mimic::Failed;
 
 use crate::check::{Checked, Checker};
 use crate::claims::real_analysis;
+use crate::counts::Counts;
 use crate::explore::Effort;
-use crate::known::Counts;
 use crate::miss::MissKind;
 use crate::mutants::Tally;
 use crate::options::Options;
@@ -86,10 +86,9 @@ fn check_suite(
     });
     println!("{}", counts.summary(suite));
     if options.selects_all() {
-        let violations = counts.violations(suite);
-        if !violations.is_empty() {
-            let lines = violations.join("\n");
-            failures.push(format!("bounds.txt differs from the misses found:\n{lines}"));
+        let found = counts.failures(suite);
+        if !found.is_empty() {
+            failures.extend(found);
             failures.push("PML_TEST_MISS=all prints examples".to_owned());
         }
     }

@@ -1,4 +1,4 @@
-//! Checks the plans of programs of a single row. Their misses are listed by name.
+//! Checks the plans of programs of a single row.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use libtest_mimic::Failed;
 use super::{print_examples, print_program, verdict};
 use crate::check::{Checked, Checker};
 use crate::claims::real_analysis;
+use crate::counts::Counts;
 use crate::explore::Effort;
-use crate::known::{self, Counts, DYNAMIC};
 use crate::mutants::Tally;
 use crate::options::Options;
 use crate::program::Program;
@@ -22,10 +22,6 @@ const ARGS: usize = 5;
 #[derive(Default)]
 struct Results {
     counts: Counts,
-    /// The kinds of misses by the name of the program.
-    missed: BTreeMap<String, BTreeSet<String>>,
-    /// The names of the tested programs.
-    tested: BTreeSet<String>,
     mutants: Tally,
     /// The rows of which some program has an observed flow.
     with_flow: BTreeSet<String>,
@@ -38,12 +34,11 @@ pub(crate) fn plans_cover_single_rows() -> Result<(), Failed> {
     let options = Options::read();
     let checker = Checker::start(real_analysis())?;
     let of_args = |program: &Program| program.name.ends_with("args)");
-    let is_full = options.scale >= 1.0 || !options.selects_all() || options.writes_known;
+    let is_full = options.scale >= 1.0 || !options.selects_all();
     let all: Vec<(String, Program)> = table::rows()
         .iter()
         .flat_map(|row| single::programs(row).into_iter().map(|program| (row.full_name(), program)))
         .collect();
-    let all_names: BTreeSet<String> = all.iter().map(|(_, one)| one.name.clone()).collect();
     let chosen: Vec<(String, Program)> = all
         .into_iter()
         .enumerate()
@@ -71,13 +66,6 @@ pub(crate) fn plans_cover_single_rows() -> Result<(), Failed> {
         results.add(&checked);
     });
     println!("{}\nmutants: {:?}", results.counts.summary("rows"), results.mutants);
-    if options.writes_known {
-        known::write(&results.missed)?;
-    } else {
-        let unknown = known::listed().into_keys().filter(|name| !all_names.contains(name));
-        let failures = unknown.map(|name| format!("known.txt lists `{name}`, which is not a row"));
-        results.failures.extend(failures);
-    }
     verdict(results.into_failures(&options))
 }
 
@@ -97,11 +85,12 @@ impl Results {
             self.failures.push(format!("{name} does not run: {why}\n{}", checked.program.source()));
         }
         let kinds = checked.verdict.kinds();
-        let mut words: BTreeSet<String> = kinds.iter().map(|kind| kind.name().to_owned()).collect();
         if let Ok(prepared) = &checked.prepared {
             let claims = &prepared.claims;
-            if !claims.complete {
-                words.insert(DYNAMIC.to_owned());
+            let wrong = if claims.complete { "" } else { " dynamic" };
+            let wrong = kinds.iter().fold(wrong.to_owned(), |all, kind| all + " " + kind.name());
+            if !wrong.is_empty() {
+                self.failures.push(format!("{name}:{wrong}"));
             }
             // Only a right plan whose egress the runs confirm can show whether a mutant is detected.
             if kinds.is_empty()
@@ -111,10 +100,6 @@ impl Results {
                 self.mutants.add(claims, &checked.exploration);
             }
         }
-        if !words.is_empty() {
-            self.missed.insert(name.clone(), words);
-        }
-        self.tested.insert(name);
     }
 
     fn into_failures(mut self, options: &Options) -> Vec<String> {
@@ -123,19 +108,8 @@ impl Results {
         if !options.selects_all() {
             return self.failures;
         }
-        let difference = known::difference(&self.missed, |name| self.tested.contains(name));
-        if !options.writes_known && !difference.is_empty() {
-            let lines = difference.join("\n");
-            self.failures.push(format!("known.txt differs from the misses found:\n{lines}"));
-        }
         self.failures.extend(self.mutants.rarely_detected());
-        let found = self.counts.confirmed_percent();
-        let least = known::bounds("rows").min_confirmed_percent;
-        if found < least {
-            self.failures.push(format!(
-                "rows: {found:.1} % of claimed pairs confirmed, less than {least} %"
-            ));
-        }
+        self.failures.extend(self.counts.failures("rows"));
         self.failures
     }
 }
