@@ -213,6 +213,19 @@ const PIECES: &[&str] = &[
     "!", "+", "**", "&&", "??=", "static ", "get ", "set ", "*", "@", "declare ", "type ",
 ];
 
+/// AN-01: functions, objects and iterators that lead to themselves, alone and beside unknown code.
+#[test]
+fn circles_are_analysed_in_bounded_time() {
+    let beside =
+        "await Promise.allSettled([(async () => { Reflect.ownKeys(args.b ? 1 : {}); })()]);";
+    for program in include_str!("hostile/circles.txt").lines() {
+        for before in ["", beside, "args.f?.(globalThis[args.k]); const un = eval;"] {
+            let analysis = timed(&format!("{before}\n{program}"));
+            assert!(analysis.can_run(), "{program}: {:?}", analysis.first_error());
+        }
+    }
+}
+
 fn cases() -> Vec<String> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases");
     let mut found = Vec::new();

@@ -110,6 +110,9 @@ const WIDEN: u32 = 6;
 /// calls.
 const WORK: usize = 3_000_000;
 
+/// The maximum number of calls that are walked within each other.
+const NESTED_LIMIT: u32 = 400;
+
 /// The maximum number of gaps that are reported.
 const GAPS: usize = 100;
 /// The result of the analysis.
@@ -304,6 +307,10 @@ pub(super) struct Solver<'a> {
     work: usize,
     /// Whether a limit was hit.
     entangled: bool,
+    /// The number of calls around the current one that are being walked.
+    nested: u32,
+    /// The bound functions that call the current callee directly, the outermost first, with their arguments.
+    bound: Vec<(ObjId, Args)>,
     /// Why the program is refused: too many calls of tools.
     refused: Option<Finding>,
 
@@ -356,7 +363,7 @@ pub(super) struct Solver<'a> {
 }
 
 /// The arguments of a call.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Args {
     /// The arguments at known positions.
     list: SmallVec<[Value; 4]>,

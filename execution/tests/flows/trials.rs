@@ -81,6 +81,9 @@ fn check_suite(
             }
             _ => {}
         }
+        if checked.prepared.as_ref().is_ok_and(|prepared| !prepared.claims.complete) {
+            println!("dynamic: {}\n{}", checked.program.name, checked.program.source());
+        }
         print_program(&options, &checked);
         print_examples(&checker, &options, &checked, &mut examples);
     });

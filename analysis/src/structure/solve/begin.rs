@@ -63,6 +63,8 @@ impl<'a> Solver<'a> {
             round: 0,
             work: 0,
             entangled: false,
+            nested: 0,
+            bound: Vec::new(),
             refused: None,
             trail: Trail::default(),
             levels: Vec::new(),
@@ -103,6 +105,8 @@ impl<'a> Solver<'a> {
         self.recorders.clear();
         self.activations.clear();
         self.target = Value::UNDEFINED;
+        self.nested = 0;
+        self.bound.clear();
         self.escaped.begin_round();
         self.functions.begin_round();
         self.promises.begin_round();

@@ -122,12 +122,16 @@ impl<'a> Solver<'a> {
         wait: bool,
         is_member: bool,
     ) -> Option<Value> {
+        if !self.may_nest() {
+            return None;
+        }
         let shape = self.dom.shapes.kept(callee.shape);
         // A call of what is no function fails.
         if shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None {
             self.may_fail_by(callee);
         }
-        self.each_way(callee.deps, &shape.refs, |solver, one| {
+        self.nested += 1;
+        let given = self.each_way(callee.deps, &shape.refs, |solver, one| {
             let this = if is_member { this.map(|this| solver.read_from(one, this)) } else { this };
             if solver.borrows(one, this, is_member) {
                 return Some(solver.unknown_call(this, args));
@@ -137,7 +141,19 @@ impl<'a> Solver<'a> {
             let given = solver.call_one(one, this, args, wait);
             solver.written = written;
             given
-        })
+        });
+        self.nested -= 1;
+        given
+    }
+
+    /// Returns whether a further call may be walked within those that are being walked. Functions of the program
+    /// that call themselves are cut off before; but `call`, `apply`, `bind` and proxies may lead to themselves,
+    /// too.
+    fn may_nest(&mut self) -> bool {
+        if self.nested >= NESTED_LIMIT {
+            self.give_up();
+        }
+        self.work <= WORK
     }
 
     /// Walks one of several alternatives, between which `deps` decide.
@@ -191,6 +207,15 @@ impl<'a> Solver<'a> {
         args: &Args,
         wait: bool,
     ) -> Option<Value> {
+        // Another call than that of a bound function: what it leads to is not that function again at the same
+        // time.
+        let is_bound = |object: ObjId| self.heap.objects[object as usize].kind == Kind::Bound;
+        if !self.bound.is_empty() && !matches!(callee, Ref::Obj(object) if is_bound(object)) {
+            let around = std::mem::take(&mut self.bound);
+            let given = self.call_one(callee, this, args, wait);
+            self.bound = around;
+            return given;
+        }
         match callee {
             Ref::Obj(object) => match self.heap.objects[object as usize].kind {
                 Kind::Func { func, .. }
@@ -283,16 +308,44 @@ impl<'a> Solver<'a> {
                 all = Args { list: SmallVec::new(), rest: Some(rest) };
             }
         }
-        self.call_any(target, Some(this), &all, wait)
+        // A loop may bind a function again and again. One object stands for all of them, so it is its own target.
+        // Calling it with the same arguments once more adds nothing to what its other targets do; other arguments
+        // are joined, until they are the same.
+        if let Some((_, outer)) = self.bound.iter().rev().find(|(one, _)| *one == object) {
+            if *outer == all {
+                return None;
+            }
+            let both: SmallVec<[Value; 8]> = [outer, &all]
+                .into_iter()
+                .flat_map(|args| args.list.iter().chain(&args.rest).copied())
+                .collect();
+            let rest = both.into_iter().fold(Value::NEVER, |all, one| self.dom.join(all, one));
+            let joined = Args { list: SmallVec::new(), rest: Some(rest) };
+            if self.bound.iter().any(|(one, args)| *one == object && *args == joined) {
+                return None;
+            }
+            all = joined;
+        }
+        self.bound.push((object, all.clone()));
+        let given = self.call_any(target, Some(this), &all, wait);
+        self.bound.pop();
+        given
     }
 
     /// `new callee(…)`
     pub(super) fn construct_any(&mut self, callee: Value, args: &Args) -> Option<Value> {
+        if !self.may_nest() {
+            return None;
+        }
         let shape = self.dom.shapes.kept(callee.shape);
         if shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None {
             self.may_fail_by(callee);
         }
-        self.each_way(callee.deps, &shape.refs, |solver, one| solver.construct_one(one, args))
+        self.nested += 1;
+        let made =
+            self.each_way(callee.deps, &shape.refs, |solver, one| solver.construct_one(one, args));
+        self.nested -= 1;
+        made
     }
 
     /// Constructs an object by one callee.

@@ -33,6 +33,12 @@ impl<'a> Solver<'a> {
         self.walk_waiting();
     }
 
+    /// Ends the analysis: nothing is walked any more, and the plan says that it is incomplete.
+    pub(super) fn give_up(&mut self) {
+        self.entangled = true;
+        self.work = WORK + 1;
+    }
+
     /// Walks a block; returns whether its end is reached.
     pub(super) fn run(&mut self, block: &'a [Inst]) -> bool {
         for inst in block {
@@ -44,7 +50,7 @@ impl<'a> Solver<'a> {
             }
             self.work += 1;
             if self.work > WORK {
-                self.entangled = true;
+                self.give_up();
                 return false;
             }
             (self.at, self.end, self.place) = (inst.at, inst.end, inst.id << 3);
