@@ -30,6 +30,7 @@ impl Analyser {
     pub(crate) async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
         // Refused before the text is copied to the child.
         if let Some(refused) = analysis::refuse_too_large(source, &Limits::default()) {
+            // Not an error: the refusal is a diagnostic with a position, like those of the child.
             return Ok(Arc::new(refused));
         }
         let answer = self.jobs.run(analysis::Request::new(source).encode()).await;
@@ -47,6 +48,8 @@ impl Analyser {
 pub(crate) fn job_error(failure: JobFailure, what: &str) -> ErrorBody {
     match failure {
         JobFailure::Unavailable(reason) => ErrorBody::new(ErrorCode::SandboxUnavailable, reason),
+        // All other failures count as caused by the input: it exceeded a limit of the child or
+        // crashed it.
         killed => ErrorBody::new(ErrorCode::TooComplex, format!("{what} was stopped: {killed}")),
     }
 }

@@ -103,6 +103,7 @@ impl App {
     /// # Errors
     /// Returns why no sealed child can be started.
     pub(crate) fn analyser(&self) -> Result<&Analyser, ErrorBody> {
+        // A failure is stored as well, so that every later program gets the same error at once.
         let started = self.analyser.get_or_init(|| Analyser::start().map_err(sandbox_error));
         started.as_ref().map_err(Clone::clone)
     }
@@ -130,6 +131,8 @@ impl App {
 
     /// Returns the permissions in force.
     pub(crate) fn permissions(&self) -> Permissions {
+        // Cloned, so that nobody holds the lock during a call. A poisoned lock is harmless: the
+        // rules are replaced as a whole, never changed in place.
         self.permissions.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -159,6 +162,8 @@ impl App {
 
     /// Returns whether a server of `.pml.json` provides a tool.
     pub(crate) fn is_configured(&self, id: &ToolId) -> bool {
+        // Servers of `.pml.json` have neither a scope nor versions, so only a plain id can mean
+        // one.
         id.is_plain() && self.configured.contains(id.namespace())
     }
 
@@ -192,6 +197,7 @@ impl App {
         cancel: &CancellationToken,
     ) -> Option<Arc<Vec<ToolDescriptor>>> {
         let spec = self.local.spec(namespace)?;
+        // A server whose tools are stored is not started only to list them again.
         let starts = may_start && self.known.of(namespace, &spec).is_none();
         if !starts && !self.local.is_running(namespace).await {
             return None;
@@ -202,6 +208,8 @@ impl App {
                 self.known.of(namespace, &spec)
             }
             Err(error) => {
+                // Not an error for the caller: a search falls back to the stored tools, or reports
+                // that the server was not started.
                 tracing::debug!(server = namespace, %error, "Could not list the tools of a server");
                 None
             }
@@ -214,6 +222,8 @@ impl App {
             return;
         }
         let (app, namespace) = (Arc::clone(self), namespace.to_owned());
+        // Not bound to the run whose call started the server: later runs and searches need the list
+        // even if that run is cancelled.
         tokio::spawn(async move {
             let _ = app.list_tools(&namespace, false, &CancellationToken::new()).await;
         });
@@ -245,6 +255,8 @@ fn start_pool(
     pool: &OnceLock<Result<Pool, ErrorBody>>,
     config: PoolConfig,
 ) -> Result<&Pool, ErrorBody> {
+    // One waiting child hides the start-up time from one user. The default, a multiple of the
+    // processors, is for a gateway.
     let start = || Pool::new(PoolConfig { warm: 1, ..config }).map_err(sandbox_error);
     pool.get_or_init(start).as_ref().map_err(Clone::clone)
 }

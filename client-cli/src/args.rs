@@ -166,6 +166,7 @@ fn milliseconds(text: &str) -> Result<NonZeroU64, String> {
         "ms" => 1,
         "s" => 1_000,
         "m" | "min" => 60_000,
+        // An unknown unit: a product of 0 selects the general message below.
         _ => 0,
     };
     match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)) {
@@ -289,6 +290,7 @@ fn visibility() -> impl TypedValueParser<Value = Visibility> {
         Visibility::Org => "Your organisation",
         Visibility::Public => "Everybody",
     };
+    // Not a derived `ValueEnum`: the type belongs to `protocol`, which does not depend on clap.
     let words = Visibility::ALL.map(|one| PossibleValue::new(one.as_str()).help(help(one)));
     PossibleValuesParser::new(words).try_map(|word| word.parse())
 }

@@ -61,6 +61,7 @@ impl Module {
             let message = format!("capability `{id}`: {what} does not match its hash");
             ErrorBody::new(ErrorCode::IntegrityMismatch, message)
         };
+        // The entry first: it contains the hash of the program, which is trusted only after this.
         if entry.integrity != entry.content_integrity() {
             return Err(changed("its entry"));
         }
@@ -108,6 +109,7 @@ pub(crate) fn version(text: &str) -> Option<(u64, u64, u64)> {
         // As in semantic versioning: without leading zeros each version has exactly one spelling.
         let plain =
             part.bytes().all(|b| b.is_ascii_digit()) && (part == "0" || !part.starts_with('0'));
+        // The check of the digits is not redundant: `parse` accepts a leading `+`.
         part.parse().ok().filter(|_| plain)
     });
     let version = (parts.next()??, parts.next()??, parts.next()??);
@@ -211,6 +213,8 @@ impl Capability {
         });
         servers
             .filter(|(name, integrity)| {
+                // Entries that were published before `mcp_deps` existed pin no server, so none
+                // counts as changed.
                 let mut pinned = self.module.mcp_deps.iter().filter(|dep| dep.name == *name);
                 pinned.any(|dep| dep.integrity != *integrity)
             })

@@ -49,6 +49,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     match start(cli) {
         Ok(code) => code,
         Err(error) => {
+            // If stdout is closed, the error still reaches stderr.
             if !json || say(&format!("{:#}\n", error.to_json())).is_err() {
                 note(&error.render());
             }
@@ -63,10 +64,14 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         CliError::failed(format!("cannot protect this process from others: {error}"))
     })?;
     logging::start(&cli.settings.log)?;
+    // The HTTP library is built without a TLS provider, so one must be installed before its first
+    // client is created.
     rustls::crypto::ring::default_provider()
         .install_default()
         .map_err(|_| CliError::failed("the TLS provider was installed twice"))?;
     let settings = &cli.settings;
+    // These commands need no runtime. `init` and `trust` ask on stdin before signals are handled,
+    // so Ctrl-C ends them at once.
     match cli.command {
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -76,6 +81,8 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         }
         Command::Init { yes } => return initialise(settings, yes),
         Command::Trust { yes } => return trust::trust(settings, yes),
+        // Listed instead of `_`, so that a new command has to be assigned to one of the two
+        // matches.
         Command::Stdio
         | Command::Exec(_)
         | Command::Plan(_)
@@ -101,6 +108,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         match cli.command {
             Command::Stdio => {
                 let app = App::open(settings)?;
+                // Boxed: its future is large, and would make the future of every command as large.
                 Box::pin(stdio::serve(app, stop)).await.map_err(|error| {
                     CliError::failed(format!("the connection to the agent failed: {error:#}"))
                 })?;
@@ -173,6 +181,7 @@ fn initialise(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     if !yes {
+        // The question goes to stderr, because stdout may be piped. So both ends must be terminals.
         let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         if !person {
             return Err(CliError::cannot_run("there is no terminal to ask on")
@@ -204,6 +213,8 @@ fn stop_on_signals(stop: CancellationToken) -> Result<(), CliError> {
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut hangup = listen(SignalKind::hangup())?;
+    // Only the first signal counts. tokio never restores the default action of a signal, so the
+    // command must end by itself after this.
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}

@@ -101,6 +101,8 @@ impl Config {
         let Some(content) = read(workspace)? else {
             return Ok(Self::of(ConfigFile::default(), Trust::NoFile));
         };
+        // Parsed before the trust is looked up: an invalid file is an error even if it would grant
+        // nothing.
         let file = file::parse(&content)?;
         let trusted = store.is_trusted(workspace.root(), &content)?;
         Ok(Self::of(file, if trusted { Trust::Trusted } else { Trust::Untrusted }))
@@ -200,9 +202,13 @@ pub(crate) fn add_allow(
                 if !store.is_trusted(workspace.root(), &content)? {
                     return Err(ConfigError::Untrusted { file: FILE.to_owned() });
                 }
+                // A `Value` keeps the order of the members. It would silently drop duplicate keys,
+                // which the strict parse above has excluded.
                 serde_json::from_slice(&content).map_err(|error| file::invalid(&error))?
             }
         };
+        // The strict parse has excluded this. It is an error all the same, because input must not
+        // cause a panic.
         let wrong = || unusable("it is not an object");
         let permissions = value
             .as_object_mut()
@@ -235,6 +241,8 @@ pub(crate) fn create(workspace: &Workspace, store: &TrustStore) -> Result<bool, 
             file::parse(&content)?;
             return Ok(false);
         }
+        // The lock excludes other `pml` processes only; an editor may create the file at this
+        // moment.
         write(workspace, store, &default_file(), Existing::Kept)?;
         Ok(true)
     })?
@@ -279,6 +287,7 @@ fn write(
     let mut text =
         serde_json::to_string_pretty(value).map_err(|error| unusable(&error.to_string()))?;
     text.push('\n');
+    // Checked before it is written: an invalid file would stop every later command.
     file::parse(text.as_bytes())?;
     // Written before it is trusted: a crash in between leaves an untrusted file, never a trusted hash without its file.
     let mode = read_mode(workspace);
@@ -309,6 +318,7 @@ pub(crate) fn read(workspace: &Workspace) -> Result<Option<Vec<u8>>, ConfigError
         Err(errno) => return Err(unusable(&errno.to_string())),
     };
     let file = std::fs::File::from(fd);
+    // Checked on the open file, so that it cannot be replaced between the check and the read.
     let metadata = file.metadata().map_err(|error| unusable(&error.to_string()))?;
     if !metadata.is_file() {
         return Err(unusable("it is not a regular file"));

@@ -59,6 +59,7 @@ pub(crate) async fn discover(
     cancel: &CancellationToken,
 ) -> Result<Value, ErrorBody> {
     let (lookup, limit) = (request.lookup()?, request.limit()?);
+    // The user may have edited the rules since the last search.
     app.read_permissions()?;
     let permissions = app.permissions();
     let (remote, (local_tools, not_started)) = tokio::join!(
@@ -117,6 +118,7 @@ async fn list_local_tools(
     cancel: &CancellationToken,
 ) -> (Vec<FoundTool>, Vec<String>) {
     let mut found = Vec::new();
+    // A configured server replaces the whole built-in namespace, not only the tools that it has.
     for namespace in tools::namespaces().filter(|name| !app.is_configured_namespace(name)) {
         let descriptors = tools::descriptors(namespace).iter().cloned();
         found.extend(descriptors.filter_map(|tool| local_tool(namespace, tool, Vec::new())));
@@ -125,6 +127,8 @@ async fn list_local_tools(
         // A search may start a server only if a call could start it without asking the user.
         let may_start = permissions.may_start(namespace);
         let listing = app.list_tools(namespace, may_start, cancel);
+        // The start itself is not cancelled by the time limit, so the next search finds these
+        // tools.
         let listed = tokio::time::timeout(SERVER_TIMEOUT, listing).await;
         let tools = listed.ok().flatten().or_else(|| app.known_tools(namespace));
         (namespace, tools)
@@ -154,6 +158,7 @@ fn local_tool(
         fqdn: None,
         kind: ToolUseType::Tool,
         routing: Routing::Client,
+        // Hints of a server about its own tools are not trusted; only an operator marks tools.
         read_only: false,
         wraps_value: false,
         score: 1.0,
@@ -168,6 +173,7 @@ fn stored_capabilities(app: &App) -> Result<Vec<FoundTool>, ErrorBody> {
     let mut found: HashMap<ToolId, FoundTool> = HashMap::new();
     // The highest version comes last.
     for pinned in app.lockfile.all_capabilities()? {
+        // A program that is missing or does not match its hash cannot run without the gateway.
         let Some(module) = crate::capabilities::load_module(app.records(), pinned.integrity) else {
             continue;
         };
@@ -207,6 +213,8 @@ impl Merge<'_> {
         let intent = Intent::new(intent);
         let local_tools = local_tools.iter().map(|tool| tool.clone().scored(&intent)).collect();
         let mut found = self.merged(local_tools, remote_tools);
+        // Both sides are ranked in one list: a score depends only on the tool and the intent, so
+        // the scores are comparable.
         ranking::rank(&mut found, |tool| tool.score, |tool| &tool.id);
         self.cut(found)
     }
@@ -229,6 +237,7 @@ impl Merge<'_> {
         let mut own: Vec<FoundTool> = own.collect();
         ranking::rank(&mut own, |tool| tool.score, |tool| tool.id.as_str());
         let own = own.into_iter().map(|tool| tool.id);
+        // Parsed, so that nothing but valid names of a gateway reaches the agent here.
         let remote_tools = remote_tools.iter().filter_map(|id| id.as_str()?.parse::<ToolId>().ok());
         let remote_tools = remote_tools.filter(|id| self.is_callable_on_gateway(id));
         let near = own.chain(remote_tools).map(|id| id.to_string()).collect();
@@ -262,6 +271,7 @@ impl Merge<'_> {
                 found.push(Found { score, id, value });
             }
         }
+        // The list of the gateway is filtered already: its question contained the filter.
         let filter: Option<&DiscoverFilter> = self.request.filter.as_ref();
         let own = local_tools.into_iter().filter(|tool| tool.passes(filter)).map(|tool| Found {
             score: tool.score,
@@ -282,6 +292,7 @@ fn reduced(value: &Value, include: &[DiscoverInclude]) -> Value {
     let mut reduced = value.clone();
     if let Some(fields) = reduced.as_object_mut().filter(|_| include.is_empty()) {
         for field in ["fqdn", "input_schema", "output_schema"] {
+            // `remove` would move the last field into the gap.
             fields.shift_remove(field);
         }
         if let Some(Value::String(text)) = fields.get_mut("description") {
@@ -306,6 +317,8 @@ async fn ask_gateway(
         include: vec![DiscoverInclude::Schemas],
         ..request.clone()
     };
+    // One request for each intent: in an answer to several intents, a repeated tool has only its id
+    // and its score.
     let questions = match lookup {
         Lookup::Intents(intents) => intents.iter().map(|intent| question(Some(intent))).collect(),
         _ => vec![question(request.intent.as_ref())],
@@ -321,6 +334,8 @@ async fn ask_gateway(
                     remote.suggestions = suggestions;
                 }
                 let tools = answer["tools"].take().as_array().cloned().unwrap_or_default();
+                // A filtered answer omits tools that exist, and a full one may have been cut at the
+                // limit.
                 let complete = request.filter.is_none() && tools.len() < limit;
                 learned.push(Answered { lookup, tools: tools.clone(), complete });
                 remote.lists.push(tools);
@@ -351,6 +366,7 @@ async fn ask(
     cancel: &CancellationToken,
 ) -> Result<Value, ErrorBody> {
     let cloud = app.cloud()?;
+    // The gateway would reject the request, so the words of the search stay here.
     if !cloud.has_key().await {
         let message = format!("there is no API key for {}", cloud.gateway());
         return Err(ErrorBody::new(ErrorCode::Unauthorized, message));
@@ -358,11 +374,15 @@ async fn ask(
     let arguments = serde_json::to_value(question)
         .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
     let asked = cloud.forward(meta_tools::DISCOVER.name, arguments, cancel);
+    // The limit of `Cloud` itself also covers runs of programs, and is too long for a search.
     let mut result = tokio::time::timeout(GATEWAY_TIMEOUT, asked).await.unwrap_or_else(|_| {
         let message = format!("{} did not answer within 10 s", cloud.gateway());
         Err(ErrorBody::new(ErrorCode::GatewayUnreachable, message))
     })?;
+    // The client has checked that the result is an object. On any other value, a mutable index
+    // panics.
     let answer = result["structuredContent"].take();
+    // This also ensures that the answer is an object, which `ask_gateway` indexes mutably.
     if result["isError"] == true || !answer["tools"].is_array() {
         let message = answer["message"].as_str().unwrap_or("its answer is invalid");
         return Err(ErrorBody::new(ErrorCode::GatewayBadAnswer, protocol::escape_text(message)));

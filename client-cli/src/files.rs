@@ -25,6 +25,8 @@ pub(crate) fn records_folder() -> Option<PathBuf> {
 fn of_user(variable: &str, otherwise: &str) -> Option<PathBuf> {
     let named = std::env::var_os(variable).map(PathBuf::from);
     let home = || std::env::home_dir().map(|home| home.join(otherwise));
+    // The XDG Base Directory Specification requires relative paths in these variables to be
+    // ignored.
     named.filter(|path| path.is_absolute()).or_else(home).map(|path| path.join("pml"))
 }
 

@@ -48,6 +48,7 @@ pub(crate) enum Credential {
 /// Returns whether an address is on this machine, by its name alone.
 pub(crate) fn is_this_machine(url: &Url) -> bool {
     match url.host() {
+        // RFC 6761 reserves `localhost` and all names beneath it for the loopback address.
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(address)) => IpAddr::V4(address).is_loopback(),
         Some(Host::Ipv6(address)) => IpAddr::V6(address).is_loopback(),
@@ -85,6 +86,7 @@ pub(crate) fn builder(url: &Url, credential: Credential) -> Result<ClientBuilder
     });
     let Some((name, proxy)) = named else { return Ok(builder) };
     let proxy = proxy.trim();
+    // As in `curl`, a proxy without a scheme is reached by `http`.
     let proxy = if proxy.contains("://") { proxy.to_owned() } else { format!("http://{proxy}") };
     // The library would skip a proxy with an unsupported scheme, and connect directly.
     let url = Url::parse(&proxy).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
@@ -123,6 +125,7 @@ mod tests {
             ("http://gw.example/", false),
             ("http://localhost.example/", false),
             ("http://10.0.0.1/", false),
+            // An IPv4-mapped loopback address is not recognized. The refusal is on the safe side.
             ("http://[::ffff:127.0.0.1]/", false),
         ] {
             let url: Url = url.parse().unwrap();

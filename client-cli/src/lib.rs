@@ -52,6 +52,8 @@ use clap::Parser as _;
 /// Must be called first in `main`, before any thread starts: sealed children and supervisors are this same program, and
 /// the API key is removed from the environment.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    // Does not return in a sealed child, which seals itself before any other code of this program
+    // runs.
     sandbox::child_main_if_requested(&[analyser::ANALYSE, commands::program::BUNDLE]);
     // Does not return in a supervisor.
     processes::supervise::main_if_requested();

@@ -232,6 +232,7 @@ impl LocalServers {
     pub async fn shutdown(&self) {
         // First, so that pending starts are aborted and no call starts a server again.
         self.shared.closing.cancel();
+        // Copied, because the lock must not be held while the servers stop.
         let servers: Vec<Arc<Server>> = {
             let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
             servers.values().cloned().collect()
@@ -249,6 +250,7 @@ impl LocalServers {
 }
 
 async fn stop_all(servers: Vec<Arc<Server>>) {
+    // All at once: a server may take more than a second to stop.
     let mut ends = tokio::task::JoinSet::new();
     for server in servers {
         ends.spawn(async move { server.stop().await });
@@ -259,6 +261,7 @@ async fn stop_all(servers: Vec<Arc<Server>>) {
 impl Shared {
     /// Replaces `${workspace}` with the workspace's path.
     fn expand_workspace(&self, text: &str) -> String {
+        // Not lossy in fact: `Workspace::open` refuses a path that is not UTF-8.
         text.replace("${workspace}", &self.workspace.root().to_string_lossy())
     }
 

@@ -38,6 +38,8 @@ impl Write for Stderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         io::stderr().lock().write_all(keys_in_use().text(&text).as_bytes())?;
+        // The length of the input, not of the redacted text: a smaller number would make the caller
+        // write the rest again.
         Ok(line.len())
     }
 

@@ -150,6 +150,8 @@ impl Placement {
         } else {
             let answer = async {
                 let names = inquiry::ask_names(app, &to_ask, cancel).await?;
+                // The refreshed rules serve later plans: the finder has already read the stored
+                // ones.
                 let (added, ()) =
                     tokio::join!(finder.add(names, cancel), CachedRules::refresh(app));
                 added
@@ -165,6 +167,8 @@ impl Placement {
                 }
             }
         };
+        // Without an answer, a plan of local tools lacks only the entries of the gateway that they
+        // hide.
         let asked = if !needs && matches!(asked, Asked::No(_)) { Asked::NotNeeded } else { asked };
         finder.place(analysis, asked).await
     }

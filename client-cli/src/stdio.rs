@@ -59,6 +59,7 @@ pub(crate) async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Res
         ended = served => ended,
         () = stop.cancelled() => Ok(()),
     };
+    // In every case, also after an error: no server may outlive the connection.
     runs.shut_down().await;
     ended
 }
@@ -87,6 +88,7 @@ impl ServerHandler for StdioHandler {
         let token = context.meta.get_progress_token();
         let answer = self.dispatch(&request.name, arguments, context.ct);
         let mut result = match token {
+            // MCP allows progress notifications only for a request with a progress token.
             Some(token) => progress::notify(&context.peer, token, answer).await,
             None => answer.await,
         };
@@ -154,6 +156,8 @@ impl StdioHandler {
                 )));
             }
         };
+        // The names are written as JSON strings and the arguments passed as `args`, so that no text
+        // of the request becomes code.
         let code = format!(
             "return await mcp[{}][{}](args);",
             json!(id.program_namespace()),

@@ -95,6 +95,8 @@ impl NativeTools {
                 let write_lock = Arc::clone(&self.write_lock);
                 // File operations block, so they must not run on the async threads.
                 let work = tokio::task::spawn_blocking(move || {
+                    // Reads need no lock: files are replaced atomically, so a read sees one content
+                    // or the other.
                     let _guard = filesystem::changes(&action)
                         .then(|| write_lock.lock().unwrap_or_else(PoisonError::into_inner));
                     let reach = workspace.reach(&granted);
@@ -126,8 +128,12 @@ impl NativeTools {
                 filesystem::check(&self.workspace, tool.action(), arguments.clone())
             }
             Some(Native::Shell) if tool.action() == "exec" => {
+                // A command can do whatever the user can, so there are no places that could be
+                // listed.
                 self.shell().check(arguments.clone()).map(|()| Vec::new())
             }
+            // `pml:search_tools` touches no place. Unknown tools were refused when the program was
+            // resolved.
             _ => Ok(Vec::new()),
         }
     }

@@ -71,6 +71,7 @@ impl Workspace {
     /// Returns [`WorkspaceError`] when the chosen folder cannot be used.
     pub(crate) fn find_from(named: Option<&Path>, current: &Path) -> Result<Self, WorkspaceError> {
         if let Some(path) = named {
+            // The home folder is accepted here, because the user named it, but with a warning.
             let mut workspace = Self::open(&current.join(path))?;
             if workspace.contains_home() {
                 workspace.warning = Some(format!(
@@ -81,9 +82,12 @@ impl Workspace {
             return Ok(workspace);
         }
         let is_marked = |folder: &&Path| {
+            // Whatever its type: `.git` is a file in worktrees and submodules.
             MARKERS.iter().any(|marker| folder.join(marker).symlink_metadata().is_ok())
         };
         if let Some(folder) = current.ancestors().find(is_marked) {
+            // With a `.git` in the home folder, each folder beneath it that is in no project would
+            // make all of it the workspace.
             return Self::open(folder)?.refuse_home();
         }
         let mut workspace = Self::open(current)?.refuse_home()?;
@@ -106,6 +110,7 @@ impl Workspace {
     }
 
     fn contains_home(&self) -> bool {
+        // The root has no links in its path, so the home folder is compared without links, too.
         let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
         home.is_some_and(|home| home.starts_with(&self.root))
     }
@@ -126,6 +131,7 @@ impl Workspace {
         if root == Path::new("/") {
             return Err(unfit("it is the root of the file system"));
         }
+        // Tools and arguments of servers get the path as text.
         if root.to_str().is_none() {
             return Err(unfit("its name is not UTF-8"));
         }

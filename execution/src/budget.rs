@@ -110,6 +110,7 @@ pub async fn gather<B: Budget, E>(
         let piece = match pieces.try_next().await {
             Ok(Some(piece)) => piece,
             Ok(None) => break,
+            // The outcome is already known, so it does not matter how the rest ends.
             Err(_) if is_too_large => break,
             Err(error) => return Err(NotKept::Cut(error)),
         };
@@ -119,6 +120,8 @@ pub async fn gather<B: Budget, E>(
             continue;
         }
         if held.is_none() && size > UNBUDGETED {
+            // The sender announced no length, or a small one, so the text may grow to the limit.
+            // The excess is freed at the end.
             held = Some(budget.arriving(most).await.map_err(NotKept::NoRoom)?);
         }
         bytes.extend_from_slice(&piece);

@@ -78,11 +78,13 @@ pub async fn call_tool_once<H: Send + Sync + 'static>(
     slot: &Slot<H>,
 ) -> Result<CallToolResponse, ServiceError> {
     let mut request = CallToolRequest::new(params);
+    // The transport receives the request with its extensions, so the slot reaches `post_message`.
     request.extensions.insert(slot.clone());
     let request = ClientRequest::CallToolRequest(request);
     let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
     let mut abandoned = Abandoned { peer: peer.clone(), request: Some(handle.id.clone()) };
     let result = handle.await_response().await;
+    // Before the `?` below: a request that has ended, even with an error, has nothing to cancel.
     abandoned.request = None;
     match result? {
         ServerResult::CallToolResult(result) => Ok(CallToolResponse::Complete(result)),
@@ -100,12 +102,14 @@ struct Abandoned {
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
+        // Outside of a runtime, as during a shutdown, nothing can be sent.
         let (Some(request), Ok(runtime)) =
             (self.request.take(), tokio::runtime::Handle::try_current())
         else {
             return;
         };
         let peer = self.peer.clone();
+        // A destructor cannot wait.
         runtime.spawn(async move {
             let cancelled = CancelledNotificationParam::new(Some(request), None);
             // On a closed connection, the request is cancelled anyway.
@@ -144,6 +148,7 @@ impl<B: Budget> StreamableHttpClient for BudgetedClient<B> {
         let mut request = self
             .http
             .post(uri.as_ref())
+            // The transport requires both types, because the server chooses.
             .header(header::ACCEPT, format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}"))
             .headers(HeaderMap::from_iter(headers));
         if let Some(token) = token {

@@ -6,8 +6,10 @@ use crate::{CallNote, ErrorCode};
 
 /// Returns the warnings for a run that ended before these tool calls did.
 pub fn unanswered_calls(tools: &[String]) -> Vec<String> {
+    // A program may abandon a thousand calls, and a model reads every warning.
     const SHOWN: usize = 10;
     let listed = tools.iter().take(SHOWN).map(|tool| {
+        // The name comes from the child, where only its length was checked.
         let tool = crate::escape_text(tool);
         format!("the program ended before its call of `{tool}`, which may or may not have taken effect; `await` every call")
     });
@@ -48,6 +50,8 @@ impl CallLog {
         note: CallNote,
         failed: Option<ErrorCode>,
     ) {
+        // The program sees only how the call of the capability itself ended, so the code of a call
+        // within it must not vouch for an error that the program throws.
         if outer.is_empty() {
             self.issued.extend(failed);
         }
@@ -57,6 +61,8 @@ impl CallLog {
     /// Returns the calls in the order in which they began, each before those within it.
     pub fn notes(&self) -> Vec<CallNote> {
         let mut calls: Vec<&LoggedCall> = self.calls.iter().collect();
+        // Calls are recorded when they end. A path of indices sorts directly before the longer
+        // paths that begin with it, which belong to the calls within that call.
         calls.sort_by(|a, b| a.place.cmp(&b.place));
         calls.into_iter().map(|call| call.note.clone()).collect()
     }
@@ -65,6 +71,7 @@ impl CallLog {
     pub fn within(&self, outer: &[u64]) -> Self {
         let mut inner = Self::default();
         for call in &self.calls {
+            // The call of the capability has exactly the path `outer`, so it is not in its own log.
             if let Some([first, rest @ ..]) = call.place.strip_prefix(outer) {
                 let place: Vec<u64> = std::iter::once(*first).chain(rest.iter().copied()).collect();
                 if rest.is_empty() {

@@ -121,6 +121,7 @@ impl TryFrom<String> for DiscoverInclude {
         if word == "schemas" {
             return Ok(Self::Schemas);
         }
+        // The caller chose the word, so the message repeats only its beginning.
         let word: String = word.chars().take(64).collect();
         Err(format!("`include` has no `{}`; it takes `schemas`", crate::escape_text(&word)))
     }
@@ -235,6 +236,8 @@ impl FoundTool {
     pub fn scored(mut self, intent: &Intent) -> Self {
         let (description, input_schema) =
             (&self.descriptor.description, &self.descriptor.input_schema);
+        // The gateway's index scores plain ids as well, so that both sides give a tool the same
+        // score.
         let id = self.id.plain();
         self.score = intent.score(&Described { id: &id, description, input_schema });
         self
@@ -262,6 +265,7 @@ impl FoundTool {
             "routing": self.routing,
             "score": ranking::rounded(self.score),
         });
+        // Fields with their usual value are omitted: each costs the model tokens, once per tool.
         if self.kind == ToolUseType::Capability {
             rendered["type"] = json!(self.kind);
         }
@@ -284,6 +288,7 @@ impl FoundTool {
                 rendered["output_schema"] = schema_for_model(schema, &mut flags);
             }
         }
+        // Last, because every text above may add a flag.
         if !flags.is_empty() {
             rendered["flags"] = json!(flags.words());
         }
@@ -295,6 +300,8 @@ impl FoundTool {
         let properties = schema.get("properties").and_then(Value::as_object);
         let only = properties.filter(|properties| properties.len() == 1);
         let inner = only.and_then(|properties| {
+            // The conversion also requires that the only text block repeats `content`, which no
+            // schema states. The reference filesystem server does repeat it.
             let text = properties.get("content").filter(|inner| inner["type"] == "string");
             text.or_else(|| properties.get("value").filter(|_| self.wraps_value))
         });
@@ -311,6 +318,7 @@ pub fn render_by_intent(found: Vec<(String, Vec<Value>)>) -> Value {
             let tools: Vec<Value> = tools
                 .into_iter()
                 .map(|tool| {
+                    // A list is fast enough: there are at most ten intents with 50 tools each.
                     if rendered.contains(&tool["id"]) {
                         return json!({ "id": tool["id"], "score": tool["score"] });
                     }

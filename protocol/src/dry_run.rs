@@ -33,7 +33,9 @@ impl Side {
         let mut decided = if dynamic { Self::Client } else { Self::Server };
         for side in tools {
             match side {
+                // One client tool keeps the whole program on the client, whatever the others are.
                 Self::Client => return Self::Client,
+                // A dynamic program stays on the client whatever the unknown tool turns out to be.
                 Self::Unknown if decided == Self::Server => decided = Self::Unknown,
                 Self::Unknown | Self::Server => {}
             }

@@ -152,7 +152,9 @@ impl Install {
         let version = package
             .split_once("==")
             .map(|(_, version)| version)
+            // The last `@`, because the name of a scoped npm package begins with one.
             .or_else(|| package.rsplit_once('@').map(|(_, version)| version))?;
+        // A tag such as `@latest` pins nothing, and neither does the rest of a bare `@scope/name`.
         version.starts_with(|c: char| c.is_ascii_digit()).then_some(version)
     }
 }
@@ -189,8 +191,11 @@ impl RegistryEntry {
             unreachable!("an entry has text keys only and is an object")
         };
         for field in NOT_CONTENT {
+            // The registry stores this content as text, so its fields keep their order. `remove`
+            // would move the last one into the gap.
             fields.shift_remove(field);
         }
+        // A pin is the beginning of the hash of this content, so it cannot be part of it.
         if let Some(Value::String(name)) = fields.get_mut("fqdn")
             && let Ok(fqdn) = name.parse::<Fqdn>()
         {
@@ -210,6 +215,7 @@ impl RegistryEntry {
 
     /// Parses the output of [`RegistryEntry::module`]: the entry and the program. Neither is verified.
     pub fn from_module(text: &str) -> Option<(Self, &str)> {
+        // Compact JSON contains no line end, so the first one ends the entry.
         let (entry, code) = text.strip_prefix(MODULE_HEAD)?.split_once('\n')?;
         Some((serde_json::from_str(entry).ok()?, code))
     }

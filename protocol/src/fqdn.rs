@@ -229,6 +229,7 @@ impl Fqdn {
     /// Returns the tool id, or `None` for a server.
     pub fn tool(&self) -> Option<ToolId> {
         let action = self.action.as_deref()?;
+        // Both parts were checked when the name was built, so this never fails for a tool.
         ToolId::new(&self.namespace, action).ok()
     }
 
@@ -295,6 +296,7 @@ macro_rules! text_form {
         }
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                // Not `&str`, which fails for a string with escapes and for an owned `Value`.
                 let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
                 text.parse().map_err(D::Error::custom)
             }

@@ -42,6 +42,7 @@ impl TryFrom<String> for Include {
     fn try_from(word: String) -> Result<Self, String> {
         Self::ALL.into_iter().find(|include| include.as_str() == word).ok_or_else(|| {
             let known = Self::ALL.map(|include| format!("`{}`", include.as_str())).join(", ");
+            // The caller chose the word, so the message repeats only its beginning.
             let word: String = word.chars().take(64).collect();
             format!("`options.include` has no `{}`; it takes {known}", crate::escape_text(&word))
         })
@@ -109,6 +110,7 @@ fn failed_calls(calls: &[CallNote]) -> Vec<FailedCalls> {
         });
         match same {
             Some(place) => failed[place].count += 1,
+            // Further tools are dropped, but the counts of the listed ones stay complete.
             None if failed.len() == FAILED_LIMIT => {}
             None => failed.push(FailedCalls {
                 tool: call.tool.clone(),
@@ -142,6 +144,7 @@ impl Envelope {
         };
         if let Some(run) = run {
             let calls = run.calls.take_if(|_| !include.contains(&Include::Calls));
+            // Before the list is truncated for `_meta`, so that the counts are complete.
             if let Some(calls) = &calls {
                 run.failed_calls = failed_calls(calls);
             }

@@ -34,6 +34,8 @@ impl Integrity {
     /// every object sorted.
     pub fn of_json(value: &Value) -> Self {
         let mut canonical = value.clone();
+        // Parsing keeps the keys in the order in which they arrived, so equal objects may have
+        // different texts.
         canonical.sort_all_objects();
         Self::of(canonical.to_string().as_bytes())
     }
@@ -68,6 +70,8 @@ impl FromStr for Integrity {
 
     fn from_str(text: &str) -> Result<Self, IntegrityError> {
         let encoded = text.strip_prefix("sha256-").ok_or(IntegrityError)?;
+        // This engine also refuses missing padding and unused bits other than zero, so that each
+        // hash has exactly one spelling.
         let bytes = STANDARD.decode(encoded).map_err(|_| IntegrityError)?;
         Ok(Self(bytes.try_into().map_err(|_| IntegrityError)?))
     }

@@ -185,9 +185,12 @@ impl Journal {
             let JournalLine::Call(call) = read(line, text)? else {
                 return Err(refusal(line, "there is a second run"));
             };
+            // The sandbox numbers calls from 1.
             if call.index == 0 {
                 return Err(refusal(line, "calls are counted from 1"));
             }
+            // A second run fires timers between the answers, at these times, which must not go
+            // back.
             if calls.last().is_some_and(|last| last.at_ms > call.at_ms) {
                 return Err(refusal(line, "it was answered before the line above it"));
             }

@@ -17,11 +17,14 @@ pub fn values(text: &[u8]) -> usize {
     let mut bytes = text.iter();
     while let Some(byte) = bytes.next() {
         match byte {
+            // Every value and name except the outermost value follows one of these bytes. An empty
+            // list or object counts twice.
             b',' | b':' | b'[' | b'{' => values += 1,
             b'"' => {
                 // Up to the end of the string.
                 while let Some(byte) = bytes.next() {
                     match byte {
+                        // The escaped byte may be a quote, which would seem to end the string.
                         b'\\' => drop(bytes.next()),
                         b'"' => break,
                         _ => {}

@@ -10,6 +10,7 @@ pub const RESERVED_NAMESPACES: [&str; 3] = ["pml", "mcp", "proxy"];
 
 /// Folds the differences that a reader overlooks: case, separators, and similar letters.
 pub fn skeleton(name: &str) -> String {
+    // Pairs come first: below, `v` becomes `y`, and dropped separators would form new pairs.
     let joined = name.to_ascii_lowercase().replace("rn", "m").replace("vv", "w");
     let alike = |c| match c {
         '0' => 'o',

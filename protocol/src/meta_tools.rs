@@ -201,6 +201,7 @@ fn found_schema() -> Value {
 }
 
 fn execute_schema() -> Value {
+    // Only `pml` sends `within` and `local_tools`, so models need not know them.
     json!({
         "type": "object",
         "properties": {
@@ -228,6 +229,7 @@ fn execute_schema() -> Value {
                         "type": "boolean",
                         "description": "Only analyse the program and return where it would run; run nothing.",
                     },
+                    // Accepted, but without a description: it has no effect that a model could use.
                     "eager": { "type": "boolean" },
                     "include": {
                         "type": "array",

@@ -93,6 +93,7 @@ pub fn word_for_model(text: &str, limit: usize, flags: &mut TextFlags) -> String
     let mut out = String::with_capacity(head.len());
     for c in head.chars() {
         let escaped = if c == '\n' { "\\n".to_owned() } else { escape(c) };
+        // A tab becomes a space, which hides nothing.
         if !escaped.starts_with(c) && c != '\t' {
             flags.add(TextFlag::HiddenCharacters);
         }
@@ -113,6 +114,7 @@ pub fn word_for_model(text: &str, limit: usize, flags: &mut TextFlags) -> String
 pub fn schema_for_model(schema: &Value, flags: &mut TextFlags) -> Value {
     let mut schema = schema.clone();
     texts(&mut schema, flags, false);
+    // The texts go first, because arguments must match the rest.
     if schema.to_string().len() > SCHEMA_LIMIT {
         flags.add(TextFlag::TooLong);
         texts(&mut schema, flags, true);
@@ -132,6 +134,7 @@ pub fn flags_of(text: &str) -> TextFlags {
 
 fn texts(schema: &mut Value, flags: &mut TextFlags, remove: bool) {
     match schema {
+        // The recursion is bounded, because the JSON parser refuses more than 128 levels.
         Value::Array(items) => items.iter_mut().for_each(|item| texts(item, flags, remove)),
         Value::Object(fields) => {
             for name in ["title", "description", "$comment"] {
@@ -165,6 +168,7 @@ fn shown(text: &str, limit: usize, flags: &mut TextFlags) -> String {
     if hidden {
         flags.add(TextFlag::HiddenCharacters);
     }
+    // A text with few bytes has few characters, so most texts need not be counted.
     if text.len() > limit {
         let count = text.chars().count();
         if count > limit {
@@ -202,9 +206,11 @@ fn addresses_the_model(text: &str) -> bool {
     let plain: String = text
         .chars()
         .take(8 * DESCRIPTION_LIMIT)
+        // A line end stays, because the words around it would otherwise join and hide a mark.
         .filter(|c| *c == '\n' || escape(*c).starts_with(*c))
         .flat_map(char::to_lowercase)
         .collect();
+    // A mark may also be spread over several lines or spaces.
     let plain = plain.split_whitespace().collect::<Vec<_>>().join(" ");
     MARKS.iter().any(|mark| plain.contains(mark))
 }

@@ -33,6 +33,7 @@ impl ResultMode {
     pub fn stamp(self, result: &mut Value) {
         let Some(result) = result.as_object_mut() else { return };
         let meta = result.entry("_meta").or_insert_with(|| json!({}));
+        // An upstream can send anything here, and must not be able to prevent the stamp.
         if !meta.is_object() {
             *meta = json!({});
         }
@@ -77,6 +78,8 @@ pub fn unwrap_tool_result(result: &Value, mode: ResultMode) -> Result<Value, Too
     };
     if let Some(structured) = result.get("structuredContent").filter(|s| !s.is_null()) {
         return Ok(match only_field(structured) {
+            // Only if the text block repeats the field, as the reference filesystem server does. A
+            // tool whose real result has a field `content` keeps its structure.
             Some(("content", Value::String(text))) if single_text == Some(text) => {
                 Value::String(text.clone())
             }

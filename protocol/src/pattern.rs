@@ -27,6 +27,7 @@ impl ToolPattern {
         match self {
             Self::Any => true,
             Self::Namespace(namespace) => {
+                // A pattern with a scope contains dots, so it never equals a bare namespace.
                 namespace == id.namespace() || namespace == id.program_namespace()
             }
             Self::Tool(tool) => {
@@ -41,6 +42,8 @@ impl ToolPattern {
     /// organisation's tool of that name.
     pub fn grants(&self, id: &ToolId) -> bool {
         let same_scope = match self {
+            // Whoever writes `*` means the tools of every organisation, so no foreign tool is
+            // granted by mistake.
             Self::Any => true,
             Self::Namespace(namespace) => namespace == id.program_namespace(),
             Self::Tool(tool) => tool.scope() == id.scope(),
@@ -80,6 +83,7 @@ impl FromStr for ToolPattern {
             return Ok(Self::Namespace(tool.program_namespace().to_owned()));
         }
         let tool: ToolId = text.parse()?;
+        // The parser drops `@latest`, so only the text still shows it.
         if tool != tool.unversioned() || text.contains('@') {
             return Err(NameError::Form {
                 text: text.chars().take(64).flat_map(char::escape_debug).collect(),

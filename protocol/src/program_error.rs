@@ -34,6 +34,8 @@ pub fn program_error(failure: &ProgramFailure<'_>, source: &str, calls: &CallLog
     let thrown = failure
         .thrown_code
         .and_then(|code| code.parse().ok())
+        // A failure that the sandbox classified itself, such as a limit, keeps its code whatever
+        // the error claims.
         .filter(|code| failure.code == ErrorCode::ProgramFailed && calls.issued().contains(code));
     let message = match (failure.name, failure.message) {
         ("", message) => message.to_owned(),
@@ -69,10 +71,12 @@ pub fn code_frame(source: &str, line: u32, column: u32) -> Option<String> {
     let source = source.replace("\r\n", "\n");
     let ends = ['\n', '\r', '\u{2028}', '\u{2029}'];
     let text = source.split(ends).nth(usize::try_from(line).ok()?.checked_sub(1)?)?;
+    // The engine may report a column past the end of the line.
     let before = usize::try_from(column).ok()?.saturating_sub(1).min(text.chars().count());
     // A long line is shown around the column.
     let start = before.saturating_sub(WIDTH / 2);
     let shown: String = text.chars().skip(start).take(WIDTH).map(escape).collect();
+    // An escaped character takes more than one column.
     let caret: usize =
         text.chars().skip(start).take(before - start).map(|c| escape(c).chars().count()).sum();
     let number = line.to_string();
@@ -82,6 +86,9 @@ pub fn code_frame(source: &str, line: u32, column: u32) -> Option<String> {
 
 /// Escapes a character for display: controls, and characters that are invisible or change the text's direction.
 pub(crate) fn escape(c: char) -> String {
+    // Zero-width characters and direction marks, line separators and embeddings, invisible
+    // operators and isolates, some single ones, and tag characters, which mirror ASCII without
+    // being visible.
     let hidden = matches!(c,
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
         | '\u{feff}' | '\u{061c}' | '\u{00ad}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');

@@ -113,6 +113,7 @@ impl Intent {
                 let synonyms = synonyms.filter(|other| *other != stem).collect();
                 Word { plain, stem, synonyms }
             })
+            // A repeated or inflected word counts once: repetition must not raise its weight.
             .filter(|word| seen.insert(word.stem.clone()))
             .take(WORDS_LIMIT)
             .collect();
@@ -141,9 +142,11 @@ impl Intent {
 
     /// Returns the score of a tool, from 0 to 1.
     pub fn score(&self, tool: &Described<'_>) -> f32 {
+        // An intent of stop words only would divide by zero in `total`.
         if self.words.is_empty() {
             return 0.0;
         }
+        // The exact name wins, even over a tool whose texts have more of its words.
         if self.names(tool.id) {
             return 1.0;
         }
@@ -185,7 +188,9 @@ impl Intent {
     fn total(&self, sum: f32, named: usize, parts: usize, is_outdated: bool) -> f32 {
         let count = self.words.len();
         let maximum = count.min(FULL_WORDS) as f32 + count.saturating_sub(FULL_WORDS) as f32 / 2.0;
+        // The sum of a long intent can exceed the maximum, which counts its later words by half.
         let coverage = (sum / maximum).min(1.0);
+        // A name such as `_` has no words.
         let name = named as f32 / parts.max(1) as f32;
         let score = coverage * (1.0 - NAME_SHARE) + name * NAME_SHARE;
         if is_outdated { score * DEPRECATED } else { score }
@@ -234,7 +239,10 @@ pub fn rank<T>(found: &mut Vec<T>, score: impl Fn(&T) -> f32, name: impl Fn(&T) 
 
 /// Returns the known names most similar to an unknown one, most similar first.
 pub fn nearest(name: &str, mut known: Vec<String>, most: usize) -> Vec<String> {
+    // The time for a distance grows with the product of both lengths.
     let name: String = name.chars().take(INTENT_LIMIT).collect();
+    // Cached, because a sort would otherwise compute each distance many times. The name is part of
+    // the key, so equal names become adjacent for `dedup`.
     known.sort_by_cached_key(|known| (strsim::osa_distance(&name, known), known.clone()));
     known.dedup();
     known.truncate(most);
@@ -252,6 +260,7 @@ fn likeness(word: &Word, (stem, plain): &(String, String), weight: f32) -> f32 {
     }
     let (short, long) =
         if word.plain.len() < plain.len() { (&word.plain, plain) } else { (plain, &word.plain) };
+    // Shorter words are prefixes of too many others.
     if short.chars().count() >= 4 && long.starts_with(short.as_str()) {
         return PREFIX;
     }
@@ -268,15 +277,18 @@ fn likeness(word: &Word, (stem, plain): &(String, String), weight: f32) -> f32 {
 /// Returns whether `written` is `meant` with one or two typing errors: a letter missing, doubled, wrong or transposed.
 fn is_misspelling(written: &str, meant: &str) -> bool {
     let letters = written.chars().count();
+    // `ToolIndex` relies on the equal first letters: it compares only words that share them.
     if letters < 4 || written.chars().next() != meant.chars().next() {
         return false;
     }
     let errors = if letters >= 7 { 2 } else { 1 };
+    // The lengths come first, because comparing them is far cheaper than the distance.
     meant.chars().count().abs_diff(letters) <= errors
         && strsim::osa_distance(written, meant) <= errors
 }
 
 fn parameter_names(schema: &Value) -> impl Iterator<Item = &str> + use<'_> {
+    // A hostile schema may have any number of properties.
     const NAMES_LIMIT: usize = 50;
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.into_iter().flatten().take(NAMES_LIMIT).map(|(name, _)| name.as_str())

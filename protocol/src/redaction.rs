@@ -42,6 +42,7 @@ impl Redactor {
 
     /// Removes the key from a text.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        // This also removes a key that is too short to be searched for within a text.
         if text.strip_prefix("Bearer ").unwrap_or(text) == self.key.as_str() {
             return Cow::Borrowed(REDACTED);
         }
@@ -68,11 +69,14 @@ impl Redactor {
             Value::Number(number) => {
                 let text = number.to_string();
                 if self.text(&text) != text {
+                    // As a whole: the remaining digits would be a different number.
                     *value = Value::String(REDACTED.to_owned());
                 }
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
             Value::Object(members) => {
+                // Names cannot change in place, so the object is rebuilt if one of them has the
+                // key.
                 let named = members.keys().any(|name| self.text(name) != name.as_str());
                 members.values_mut().for_each(|member| self.value(member));
                 if named {
@@ -99,10 +103,12 @@ impl Redactor {
 fn forms(key: &str) -> Vec<String> {
     let bytes = key.as_bytes();
     let json = escaped(key);
+    // The form of serializers that escape everything beyond ASCII, such as Python's `json.dumps`.
     let ascii: String = key.chars().fold(String::new(), |mut out, letter| {
         match letter {
             ' '..='~' => out.push_str(&escaped(letter.encode_utf8(&mut [0; 4]))),
             _ => letter.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                // Writing to a string does not fail.
                 let _ = write!(out, "\\u{unit:04x}");
             }),
         }
@@ -119,6 +125,7 @@ fn forms(key: &str) -> Vec<String> {
         json,
         ascii,
         percent.to_ascii_lowercase_escapes(),
+        // Form encoding writes a space as `+`.
         percent.0.replace("%20", "+"),
         percent.0,
         hex.to_uppercase(),
@@ -127,9 +134,11 @@ fn forms(key: &str) -> Vec<String> {
     forms.retain(|form| form.len() >= SHORTEST);
     let mut encoded: Vec<String> =
         [BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD].map(|e| e.encode(bytes)).into();
+    // Without padding, which occurs only at the end of the whole encoded text.
     encoded.extend([BASE64_NOPAD, BASE64URL_NOPAD].iter().flat_map(|e| within(e, bytes)));
     encoded.retain(|form| form.len() >= SHORTEST_BASE64);
     forms.extend(encoded);
+    // Sorted by text as well, so that equal forms are adjacent for `dedup`.
     forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
     forms.dedup();
     forms
@@ -141,6 +150,8 @@ fn within(encoding: &Encoding, key: &[u8]) -> Vec<String> {
     (0..3)
         .filter_map(|before| {
             let text = encoding.encode(&[&vec![0; before], key].concat());
+            // Bits of the preceding bytes reach into the first digits: those of one byte into the
+            // second digit, those of two bytes into the third.
             let first = [0, 2, 3][before];
             let last = text.len() - usize::from(!(before + key.len()).is_multiple_of(3));
             text.get(first..last).map(str::to_owned)

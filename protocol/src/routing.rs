@@ -112,12 +112,14 @@ impl RoutingRules {
 
     /// Returns where the rules route a tool; `None` if no rule covers it.
     pub fn covering(&self, id: &ToolId) -> Option<Routing> {
+        // Without scope and version, so that no spelling of a tool changes where it runs.
         let tool = self.tools.get(&id.plain());
         tool.or_else(|| self.namespaces.get(id.namespace())).copied().or(self.any)
     }
 
     /// Returns where a whole program runs: on the server only if every tool does and the program is not dynamic.
     pub fn decide(dynamic: bool, tools: impl IntoIterator<Item = Routing>) -> Routing {
+        // `all` holds for a program without tools: nothing binds it to the user's machine.
         if !dynamic && tools.into_iter().all(|routing| routing == Routing::Server) {
             Routing::Server
         } else {

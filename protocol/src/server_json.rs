@@ -62,6 +62,7 @@ pub fn is_exact(version: &str) -> bool {
     version.starts_with(|c: char| c.is_ascii_digit() || c == 'v')
         && version.chars().all(|c| c.is_ascii_alphanumeric() || ".-+_".contains(c))
         && version.chars().any(|c| c.is_ascii_digit())
+        // npm reads `1.x` as a range.
         && !version.ends_with(".x")
 }
 
@@ -106,6 +107,8 @@ fn install_of(package: &Value) -> Result<Install, String> {
     if package.get("transport").is_some() && package["transport"]["type"] != "stdio" {
         return Err(format!("{what} does not use stdio"));
     }
+    // The identifier becomes an argument of the command, so it must not be an option, a path or an
+    // address, from which the command would fetch something else.
     let plain = |extra: &str| {
         !identifier.is_empty()
             && identifier.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '@')
@@ -121,6 +124,7 @@ fn install_of(package: &Value) -> Result<Install, String> {
     if !name_is_plain {
         return Err(format!("{what} has no valid name for its type"));
     }
+    // The commands ask the public registries only, where the same name may belong to somebody else.
     let stated = package["registryBaseUrl"].as_str().map(|url| url.trim_end_matches('/'));
     if stated.is_some_and(|url| url != base) {
         return Err(format!("{what} does not come from `{base}`"));
@@ -138,11 +142,13 @@ fn install_of(package: &Value) -> Result<Install, String> {
             return Err(format!("{what} has no immutable version"));
         }
         ("oci", version) => format!("{identifier}:{version}"),
+        // `npx` and `uvx` both read `name@version`.
         (_, version) => format!("{identifier}@{version}"),
     };
     let mut env_required = Vec::new();
     for variable in package["environmentVariables"].as_array().into_iter().flatten() {
         let name = variable["name"].as_str().unwrap_or_default();
+        // The name follows `docker run -e`, which reads `NAME=value` as a value to set.
         let named = !name.is_empty()
             && !name.starts_with(|c: char| c.is_ascii_digit())
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -155,9 +161,12 @@ fn install_of(package: &Value) -> Result<Install, String> {
     }
     let mut args = Vec::new();
     match kind {
+        // Without it, `npx` asks before it installs a package, and nobody can answer.
         "npm" => args.push("-y".to_owned()),
         "oci" => {
             args.extend(["run", "-i", "--rm"].map(str::to_owned));
+            // With only a name, Docker takes the value from the environment of its client, so a
+            // secret never appears among the arguments, which other processes can read.
             args.extend(env_required.iter().flat_map(|name| ["-e".to_owned(), name.clone()]));
         }
         _ => {}
@@ -166,6 +175,7 @@ fn install_of(package: &Value) -> Result<Install, String> {
     let harmless = ["-y", "--yes", "-i", "--interactive", "--rm", "-e", "--env"];
     for argument in package["runtimeArguments"].as_array().into_iter().flatten() {
         let option = argument["name"].as_str().or(argument["value"].as_str()).unwrap_or_default();
+        // The harmless ones are not added: the arguments have those that the kind needs.
         if !harmless.contains(&option)
             || argument["value"].as_str().is_some_and(|value| value.contains('='))
         {
@@ -175,6 +185,7 @@ fn install_of(package: &Value) -> Result<Install, String> {
     args.push(spec);
     for argument in package["packageArguments"].as_array().into_iter().flatten() {
         let value = argument["value"].as_str().or(argument["default"].as_str());
+        // A value with `{…}` is a template whose variables only the user knows.
         let open =
             value.is_some_and(|value| value.contains('{')) && argument.get("variables").is_some();
         let value = match value {
@@ -207,7 +218,9 @@ fn proxy_of(remote: &Value) -> Result<(String, Vec<String>), String> {
         return Err(format!("{what} does not use Streamable HTTP"));
     }
     let host = url.strip_prefix("https://").and_then(|rest| rest.split(['/', '?', '#']).next());
+    // In `https://known.example@evil.example`, the host is the second name.
     let good = host.is_some_and(|host| !host.is_empty() && !host.contains('@'))
+        // A `{` begins a variable of a template.
         && !url.contains(|c: char| c.is_whitespace() || c.is_control() || c == '{');
     if !good {
         return Err(format!("{what} is not a complete `https` address"));
@@ -223,6 +236,7 @@ fn proxy_of(remote: &Value) -> Result<(String, Vec<String>), String> {
                     && variables.is_empty()
                     && variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') =>
             {
+                // The registry stores secrets under upper-case names only.
                 variables.push(variable.to_uppercase());
             }
             _ if header["isRequired"] == true => {

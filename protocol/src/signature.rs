@@ -33,6 +33,7 @@ pub fn signature(
 ) -> String {
     let call = id.call_form();
     for depth in DEPTHS {
+        // The flags of a discarded attempt would warn of text that is not shown.
         let mut taken = TextFlags::default();
         let parameters = written(parameters, depth, &mut taken);
         // Every tool takes one object, which may be omitted if it has no properties.
@@ -80,6 +81,7 @@ impl<'a> Writer<'a> {
             self.union_of(members.iter(), members.len(), depth)
         } else if let Some(Value::Array(members)) = fields.get("allOf") {
             let parts = members.iter().take(MEMBERS_LIMIT).map(|member| self.schema(member, depth));
+            // A part that only restricts values, such as a length, has no type of its own.
             let parts: Vec<String> = parts.filter(|part| part != "unknown").collect();
             match &parts[..] {
                 [] => self.typed(schema, depth),
@@ -89,6 +91,7 @@ impl<'a> Writer<'a> {
         } else {
             self.typed(schema, depth)
         };
+        // OpenAPI's way to permit null, which JSON Schema does not define.
         if fields.get("nullable") == Some(&Value::Bool(true)) && !written.ends_with("null") {
             written += " | null";
         }
@@ -96,8 +99,12 @@ impl<'a> Writer<'a> {
     }
 
     fn reference(&mut self, reference: &'a str, depth: usize) -> String {
+        // Only references within the schema are followed. Any other would have to be fetched, and
+        // its author chooses the address.
         let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
         let Some(target) = target else { return "unknown".to_owned() };
+        // A reference does not reduce the depth, so a schema that refers to itself is not stopped
+        // by the depth.
         if depth == 0 || self.within.contains(&reference) {
             return CUT.to_owned();
         }
@@ -197,6 +204,7 @@ impl<'a> Writer<'a> {
             let written = self.schema(schema, depth - 1);
             members.push(format!("{}{sign} {written}", self.name(name)));
         }
+        // A list beyond the limit ends with the mark of a cut, so nothing may follow it.
         if let Some(extra) = extra
             && members.len() <= MEMBERS_LIMIT
         {
@@ -208,6 +216,7 @@ impl<'a> Writer<'a> {
     fn name(&mut self, name: &str) -> String {
         let identifier = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'$')
             && !name.starts_with(|c: char| c.is_ascii_digit())
+            // A longer name is quoted as well, because quoting truncates it.
             && (1..=WORD_LIMIT).contains(&name.len());
         if identifier { name.to_owned() } else { self.quoted(name) }
     }
@@ -223,6 +232,7 @@ impl<'a> Writer<'a> {
 
     /// Quotes an untrusted text.
     fn quoted(&mut self, text: &str) -> String {
+        // Before the text is prepared for the model: the backslashes of its escapes stay single.
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         format!("\"{}\"", word_for_model(&quoted, WORD_LIMIT, self.flags))
     }
@@ -236,6 +246,7 @@ fn union(members: Vec<String>, count: usize) -> String {
             seen.push(member);
         }
     }
+    // `unknown` includes every other type.
     if seen.iter().any(|member| member == "unknown") {
         return "unknown".to_owned();
     }

@@ -116,10 +116,17 @@ impl From<sqlx::Error> for RegistryError {
                     Self::Unavailable(error)
                 }
                 Some("53300" | "57014" | "55P03" | "25P03") => Self::Unavailable(error),
+                // A policy refused the row, or a trigger protects what never changes.
                 Some("42501") => Self::Denied(error),
+                // A table, a function or a column is missing: the schema is older than the program.
                 Some("42P01" | "42883" | "42703") => Self::NotMigrated,
+                // A unique constraint also sees rows that the policies hide, so the message names
+                // none.
                 Some("23505") => Self::Conflict("it exists already".to_owned()),
+                // Tenants' rows refer to their project; `project_is_open` raises the same code if
+                // that was deleted.
                 Some("23503") => Self::NotFound("the scope".to_owned()),
+                // A check constraint, or text that Postgres cannot store, such as a NUL.
                 Some("23514" | "22P05" | "22P02" | "22021") => {
                     Self::Invalid(format!("the value cannot be stored: {}", refused.message()))
                 }

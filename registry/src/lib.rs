@@ -145,6 +145,8 @@ impl Registry {
         let options = PgConnectOptions::from_str(url)
             .map_err(|error| RegistryError::Invalid(format!("the database URL: {error}")))?;
         let pool = ServedPool::connect(&options, connections).await?;
+        // Loaded before the follower starts, so that no gateway serves without routes. The follower
+        // reads them again once it listens, for changes in between.
         let routes = Arc::new(RouteSource::load(pool.clone()).await?);
         let keys = Arc::new(KeyCache::default());
         let entries = Arc::new(EntryCache::default());
@@ -193,6 +195,8 @@ impl Registry {
 
     /// Closes all connections; later calls fail with [`RegistryError::Unavailable`].
     pub async fn close(&self) {
+        // The follower first: its tasks query through the pool, and would log the closed pool as a
+        // failure.
         self.follower.end().await;
         self.pool.probe.end().await;
         self.pool.pool.close().await;

@@ -44,6 +44,8 @@ pub(crate) fn hex(text: &str) -> String {
 
 /// Decodes the output of [`hex`].
 pub(crate) fn unhex(text: &str) -> Option<String> {
+    // In other text, the slices below could split a character, which panics. The length bounds the
+    // work for a cursor that a client made up.
     if !text.is_ascii() || !text.len().is_multiple_of(2) || text.len() > 4_096 {
         return None;
     }

@@ -101,9 +101,12 @@ impl RouteSource {
         let _one = self.reading.lock().await;
         let (rules, quotas) = read(self.pool.clone()).await?;
         let current = self.current.load();
+        // Every write to servers and tools notifies this channel. Most of them change no rule, and
+        // then the version and the `ETag` stay.
         if current.rules == rules && current.quotas == quotas {
             return Ok(());
         }
+        // `Relaxed` suffices, because the lock above admits one writer at a time.
         let version = self.version.fetch_add(1, Ordering::Relaxed) + 1;
         let routes = Routes { etag: etag(&rules), rules, quotas, version };
         tracing::info!(routes.version = version, routes.etag = %routes.etag, "Routes changed");
@@ -112,6 +115,7 @@ impl RouteSource {
     }
 
     async fn reload_or_warn(&self) {
+        // An outage or a malformed rule must not leave the gateway without rules.
         if let Err(error) = self.reload().await {
             tracing::warn!(error = %error, "Could not read the routes; keeping the previous ones");
         }
@@ -125,6 +129,8 @@ async fn read(pool: ServedPool) -> Result<(RoutingRules, Vec<Quota>), RegistryEr
                 let rules = sqlx::query!("select pattern, routing from routing_rules")
                     .fetch_all(&mut *connection)
                     .await?;
+                // Only rows of the catalog: patterns have no scope, so the row of a tenant's server
+                // would route the tools of that namespace for every tenant.
                 let public = Scope::public();
                 let rows = sqlx::query!(
                     r#"select namespace, routing as "routing!" from mcp_servers
@@ -142,6 +148,8 @@ async fn read(pool: ServedPool) -> Result<(RoutingRules, Vec<Quota>), RegistryEr
         rows.into_iter().map(|row| (row.namespace, content::routing(&row.routing))).collect();
     let mut all = Vec::with_capacity(rules.len() + fixed.len());
     for rule in rules {
+        // A malformed rule fails the whole read. Without that rule, the tools that it names could
+        // be routed to the other side.
         let pattern: ToolPattern = rule.pattern.parse()?;
         // A row that fixes its routing overrides every rule, even a rule for one of its tools.
         let overruled = match &pattern {
@@ -181,6 +189,8 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
+        // The tasks hold the pool and the caches, so without this signal they would outlive the
+        // registry.
         self.stop.cancel();
     }
 }
@@ -202,6 +212,7 @@ pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower 
     let stop_periodic = stop.clone();
     tasks.spawn(async move {
         let mut ticks = tokio::time::interval(PERIOD);
+        // The first tick completes at once, and the routes were just loaded.
         ticks.tick().await;
         while stop_periodic.run_until_cancelled(ticks.tick()).await.is_some() {
             periodic.reload_or_warn().await;
@@ -235,9 +246,12 @@ pub(crate) fn follow(options: PgConnectOptions, followed: Followed) -> Follower 
                 }
             })
             .await;
+        // Nothing is notified from here on. Clones of the registry may remain, and must not answer
+        // from the cache.
         followed.entries.set_listening(false);
         pool.close().await;
     });
+    // `TaskTracker::wait` completes only after the tracker is closed.
     tasks.close();
     Follower { stop, tasks }
 }

@@ -79,6 +79,7 @@ impl Registry {
             .await?;
         }
         self.master_keys = Arc::new(keys);
+        // Without any master key, the gateway serves everything that needs no stored secret.
         match self.check_secrets().await {
             Ok(()) | Err(RegistryError::NoMasterKey) => Ok(self),
             Err(error) => Err(error),
@@ -111,6 +112,8 @@ impl Registry {
                 })
             })
             .await?;
+        // Every listed key must be configured, not only the current one: a key is listed until it
+        // wraps no data key.
         for row in rows {
             let key = self.master_keys.get(&row.id);
             if !key.is_some_and(|key| key.opens(&row.check_value)) {
@@ -255,6 +258,7 @@ impl Registry {
         name: &SecretName,
         purpose: SecretUse,
     ) -> Result<Option<UsedSecret>, RegistryError> {
+        // The owner is provisional: opening sets the one of the secret that applies.
         let mut place = Place::new(tenant, SecretOwner::Project, name)?;
         let keys = Arc::clone(&self.master_keys);
         let used = self
@@ -273,6 +277,8 @@ impl Registry {
                             audit::record(connection, &place.tenant, event).await?;
                             Ok(Used::NotForHost(purpose.host))
                         }
+                        // The value leaves this method only after the transaction with this event
+                        // has committed.
                         Ok(Opened::Value(stamp, value)) => {
                             let event =
                                 AuditEvent::new("secret.use", &place.name, AuditOutcome::Allowed)

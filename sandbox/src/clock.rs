@@ -40,6 +40,7 @@ impl WallClock {
         }
         state.pauses += 1;
         drop(state);
+        // Not `notify_waiters`, which is lost while `expired` does not wait yet.
         self.shared.changed.notify_one();
         WallPause { clock: self.clone() }
     }

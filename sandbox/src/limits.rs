@@ -88,9 +88,11 @@ impl Limits {
     /// Clamps every limit to the range that can be enforced on a child.
     pub(crate) fn granted(&self) -> Limits {
         Limits {
+            // Below `CPU_BACKSTOP`, so that the host's own check comes first.
             cpu: self.cpu.min(Duration::from_secs(60)),
             heap: self.heap.min(MAX_HEAP),
             stack: self.stack.min(MAX_STACK),
+            // With 0, no call would ever start.
             in_flight: self.in_flight.max(1),
             ..self.clone()
         }

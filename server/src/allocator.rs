@@ -31,6 +31,8 @@ extern "C" fn decide(count: c_int, arguments: *const *const c_char) {
         let first = unsafe { CStr::from_ptr(*arguments.add(1)) };
         sandbox::marks_child(first.to_bytes())
     };
+    // There is only one thread at this point, and later threads start after the store, so no
+    // stronger ordering is needed.
     IS_GATEWAY.store(!is_child, Ordering::Relaxed);
 }
 

@@ -54,6 +54,7 @@ impl Analyser {
             )
         })?;
         let analysis = Arc::new(analysis);
+        // Failures are not cached: a busy machine alone can make a child exceed its time limit.
         self.cache.insert(key, Arc::clone(&analysis)).await;
         Ok(analysis)
     }

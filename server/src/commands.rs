@@ -91,6 +91,7 @@ pub(crate) fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
 
 async fn seed(database: &Database) -> anyhow::Result<()> {
     let operator = database.operator().await?;
+    // The command may be the first one on a new database.
     operator.migrate().await?;
     let seeded = operator
         .seed(&crate::tools::catalog::all())
@@ -128,6 +129,7 @@ fn routes(json: bool) -> anyhow::Result<String> {
 /// Writes to stdout; a closed pipe is an error, never a panic.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
+    // Flushed here, because a failure to write the rest at the end of the process would be lost.
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("could not write to stdout")
 }
 

@@ -70,6 +70,7 @@ impl Cli {
     /// Parses a command line. The command defaults to `serve`, whose flags are then accepted without its name.
     fn read(arguments: &[OsString]) -> Result<Self, clap::Error> {
         let parsed = Self::try_parse_from(arguments);
+        // A flag of `serve` without its name is an unknown argument for the first parse.
         let may_be_serve = match &parsed {
             Ok(cli) => cli.command.is_none() && !cli.sandbox_selftest,
             Err(error) => error.kind() == ErrorKind::UnknownArgument,
@@ -77,6 +78,7 @@ impl Cli {
         if !may_be_serve {
             return parsed;
         }
+        // The list of arguments may be empty, without even the name of the program.
         let (program, rest) = arguments.split_at(1.min(arguments.len()));
         let serve = std::iter::once(OsString::from("serve"));
         let serving = program.iter().cloned().chain(serve).chain(rest.iter().cloned());
@@ -305,6 +307,7 @@ pub(crate) struct Secret(Arc<(Zeroizing<String>, UsedKey)>);
 impl Secret {
     /// Takes a value.
     pub(crate) fn new(value: &str) -> Self {
+        // Clones share one copy, so that the value is wiped with the last of them.
         Self(Arc::new((Zeroizing::new(value.to_owned()), keys_in_use().hold(value))))
     }
 
@@ -342,6 +345,7 @@ impl Settings {
         }
         let base = std::env::var_os("XDG_DATA_HOME")
             .map(PathBuf::from)
+            // The XDG specification declares relative paths invalid.
             .filter(|path| path.is_absolute())
             .or_else(|| {
                 std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"))

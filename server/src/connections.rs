@@ -96,10 +96,13 @@ pub(crate) async fn serve(
         let address = peer.ip().to_canonical();
         // An IPv6 subscriber has a whole network of addresses, which counts as one.
         let counted = (!exempt(address)).then(|| crate::admission::limits::network(address));
+        // Otherwise, all connections that could make room are processing requests, and the new one
+        // is closed by dropping it.
         if let Some(entry) = table.admit(counted) {
             let builder = Arc::clone(&builder);
             tasks.spawn(serve_one(stream, peer, entry, router.clone(), builder, shutdown.clone()));
         }
+        // Connections that are being closed still hold their descriptors.
         table.wait_for_closing().await;
     }
     // From now on, new connections are refused by the kernel, and a restarted gateway can bind the port.
@@ -146,6 +149,8 @@ async fn serve_one(
                 // The connection is about to be dropped, and this future with it.
                 std::future::pending::<()>().await;
             }
+            // Moves into the body of the answer, so that the request counts until the answer is
+            // sent or the client is gone.
             let guard = RequestGuard(Arc::clone(&state));
             let expects_continue = request.headers().contains_key(header::EXPECT);
             let rest = UnreadBody::default();
@@ -169,6 +174,7 @@ async fn serve_one(
         tokio::select! {
             ended = connection.as_mut() => ended,
             () = shutdown.cancelled() => {
+                // Refuses further requests on this connection, and answers those in progress.
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
@@ -176,10 +182,13 @@ async fn serve_one(
     };
     tokio::select! {
         ended = ended => {
+            // Clients disconnect all the time, which is not worth a line at the usual levels.
             if let Err(error) = ended {
                 tracing::trace!(error = %error, "A connection ended");
             }
         }
+        // Dropping `connection` closes it at once. The table does this only while no request is
+        // processed, or when the client does not read.
         () = entry.state.close.notified() => {}
     }
 }

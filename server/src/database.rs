@@ -86,6 +86,7 @@ impl Database {
             }
             // The URL of a private Postgres is not the operator's, so an invalid one is an internal error.
             RegistryError::Invalid(reason) if !self.is_embedded() => {
+                // The prefixes are those of the registry and of the driver.
                 let reason = reason.trim_start_matches("the database URL: ");
                 let reason = reason.trim_start_matches("error with configuration: ");
                 anyhow::anyhow!(
@@ -100,6 +101,7 @@ impl Database {
     pub(crate) async fn ended(&self) {
         match self {
             Self::Embedded(embedded) => {
+                // Polled: a process that is only attached has no handle of the database.
                 while !embedded.has_exited() {
                     tokio::time::sleep(CHECK_INTERVAL).await;
                 }

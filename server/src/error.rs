@@ -46,6 +46,7 @@ impl ApiError {
 
     /// Creates the answer to a path that is not served.
     pub(crate) fn no_such_path(path: &str) -> Self {
+        // The path is any text of the client, and people and models read the message.
         let path: String = path.chars().take(200).collect();
         let detail = format!("`{}` is not a path of this gateway", protocol::escape_text(&path));
         Self::new(ErrorCode::InvalidRequest, detail)
@@ -139,6 +140,7 @@ fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::SandboxUnavailable
         | ErrorCode::SecretsUnavailable
         | ErrorCode::IdentityUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        // Codes of executions have no status of their own: their envelopes are sent with 200.
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -155,6 +157,7 @@ impl IntoResponse for ApiError {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        // RFC 9110, section 15.5.2, requires a challenge. `oauth::challenge` may replace it.
         if self.status == StatusCode::UNAUTHORIZED {
             headers
                 .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"pml\""));
@@ -182,6 +185,7 @@ pub(crate) async fn in_one_form(response: Response) -> Response {
         return response;
     }
     let (parts, body) = response.into_parts();
+    // A longer text is not truncated but replaced by the reason phrase of the status.
     let text = axum::body::to_bytes(body, TEXT_LIMIT).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let detail = match text.trim() {
@@ -197,6 +201,7 @@ pub(crate) async fn in_one_form(response: Response) -> Response {
         _ => ErrorCode::InvalidRequest,
     };
     let mut problem = ApiError::new(code, detail).with_status(status).into_response();
+    // The other headers are kept, for example `Allow`, because only the body is replaced.
     for (name, value) in &parts.headers {
         if ![header::CONTENT_TYPE, header::CONTENT_LENGTH].contains(name) {
             problem.headers_mut().insert(name, value.clone());

@@ -114,6 +114,7 @@ async fn around(State(gateway): State<SharedGateway>, request: Request, next: Ne
     if !is_proxied {
         response = error::in_one_form(response).await;
     }
+    // Last, so that refusals and proxied answers get these headers, too.
     harden(response.headers_mut());
     response
 }
@@ -236,6 +237,8 @@ fn official() -> Router<SharedGateway> {
     router
         // Set here, because a fallback set later would replace the surrounding layers and break preflights.
         .method_not_allowed_fallback(async |method: Method| ApiError::no_such_method(&method))
+        // Only here and for the description of the interface: the compressed length of an answer
+        // that mixes a caller's input with secret text reveals that text.
         .layer(CompressionLayer::new())
         .layer(SetResponseHeaderLayer::overriding(shared, HeaderValue::from_static("cross-origin")))
         // Cookies and other credentials that a browser adds by itself are not accepted, so any page may call.

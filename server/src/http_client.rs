@@ -19,6 +19,7 @@ const IDLE_SOCKETS: usize = 64;
 
 /// Creates a client builder for upstreams; `resolver` returns only permitted addresses.
 pub(crate) fn for_upstreams(resolver: impl Resolve + 'static) -> ClientBuilder {
+    // No time limit for a whole request: streams stay open, and calls have their own limit.
     direct()
         .dns_resolver(Arc::new(resolver))
         .connect_timeout(CONNECT_TIMEOUT)

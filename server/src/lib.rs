@@ -50,6 +50,7 @@ pub fn run() -> ExitCode {
     for name in [c"PML_DATABASE_URL", c"PML_MIGRATE_URL"] {
         sandbox::take_variable(name);
     }
+    // Before any thread starts: afterwards, `take_variable` can only read a variable.
     master_key::take_variables();
     match start(cli) {
         Ok(code) => code,
@@ -61,12 +62,14 @@ pub fn run() -> ExitCode {
 }
 
 fn start(cli: Cli) -> anyhow::Result<ExitCode> {
+    // First: until then, other processes of the same user can read the secrets in this one.
     sandbox::keep_private().map_err(|error| {
         anyhow::anyhow!("cannot protect this process from access by others: {error}")
     })?;
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     use_small_pages();
     telemetry::start(&cli.settings.log)?;
+    // The HTTP client is built without a TLS provider, so that there is only one. It uses this one.
     rustls::crypto::ring::default_provider()
         .install_default()
         .map_err(|_| anyhow::anyhow!("the TLS provider was installed twice"))?;

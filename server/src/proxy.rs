@@ -118,6 +118,7 @@ impl Exchange {
         let message = match Message::parse(&body) {
             Ok(message) => message,
             Err(BadMessage { code, message }) => {
+                // Read leniently, so that the client can match the error to its request.
                 let id = message::id_of(&body);
                 return Refusal::Protocol(StatusCode::BAD_REQUEST, id, code, message)
                     .answer_to(None, false);
@@ -157,6 +158,9 @@ impl Exchange {
         if !METHODS.contains(&message.method.as_str()) {
             let what = format!("`{}` is not forwarded", shown(&message.method));
             let status = match self.is_stateless(message) {
+                // The stateless version of MCP requires 404. In earlier versions, a request gets
+                // its error with 200, and only the status can refuse a notification, which has no
+                // answer.
                 true => StatusCode::NOT_FOUND,
                 false if message.id().is_none() => StatusCode::BAD_REQUEST,
                 false => StatusCode::OK,
@@ -180,6 +184,7 @@ impl Exchange {
             let (limits, scope) = (&self.gateway.limits, self.requester.scope());
             let counted = limits.count_call(&self.gateway.registry, scope, &tool).await;
             return counted.map_err(|error| {
+                // Created only for the status that belongs to the code.
                 Refusal::Refused(ApiError::new(error.error_code, "").status(), error)
             });
         }
@@ -189,6 +194,7 @@ impl Exchange {
         );
         let event = AuditEvent::new("call_tool", tool.as_str(), AuditOutcome::Refused)
             .with_detail(json!({ "reason": error.error_code }));
+        // The call is refused, whether or not that can be recorded.
         if let Err(error) = self.gateway.registry.audit(&self.requester.tenant(), event).await {
             tracing::error!(error = %error, "Could not record a refused call");
         }
@@ -206,10 +212,12 @@ impl Exchange {
         message: Option<(&Message, Bytes)>,
     ) -> Result<Response, Refusal> {
         let started = Instant::now();
+        // Moves into `trace`, which lives as long as the answer is relayed.
         let slot = self.gateway.exchanges.enter(self.requester.scope())?;
         // `initialize` begins a new session, even if the client still sends the handle of an old one.
         let is_first = message.as_ref().is_some_and(|(message, _)| message.method == "initialize");
         let handle = self.headers.get(headers::SESSION).filter(|_| !is_first);
+        // Before the secret is looked up, so that a foreign handle causes no recorded use of it.
         let session = handle.map(|handle| self.open(handle)).transpose()?;
         let what = message.as_ref().and_then(|(message, _)| {
             let name = message.name.as_deref().filter(|_| message.method == "tools/call")?;
@@ -237,6 +245,7 @@ impl Exchange {
         let redactor = secret.map(|secret| Redactor::new(secret.expose()));
         // The time until the head of the answer; its body has separate limits.
         let answer = tokio::time::timeout(TOOL_TIMEOUT, request.send()).await;
+        // Never sent a second time: the message may have taken effect.
         let answer = match answer {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {
@@ -269,6 +278,7 @@ impl Exchange {
         let found = secrets::find(&self.gateway.registry, &self.requester, need).await;
         found.map(Some).map_err(|error| {
             let status = match error.error_code {
+                // Not 401, which would make a client replace its credential for the gateway.
                 ErrorCode::ApiKeyRequired => StatusCode::FORBIDDEN,
                 code => ApiError::new(code, "").status(),
             };
@@ -316,6 +326,8 @@ impl Exchange {
         if let Some(seconds) = answer.headers().get(header::RETRY_AFTER).and_then(seconds) {
             out.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        // RFC 9110, section 15.5.6, requires `Allow`. Servers without streams or sessions answer
+        // GET and DELETE this way.
         if status == StatusCode::METHOD_NOT_ALLOWED {
             out.insert(header::ALLOW, HeaderValue::from_static("POST"));
         }
@@ -330,6 +342,7 @@ impl Exchange {
             out.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
             // Intermediaries must not buffer events.
             out.insert("x-accel-buffering", HeaderValue::from_static("no"));
+            // Only a stored secret can change while the stream is open, which then ends.
             let stored = found.and_then(|found| found.stored);
             let relay =
                 Relay::new(&self.gateway, &self.requester, &self.headers, self.seen, stored, trace);

@@ -88,6 +88,7 @@ pub(crate) async fn publish(
     let id = parse_id(&body.name)?;
     let version = parse_version(body.version.as_deref())?;
     let given_schema = body.input_schema.map(parse_schema).transpose()?;
+    // After the checks above, because only the analysis is expensive.
     let analysis = gateway.analyser.analyse(&body.code).await?;
     if let Some(error) = analysis.error_body() {
         return Err(error);
@@ -103,6 +104,7 @@ pub(crate) async fn publish(
         })?,
     };
     let length = description.chars().count();
+    // Postgres cannot store NUL characters.
     if description.trim().is_empty() || length > DESCRIPTION_LIMIT || description.contains('\0') {
         return Err(invalid(format!(
             "the description must have 1 to {DESCRIPTION_LIMIT} characters"
@@ -301,6 +303,7 @@ fn parse_schema(schema: Map<String, Value>) -> Result<Value, ErrorBody> {
 }
 
 fn is_storable(schema: &Value) -> bool {
+    // In JSON, a NUL character is always escaped; Postgres cannot store it.
     let text = schema.to_string();
     text.len() <= SCHEMA_LIMIT && !text.contains("\\u0000")
 }

@@ -35,6 +35,7 @@ impl Write for Stderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         io::stderr().lock().write_all(keys_in_use().line(&text).as_bytes())?;
+        // Not the length of the redacted line: a smaller number would cause another write.
         Ok(line.len())
     }
 

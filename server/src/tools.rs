@@ -100,6 +100,7 @@ impl NativeTool {
             )));
         }
         // No tool is known to panic. If a dependency does, only this call fails.
+        // Tools are pure functions, so a panic leaves no half-changed state behind.
         let value =
             catch_unwind(AssertUnwindSafe(|| (self.run)(arguments))).unwrap_or_else(|_panic| {
                 Err(ToolFailure::Failed(format!(
@@ -107,6 +108,7 @@ impl NativeTool {
                     self.id()
                 )))
             })?;
+        // Tools that can multiply their arguments have a budget; this covers all others.
         if !limits::fits(&value, MAX_RESULT_BYTES) {
             return Err(ToolFailure::ResultTooLarge { limit: MAX_RESULT_BYTES });
         }
@@ -135,6 +137,7 @@ impl NativeTool {
             action,
             description,
             input_schema,
+            // MCP clients expect structured content to be an object, never a bare value.
             output_schema: json!({
                 "type": "object",
                 "properties": { "value": schema_of::<O>() },
@@ -200,6 +203,7 @@ fn read_arguments<I: DeserializeOwned>(
     let arguments = if arguments.is_null() { json!({}) } else { arguments };
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let path = error.path().to_string();
+        // `.` stands for the arguments as a whole.
         let field = if path == "." { String::new() } else { format!("`{path}`: ") };
         let reason = without_type_names(&error.inner().to_string());
         ToolFailure::InvalidArguments(format!(
@@ -210,6 +214,7 @@ fn read_arguments<I: DeserializeOwned>(
 
 /// Replaces the name of a Rust number type in an error by a description.
 fn without_type_names(reason: &str) -> String {
+    // From the right, because the part before it may quote a text of the caller.
     let Some((before, name)) = reason.rsplit_once(", expected ") else {
         return reason.to_owned();
     };
@@ -231,6 +236,7 @@ fn schema_of<T: JsonSchema>() -> Value {
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     if let Some(root) = schema.as_object_mut() {
+        // The title is the name of the Rust type.
         root.remove("title");
     }
     drop_number_formats(&mut schema);
@@ -241,6 +247,7 @@ fn schema_of<T: JsonSchema>() -> Value {
 fn drop_number_formats(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
+            // The schema of a field that is named `format` is not a text.
             if object.get("format").is_some_and(Value::is_string) {
                 object.remove("format");
             }

@@ -77,6 +77,7 @@ impl Upstreams {
             // Ends with the registry.
             while changes.changed().await.is_ok() {
                 let now = changes.borrow_and_update().secrets;
+                // The channel also reports changes of API keys.
                 if now == seen {
                     continue;
                 }
@@ -87,6 +88,7 @@ impl Upstreams {
                 for (key, _) in &with_secret {
                     connections.invalidate(key.as_ref()).await;
                 }
+                // `moka` keeps removed entries, and so open connections, until its tasks run.
                 connections.run_pending_tasks().await;
                 let closed = with_secret.len();
                 tracing::debug!(
@@ -165,7 +167,9 @@ impl Upstreams {
             .proxy_to
             .as_deref()
             .ok_or_else(|| unavailable("its registry entry has no upstream".into()))?;
+        // At each call: the operator may have changed the permitted hosts since publication.
         self.check(url).map_err(unavailable)?;
+        // Hashed, so that the keys of the cache contain no copies of secrets.
         let hash = secret.map(|secret| Integrity::of(secret.expose().as_bytes()).into_bytes());
         let key = (scope.clone(), url.to_owned(), hash);
         // Concurrent calls share one attempt to connect.
@@ -186,6 +190,7 @@ impl Upstreams {
             Ok(CallToolResponse::Complete(result)) => {
                 Ok(serde_json::to_value(result).unwrap_or_else(|_| json!({})))
             }
+            // `BudgetedClient` replaces an answer over the budget by this error.
             Err(ServiceError::McpError(error)) if error.code.0 == mcp_client::TOO_LARGE => {
                 let what = format!("`{}`: its result is too large", tool.id);
                 Err(ErrorBody::new(ErrorCode::ToolResultTooLarge, what))

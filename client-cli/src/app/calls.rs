@@ -58,6 +58,7 @@ impl App {
                 }
                 None => Ok(()),
             },
+            // The gateway would refuse this call, but only after the user has approved it.
             Target::Gateway { missing_secret: Some(secret), .. } => {
                 let secret = protocol::escape_text(secret);
                 let message = format!(
@@ -66,6 +67,8 @@ impl App {
                 return Err(ErrorBody::new(ErrorCode::ApiKeyRequired, message)
                     .with_details(json!({ "variable": secret })));
             }
+            // Nothing to check here: the calls of a capability are checked when it makes them, and
+            // the gateway checks its own.
             Target::Capability(_) | Target::Gateway { .. } => Ok(()),
         };
         checked.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
@@ -103,6 +106,8 @@ impl App {
         let folder = self.folder_of(&server);
         // A server that was started before has its folder.
         if !self.local.knows(&server) {
+            // Private: files in the working directory can change what `npx` runs, so nobody else
+            // may put any there.
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             made.map_err(|error| {
                 config_error(format!("cannot create `{}`: {error}", folder.display()))
@@ -130,6 +135,7 @@ impl App {
 
     /// Returns the working folder of a server of the registry: a separate one, which may not exist yet.
     fn folder_of(&self, server: &str) -> PathBuf {
+        // A path cannot contain NUL, so two pairs of a workspace and a server never share a name.
         let name = records::name(&format!("{}\0{server}", self.workspace().display()));
         self.records().join("servers").join(name)
     }
@@ -155,6 +161,7 @@ impl App {
             Ok(()) => servers.tools(namespace, cancel).await,
             Err(error) => Err(error),
         };
+        // Also after an error: the server may have started and then failed to answer.
         servers.shutdown().await;
         listed.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
     }
@@ -165,6 +172,7 @@ impl App {
 fn server_of(entry: &RegistryEntry, id: &ToolId) -> Result<String, ErrorBody> {
     let fqdn = entry.fqdn.parse::<Fqdn>().map_err(|_| cannot_start(entry))?;
     let mut server = fqdn.namespace().to_owned();
+    // A namespace contains neither `.` nor `@`, so a key with a scope or a version is unambiguous.
     if *fqdn.scope() != Scope::public() {
         server = format!("{}.{server}", fqdn.scope());
     }

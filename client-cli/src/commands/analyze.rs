@@ -23,6 +23,7 @@ pub(crate) async fn analyze(
     analyze: &Analyze,
     program: &Bundle,
 ) -> Result<ExitCode, CliError> {
+    // The command works offline, so the rules of the gateway are not known.
     let rules = RoutingRules::shipped();
     let analysis = analyser.analyse(&program.code).await?;
     let mut report = analysis.to_json(&rules);
@@ -49,6 +50,7 @@ pub(crate) async fn analyze(
 
 fn summary(analysis: &analysis::Analysis, rules: &RoutingRules) -> String {
     let mut out = match analysis.side(rules) {
+        // First, because it holds wherever the tools are that were found.
         _ if analysis.dynamic => {
             "Runs on the client, because it chooses tools as it runs (dynamic).\n".to_owned()
         }

@@ -79,11 +79,14 @@ pub(crate) async fn exec(
         };
         envelope = resume::resume(&runs, &decision, stop.clone()).await;
     }
+    // The program has run, so a failure of this analysis is ignored: its warnings only lose their
+    // positions.
     let analysis = match exec.json {
         true => None,
         // Run again, for the positions of the warnings: the envelope has only their text.
         false => runs.app.analyser()?.analyse(&program.code).await.ok(),
     };
+    // Before the result is printed, which can fail: no server may outlive the command.
     runs.shut_down().await;
     if let Envelope::Error(failed) = &mut envelope {
         program::locate(&program, &mut failed.error);
@@ -109,6 +112,7 @@ pub(crate) async fn exec(
         }
         Envelope::Error(failed) => {
             let error = CliError::from(failed.error);
+            // The envelope is on stdout already; returning the error would print a second one.
             if exec.json {
                 return Ok(error.exit_code());
             }
@@ -159,6 +163,7 @@ async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
     let offers_always = allows_always(approval);
     let always = if offers_always { " once, [a]lways" } else { "" };
     let question = format!("{}\nAllow? [y]es{always}, [N]o: ", approval.description);
+    // On a separate thread, so that a signal can end the command while it waits for the answer.
     let answer = tokio::task::spawn_blocking(move || {
         {
             // Release the lock before waiting: the code that ends this command writes to stderr.
@@ -175,6 +180,7 @@ async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
     let answer = answer.trim().to_ascii_lowercase();
     Ok(ContinueRequest {
         workflow_id: approval.workflow_id.clone(),
+        // `always` is no answer where it was not offered, so there it counts as no.
         approved: matches!(answer.as_str(), "y" | "yes")
             || offers_always && matches!(answer.as_str(), "a" | "always"),
         always: offers_always && matches!(answer.as_str(), "a" | "always"),

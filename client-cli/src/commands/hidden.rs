@@ -18,6 +18,8 @@ pub(super) async fn ask(prompt: &str, stop: &CancellationToken) -> Result<String
     note(prompt);
     // The user may never answer; a signal must still end the command.
     let read = tokio::task::spawn_blocking(|| {
+        // By default, the library opens `/dev/tty`, which need not be the terminal that was
+        // checked.
         let config = rpassword::ConfigBuilder::new().input_file_path("/dev/stdin").output_discard();
         rpassword::read_password_with_config(config.build())
     });
@@ -30,6 +32,8 @@ pub(super) async fn ask(prompt: &str, stop: &CancellationToken) -> Result<String
     // The newline that the user typed was not echoed either.
     note("\n");
     match read {
+        // The library turns Ctrl-C into this error, because it switches off signals from the
+        // keyboard. The signal that it raises instead may be noticed only later.
         Some(Err(error)) if error.kind() == std::io::ErrorKind::Interrupted => Err(interrupted()),
         Some(read) => read.map_err(failed),
         None => Err(interrupted()),

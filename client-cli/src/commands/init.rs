@@ -70,6 +70,7 @@ pub(crate) fn plan(workspace: &Workspace) -> Result<Report, InitError> {
 /// # Errors
 /// Returns [`InitError`] if an existing file cannot be parsed. All files are read before the first is written.
 pub(crate) fn init(workspace: &Workspace, store: &TrustStore) -> Result<Report, InitError> {
+    // Planned again: a file may have changed while the user was asked.
     let plan = Plan::of(workspace)?;
     if let Some(change) = &plan.agents {
         if let Some(before) = &change.before
@@ -207,11 +208,13 @@ fn agents(workspace: &Workspace) -> Result<Agents, InitError> {
 
 fn ignore(workspace: &Workspace) -> Result<Option<Change>, InitError> {
     let before = read(workspace, ".gitignore")?;
+    // Changed as bytes: the file need not be UTF-8, and its other lines must stay as they are.
     let mut after = before.clone().unwrap_or_default();
     let has_line = |entry: &str| {
         let text = String::from_utf8_lossy(before.as_deref().unwrap_or_default());
         let covers =
             |line: &str| line == entry || (entry == ".env" && matches!(line, ".env*" | "*.env"));
+        // A leading `/` restricts a pattern to the folder of `.gitignore`, where these files are.
         text.lines().any(|line| covers(line.trim().trim_start_matches('/')))
     };
     let missing: Vec<&&str> = IGNORED.iter().filter(|entry| !has_line(entry)).collect();
@@ -230,6 +233,8 @@ fn ignore(workspace: &Workspace) -> Result<Option<Change>, InitError> {
 
 fn read(workspace: &Workspace, file: &'static str) -> Result<Option<Vec<u8>>, InitError> {
     let refused = |reason: String| InitError::File { file, reason };
+    // A link in a repository could lead to any file of the user, and a FIFO would block the
+    // command.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = match rustix::fs::openat(workspace.directory(), file, flags, Mode::empty()) {
         Ok(fd) => fd,

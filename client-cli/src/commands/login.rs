@@ -26,6 +26,7 @@ pub(super) async fn login(
     stop: &CancellationToken,
 ) -> Result<ExitCode, CliError> {
     let (gateway, workspace) = gateway(settings)?;
+    // Before the question, so that no key is typed in vain.
     let path = file()?;
     let keyring = Keyring::of_user(Some(workspace.root())).map_err(|error| invalid(&error))?;
     let text = ask(&gateway, stop).await?;
@@ -33,6 +34,7 @@ pub(super) async fn login(
         CliError::cannot_run("no API key was given; nothing was stored")
             .with_hint("Type it, or pass it on stdin: `pml login < key.txt`.")
     })?;
+    // With exactly this key: a stored one must not pass the check in its place.
     let cloud = Cloud::new(gateway.clone(), KeySource::given(&gateway, key.clone()))?;
     // A key that the gateway rejects must not replace one that it accepts.
     let own = tokio::select! {
@@ -43,6 +45,7 @@ pub(super) async fn login(
         place = store(&gateway, &key, keyring.as_ref(), path) => place?,
         () = stop.cancelled() => return Err(interrupted()),
     };
+    // Only now: commands must not select a gateway for which no key was stored.
     if let Some(file) = keys::gateway_file() {
         keys::remember_gateway(&file, &gateway).map_err(|error| invalid(&error))?;
     }
@@ -69,6 +72,7 @@ async fn store(
     if let Some(keyring) = keyring {
         match keyring.store(gateway, key).await {
             Ok(()) => {
+                // In this order: if the deletion fails, there are two keys, but never none.
                 keys::delete_key(&file, gateway).map_err(|error| invalid(&error))?;
                 return Ok(KeyPlace::Keyring);
             }

@@ -96,6 +96,7 @@ pub fn draw(plan: &Plan, format: GraphFormat) -> Result<String, CliError> {
 /// Returns what `pml plan --json` prints: the plan and the diagnostics.
 pub fn to_json(plan: &Plan, analysis: &Analysis) -> Value {
     let mut out = json!(plan);
+    // Only the diagnostics are used, which do not depend on the rules.
     let report = analysis.to_json(&RoutingRules::shipped());
     if let (Some(fields), Some(diagnostics)) = (out.as_object_mut(), report.get("diagnostics")) {
         fields.insert("diagnostics".into(), diagnostics.clone());
@@ -110,6 +111,7 @@ fn json_text(value: &Value) -> Result<String, CliError> {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if c != '\n' && display::is_hidden(c) {
+            // JSON escapes are UTF-16 code units (RFC 8259, section 7).
             for unit in c.encode_utf16(&mut [0; 2]) {
                 out += &format!("\\u{unit:04x}");
             }
@@ -122,6 +124,7 @@ fn json_text(value: &Value) -> Result<String, CliError> {
 
 /// Returns whether to print colours: stdout is a terminal, and `NO_COLOR` is not set.
 fn wants_colour(no_colour: Option<&str>, term: Option<&str>, terminal: bool) -> bool {
+    // By the convention of no-color.org, an empty variable does not count.
     terminal && no_colour.is_none_or(str::is_empty) && term != Some("dumb")
 }
 

@@ -48,6 +48,7 @@ pub(crate) async fn read(
         .map_err(|error| CliError::from_code(ErrorCode::SandboxUnavailable, error.to_string()))?;
     let mut sources = Sources::new(entry, text);
     loop {
+        // The loop ends: each round adds files, and the bundler refuses a program of more than 200.
         let bundled = tokio::select! {
             bundled = bundle(&child, &sources) => bundled?,
             () = stop.cancelled() => return Err(interrupted()),
@@ -68,6 +69,8 @@ pub(crate) async fn read(
                         () = stop.cancelled() => return Err(interrupted()),
                     };
                     sources.add(path, real, text);
+                    // After each file, so that a round with many large files does not fill the
+                    // memory.
                     if sources.bytes() > TOTAL_BYTES {
                         let message = format!(
                             "the program's files have more than {TOTAL_BYTES} bytes in total"
@@ -102,6 +105,7 @@ pub(crate) fn locate_diagnostics(bundle: &Bundle, report: &mut Value) {
 }
 
 fn origin(bundle: &Bundle, line: u32, column: u32) -> Option<Value> {
+    // In a single file, the position is the same, and the user knows the file.
     let origin = bundle.origin(line, column).filter(|_| bundle.has_imports())?;
     Some(json!({ "file": origin.file, "line": origin.line, "column": origin.column }))
 }
@@ -140,6 +144,7 @@ pub(super) fn note_diagnostics<'d>(
 fn root_of(file: &Path, workspace: Option<&Path>) -> Result<(Workspace, String), CliError> {
     let shown = file.display();
     let cannot = |reason: String| CliError::cannot_run(format!("imports of `{shown}`: {reason}"));
+    // The path of a workspace contains no links, so only a path without links can be compared.
     let file = file.canonicalize().map_err(|error| cannot(error.to_string()))?;
     let named = workspace.map(Path::to_owned);
     let found = Workspace::find(named.as_deref()).map_err(|error| cannot(error.to_string()))?;
@@ -170,9 +175,12 @@ fn find(folder: &Workspace, needed: Needed) -> Result<(String, String), Box<File
     for candidate in &candidates {
         let opened = match folder.open_file(candidate) {
             Ok(opened) => opened,
+            // Only a missing file leads to the next candidate. Any other error is reported, so that
+            // no other file takes the place of one that must not be read.
             Err(error) if is_missing(&error) => continue,
             Err(error) => return Err(fault(format!("it cannot be imported: {error}"))),
         };
+        // Files are identified by their real paths: two links to one file are one module.
         let real = opened.real.to_str().map(str::to_owned);
         let real = real.ok_or_else(|| fault("the file's real path is not UTF-8".into()))?;
         let mut bytes = Vec::new();
@@ -198,6 +206,7 @@ fn find(folder: &Workspace, needed: Needed) -> Result<(String, String), Box<File
 }
 
 fn is_missing(error: &PathError) -> bool {
+    // A candidate such as `lib/index.ts` is missing as well if `lib` is a file.
     let not_a_folder = matches!(error, PathError::System { errno: rustix::io::Errno::NOTDIR, .. });
     error.is_missing() || not_a_folder
 }

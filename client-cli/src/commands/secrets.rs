@@ -121,6 +121,7 @@ fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
 
 /// Formats an RFC 3339 time in UTC for display, to the minute.
 fn when(time: &str) -> String {
+    // `get` instead of an index: the text comes from the gateway and need not be a time.
     match (time.get(..10), time.get(11..16), time.ends_with('Z')) {
         (Some(day), Some(minute), true) => format!("{day} {minute} UTC"),
         _ => time.to_owned(),
@@ -135,6 +136,7 @@ fn set_locally(settings: &Settings, name: &str, value: &str) -> Result<(), CliEr
             .with_hint("`pml secrets set --cloud` accepts any value.")
     })?;
     dotenv::write(&workspace, &text).map_err(|error| unusable(&error))?;
+    // Only for a reminder, so a file that cannot be read counts as one without the entry.
     let ignored = std::fs::read_to_string(workspace.root().join(".gitignore")).unwrap_or_default();
     if !ignored.lines().any(|line| matches!(line.trim().trim_start_matches('/'), ".env" | ".env*"))
     {
@@ -157,6 +159,7 @@ fn unusable(error: &std::io::Error) -> CliError {
 }
 
 fn check_name(name: &str) -> Result<(), CliError> {
+    // The rule of the gateway for the names of secrets, applied to `.env` as well.
     let allowed = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
     let is_name = name.len() <= 128
         && name.starts_with(|first: char| first.is_ascii_uppercase())
@@ -183,6 +186,7 @@ async fn read_value(name: &str, stop: &CancellationToken) -> Result<String, CliE
         read.map_err(|error| CliError::failed(format!("cannot read the value: {error}")))?;
         text
     };
+    // Only the line end is removed: other white space may be a part of the secret.
     let value = text.strip_suffix('\n').unwrap_or(&text);
     let value = value.strip_suffix('\r').unwrap_or(value);
     if value.is_empty() || value.len() > VALUE_LIMIT {

@@ -67,6 +67,7 @@ pub(super) fn say(text: &str) -> Result<(), CliError> {
 
 /// Writes to stderr. A failure is ignored: there is nowhere to report it.
 pub(super) fn note(text: &str) {
+    // Redacted like the log: a message may quote what a library or a server returned.
     let _ = std::io::stderr().lock().write_all(keys_in_use().text(text).as_bytes());
 }
 

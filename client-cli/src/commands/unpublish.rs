@@ -48,6 +48,7 @@ pub(crate) async fn unpublish(
             return Err(CliError::cannot_run("nothing was deleted"));
         }
     }
+    // An interruption only ends the wait: a request that was sent may still take effect.
     tokio::select! {
         deleted = cloud.delete_entry(&path) => deleted.map_err(|error| name_missing(error, &what))?,
         () = stop.cancelled() => return Err(interrupted()),
@@ -65,6 +66,7 @@ pub(super) fn path(name: &str) -> Result<(String, String), CliError> {
     let wrong = |error: protocol::NameError| CliError::cannot_run(error.to_string());
     let parts = name.split_once(':').or_else(|| name.split_once('.'));
     let Some((namespace, action)) = parts else {
+        // The scope is a placeholder to check the name; the gateway uses the scope of the API key.
         Fqdn::server(Scope::public(), name).map_err(wrong)?;
         return Ok((format!("servers/{name}"), format!("server `{name}`")));
     };
@@ -74,6 +76,8 @@ pub(super) fn path(name: &str) -> Result<(String, String), CliError> {
 
 /// Adds the name of the entry to the error `NOT_FOUND`.
 pub(super) fn name_missing(mut error: ErrorBody, what: &str) -> ErrorBody {
+    // The gateway gives this answer for entries of other projects too, so the new message and
+    // hint name both causes.
     if error.error_code == ErrorCode::NotFound {
         error.message = format!("{what} is not published in the project of your API key");
         error.hint = "Check the name (`NAMESPACE.ACTION` is a capability, `NAMESPACE` a server), and the API key's project with `pml doctor`.".to_owned();

@@ -99,6 +99,7 @@ impl From<&McpServer> for ServerSpec {
             env: entry.env.0.clone(),
             env_required: Vec::new(),
             cwd: entry.cwd.clone(),
+            // `parse` has refused an entry with an invalid address.
             remote: entry.remote().ok().flatten(),
             ..Self::default()
         }
@@ -108,6 +109,7 @@ impl From<&McpServer> for ServerSpec {
 /// Parses and validates the file.
 pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
     if content.starts_with(b"\xef\xbb\xbf") {
+        // The parser would only name line 1, column 1, where an editor shows nothing wrong.
         let reason = "it begins with a byte order mark; save it as UTF-8 without one".to_owned();
         return Err(ConfigError::Invalid { file: FILE.to_owned(), line: 1, column: 1, reason });
     }
@@ -128,10 +130,13 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
             );
             return Err(unusable(&reason));
         }
+        // Only the namespace is checked, but an id needs an action.
         ToolId::new(name, "x").map_err(|error| unusable(&error.to_string()))?;
         if RESERVED_NAMESPACES.contains(&name.as_str()) {
             return Err(unusable(&format!("`{name}` is a reserved name; rename that server")));
         }
+        // Rules are applied by name: an `allow` for the built-in tools would also cover the server
+        // that takes their place.
         if tools::is_native(name) && !entry.0.replaces_native {
             let reason = format!(
                 "`{name}` is built into `pml`; rename that server, or set `\"override\": true` in it to replace the built-in tools"
@@ -158,8 +163,10 @@ impl McpServer {
 
 /// Checks that an entry is either a program or an HTTP server, with the fields of that kind only.
 fn check_transport(name: &str, entry: &McpServer) -> Result<(), ConfigError> {
+    // The name has not been checked yet, so it may contain control characters.
     let name = name.escape_debug();
     let refused = |what: String| Err(unusable(&format!("`{name}` {what}")));
+    // Any field of a program counts, so that none is silently ignored next to a `url`.
     let is_program = !entry.command.is_empty()
         || !entry.args.is_empty()
         || !entry.env.0.is_empty()
@@ -202,6 +209,7 @@ fn check_transport(name: &str, entry: &McpServer) -> Result<(), ConfigError> {
 
 pub(super) fn invalid(error: &serde_json::Error) -> ConfigError {
     let text = error.to_string();
+    // The library appends the position to its text, and the message above begins with it.
     let place = format!(" at line {} column {}", error.line(), error.column());
     ConfigError::Invalid {
         file: FILE.to_owned(),

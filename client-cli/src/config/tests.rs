@@ -117,6 +117,7 @@ fn an_invalid_file_is_an_error() {
     for (content, place) in [
         ("", Some((1, 0))),
         ("{", Some((1, 1))),
+        // For a struct, serde also accepts an array of the fields in order. `Strict` refuses these.
         ("[]", None),
         ("{\"permissions\": []}", None),
         ("{\"cloud\": [\"https://x.test\"]}", None),
@@ -197,6 +198,7 @@ fn always_writes_exactly_that_tool() {
     assert!(matches!(refused, ConfigError::Untrusted { .. }), "{refused}");
     assert_eq!(project.text(), FULL);
     project.trust();
+    // The second answer changes nothing: the tool is listed once.
     for _ in 0..2 {
         add_allow(&project.workspace, &project.store, &id("notes:add")).unwrap();
     }

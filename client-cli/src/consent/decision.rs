@@ -45,11 +45,14 @@ pub(crate) enum Decision {
 /// Decides about a call.
 pub(crate) fn decide(permissions: &Permissions, tool: &ToolId, call: Call<'_>) -> Decision {
     let Ruling { verdict, rule, reason } = permissions.rule_on(tool);
+    // An "always" counts even without a rule: it cannot be stored in an untrusted `.pml.json`.
     let is_allowed = verdict == Verdict::Allow || call.allowed_in_run;
     // `deny` comes first, so that nothing overrides it.
     if verdict == Verdict::Deny {
         Decision::Refused { reason }
     } else if !is_allowed || call.always_asked || call.start.is_some() {
+        // A start needs approval even if `allow` covers the tool: the rule permits calls, and says
+        // nothing about the command or the program that would run first.
         Decision::Ask { reason, start: call.start, by_rule: rule.is_some() }
     } else if !call.places.is_empty() {
         let reason = "a rule cannot allow access to a protected place".to_owned();
@@ -61,6 +64,7 @@ pub(crate) fn decide(permissions: &Permissions, tool: &ToolId, call: Call<'_>) -
 
 /// Returns why a tool never runs, if a rule denies it.
 pub(crate) fn why_refused(permissions: &Permissions, tool: &ToolId) -> Option<String> {
+    // A `deny` refuses in all circumstances, so an empty call is sufficient.
     match decide(permissions, tool, Call::default()) {
         Decision::Refused { reason } => Some(reason),
         Decision::Run | Decision::Ask { .. } => None,

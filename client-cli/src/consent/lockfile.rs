@@ -39,6 +39,7 @@ impl Lockfile {
     /// # Errors
     /// Returns `CONFIG_INVALID` for an invalid file: it is never treated as an empty one.
     pub(crate) fn load(workspace: Arc<Workspace>, store: TrustStore) -> Result<Self, ErrorBody> {
+        // Only checked here. Each question reads the file again, because other processes write it.
         read(&workspace)?;
         Ok(Self { workspace, store, approved: Mutex::default() })
     }
@@ -56,6 +57,7 @@ impl Lockfile {
         let Some(install) = entry.install.as_ref() else { return Ok(None) };
         let wanted = locked(entry, install, grant);
         let name = server_name(entry);
+        // Every call of a server gets here, and must not read the lock and the record each time.
         if self.approved().get(&name) == Some(&wanted) {
             return Ok(None);
         }
@@ -78,6 +80,8 @@ impl Lockfile {
                     wanted.integrity
                 )
             }
+            // Also an equal entry that another user approved: nothing changed, but this user has
+            // not seen it.
             _ => format!("`{name}` ({})", wanted.integrity),
         };
         let before = known.and_then(|known| known.grants.as_ref());
@@ -102,6 +106,8 @@ impl Lockfile {
     ) -> Result<(), ErrorBody> {
         let Some(install) = &entry.install else { return Ok(()) };
         let (name, wanted) = (server_name(entry), locked(entry, install, grant));
+        // The grant was determined again after the answer. It differs if, for example, another
+        // program of that name was installed while the question was open.
         if shown != Some(Integrity::of(&record(&wanted)?)) {
             let message = format!(
                 "`{name}`, or what it receives, changed while you were asked; run it again"
@@ -112,6 +118,8 @@ impl Lockfile {
         let done = self.store.locked(|store| {
             let mut content = read(&self.workspace)?;
             content.servers.insert(name.clone(), wanted.clone());
+            // The lock is written first: after a crash in between, the entry is not trusted, and
+            // the user is asked again.
             write(&self.workspace, &content)?;
             store.trust_locked(&self.key(&name), &record(&wanted)?).map_err(invalid)
         });
@@ -122,6 +130,8 @@ impl Lockfile {
 
     /// Returns the name of an entry in the user's record.
     fn key(&self, server: &str) -> PathBuf {
+        // The record also has the workspace itself as a key, for `.pml.json`. The suffix keeps the
+        // two apart.
         PathBuf::from(format!("{}/{FILE}#{server}", self.workspace.root().display()))
     }
 
@@ -132,6 +142,8 @@ impl Lockfile {
 
 /// Returns the bytes that represent an entry in the user's record.
 fn record(entry: &Locked) -> Result<Vec<u8>, ErrorBody> {
+    // The bytes are hashed, so their order must be stable: a struct is written in the order of its
+    // fields, and a `BTreeMap` in the order of its keys.
     serde_json::to_vec(entry).map_err(invalid)
 }
 

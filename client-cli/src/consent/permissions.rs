@@ -66,9 +66,12 @@ impl Permissions {
             ToolPattern::Namespace(name) => name == namespace,
             ToolPattern::Tool(id) => tool_too && id.namespace() == namespace,
         };
+        // A `deny` of single tools does not prevent a start, because the server may have other
+        // tools. A `deny` of the whole namespace does.
         self.rules.allow.iter().any(|pattern| {
             covers(pattern, true)
                 && match pattern {
+                    // A `deny` of exactly this tool overrides its `allow`.
                     ToolPattern::Tool(id) => self.rule_on(id).verdict == Verdict::Allow,
                     _ => true,
                 }
@@ -87,6 +90,8 @@ impl Permissions {
         for (verdict, name, patterns) in lists {
             // Of several rules of one kind, the most specific one is shown as the reason.
             let covering = patterns.iter().filter(|pattern| match verdict {
+                // Narrower than `matches`: the author of a rule for a short name did not mean
+                // another organisation's tool of that name.
                 Verdict::Allow => pattern.grants(tool),
                 Verdict::Deny | Verdict::Ask => pattern.matches(tool),
             });

@@ -71,6 +71,8 @@ pub(crate) fn describe(workflow_id: &str, question: &Question, code_hash: Integr
     };
     let mut description =
         format!("Run `{callers}{}`{times} with {}", question.tool, shown(&arguments));
+    // Each part is put in front of the text so far, so what is added last is read first: the
+    // address, the start, the warnings, and the call at the end.
     for place in question.places.iter().rev() {
         let path = shown(&place.real.to_string_lossy());
         description = format!("Protected place `{path}`: {}\n{description}", place.reason);
@@ -90,6 +92,8 @@ pub(crate) fn describe(workflow_id: &str, question: &Question, code_hash: Integr
     if let Some(place) = &question.sends_to {
         description = format!("Send to {}\n{description}", shown(place));
     }
+    // For display only. The timer in `Approvals` is monotonic, so a change of the system's clock
+    // does not move it.
     let expires: chrono::DateTime<chrono::Utc> = (SystemTime::now() + EXPIRY).into();
     Approval {
         approval_required: true,
@@ -159,6 +163,7 @@ fn shown(text: &str) -> String {
     if count <= SHOWN_TEXT {
         return escape_text(text);
     }
+    // Cut before it is escaped, so that no escape sequence is cut in two.
     let head: String = text.chars().take(SHOWN_TEXT / 2).collect();
     let tail: String = text.chars().skip(count - SHOWN_TEXT / 2).collect();
     format!(

@@ -121,6 +121,8 @@ impl TrustStore {
     pub(crate) fn locked<T>(&self, change: impl FnOnce(&Self) -> T) -> Result<T, TrustError> {
         // The lock is released when the descriptor is closed at the end of this function.
         let folder = self.open_folder()?;
+        // On the folder, because each write replaces the record by a new file, for which a lock on
+        // the old one has no effect.
         rustix::fs::flock(&folder, FlockOperation::LockExclusive)
             .map_err(|errno| self.system(errno.into()))?;
         Ok(change(self))
@@ -131,6 +133,8 @@ impl TrustStore {
     /// # Errors
     /// Returns [`TrustError`] when the record cannot be read or written.
     pub(crate) fn trust_locked(&self, workspace: &Path, content: &[u8]) -> Result<(), TrustError> {
+        // An invalid record is an error and is not replaced: everything else that the user has
+        // trusted would be lost.
         let mut record = self.read()?.unwrap_or_default();
         record.version = 1;
         record.workspaces.insert(workspace.to_owned(), Integrity::of(content));
@@ -168,6 +172,7 @@ impl TrustStore {
             return Err(self.unfit("others can write it".to_owned()));
         }
         let mut text = Vec::new();
+        // A larger record is cut here. It then does not parse, so it is refused as a whole.
         file.take(RECORD_LIMIT).read_to_end(&mut text).map_err(|source| self.system(source))?;
         let record: Record =
             serde_json::from_slice(&text).map_err(|error| self.unfit(error.to_string()))?;

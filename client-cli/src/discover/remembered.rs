@@ -84,6 +84,8 @@ impl Remembered {
     }
 
     fn save(&self) -> Result<(), std::io::Error> {
+        // The limit leaves half of the record for ids and times: a record beyond its own limit
+        // would not be written at all.
         let (mut room, mut is_full) = (TOOLS_LIMIT, false);
         self.answers.write(|tool| {
             let size = tool.to_string().len();
@@ -92,6 +94,7 @@ impl Remembered {
             }
             match room.checked_sub(size) {
                 Some(rest) => room = rest,
+                // Ends the list, so that no older and smaller tool takes the place of a newer one.
                 None => is_full = true,
             }
             !is_full
@@ -106,17 +109,21 @@ impl Remembered {
         };
         let now = now();
         let found = self.answers.tools().iter().filter(|(id, entry)| {
+            // For an intent, every tool is returned with its score: the caller ranks them with
+            // those of this machine.
             passes(&entry.tool, filter) && (intent.is_some() || matches(lookup, id, &entry.tool))
         });
         let found = found.map(|(id, entry)| {
             let mut tool = entry.tool.clone();
             let score = intent.as_ref().map_or(1.0, |intent| {
+                // As in `FoundTool::scored`, so that the scores are comparable.
                 let plain = id.plain();
                 let description = tool["description"].as_str().unwrap_or_default();
                 let input_schema = &tool["input_schema"];
                 intent.score(&Described { id: &plain, description, input_schema })
             });
             tool["score"] = json!(ranking::rounded(score));
+            // The clock may have been set back since the answer was stored.
             tool["offline"] = format!("as of {} ago", age(now.saturating_sub(entry.at))).into();
             tool
         });
@@ -153,6 +160,7 @@ fn matches(lookup: &Lookup, id: &ToolId, tool: &Value) -> bool {
 
 fn passes(tool: &Value, filter: Option<&DiscoverFilter>) -> bool {
     filter.is_none_or(|filter| {
+        // The gateway states the type of capabilities only.
         let kind = match tool["type"].as_str() {
             Some("capability") => ToolUseType::Capability,
             _ => ToolUseType::Tool,
@@ -242,6 +250,7 @@ mod tests {
         first.save().unwrap();
         let found = open(&folder).find(&pattern("*"), None);
         let found = ids(&found);
+        // Each tool has about 30 KB, so the limit of 2 MiB has room for 69 of them.
         assert!((60..100).contains(&found.len()), "{}", found.len());
         assert!(
             found.contains(&"x:t99") && !found.contains(&"x:t0") && !found.contains(&"x:large")

@@ -32,6 +32,8 @@ pub(crate) fn write(
     mode: Option<Mode>,
     existing: Existing,
 ) -> Result<(), Error> {
+    // Random, so that concurrent writers never share a file, and nobody can occupy its name in
+    // advance.
     let mut random = [0_u8; 12];
     getrandom::fill(&mut random).map_err(|_| Error::from(std::io::ErrorKind::Other))?;
     let suffix: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -42,11 +44,13 @@ pub(crate) fn write(
     let mut file = File::from(rustix::fs::openat(&folder, &temporary, flags, first)?);
     let done = file.write_all(content).and_then(|()| {
         if let Some(mode) = mode {
+            // Unlike the mode at creation, this one is not reduced by the umask.
             rustix::fs::fchmod(&file, mode)?;
         }
         Ok(rename(&folder, &temporary, &folder, name, existing)?)
     });
     if done.is_err() {
+        // If this fails too, the first error is still the one to report.
         let _ = rustix::fs::unlinkat(&folder, &temporary, AtFlags::empty());
     }
     done
@@ -70,6 +74,8 @@ pub(crate) fn rename(
         // Some network file systems do not support `NOREPLACE`. `EINVAL` also means that a folder is moved into itself,
         // which the plain rename reports again.
         Err(Errno::INVAL) => match stat_name(&to, new) {
+            // A file that is created between the two calls is replaced. Such file systems offer
+            // nothing better.
             Err(Errno::NOENT) => rustix::fs::renameat(from, old, to, new),
             Err(errno) => Err(errno),
             Ok(_) => Err(Errno::EXIST),

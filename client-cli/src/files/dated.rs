@@ -38,6 +38,8 @@ impl<T: Clone + PartialEq + Serialize + DeserializeOwned> Answers<T> {
     /// Reads the answers; an unreadable file is treated as absent.
     pub(crate) fn read(file: RecordFile) -> Self {
         let record = file.read().and_then(|text| serde_json::from_slice(&text).ok());
+        // A different version of `pml` may write another format. The record is only a cache, so it
+        // is dropped.
         let record = record.filter(|record: &Record<T>| record.version == 1);
         Self { file, tools: record.map_or_else(BTreeMap::new, |record| record.tools) }
     }
@@ -51,6 +53,8 @@ impl<T: Clone + PartialEq + Serialize + DeserializeOwned> Answers<T> {
     pub(crate) fn store(&mut self, id: ToolId, tool: T) -> bool {
         let at = now();
         let known = self.tools.get(&id);
+        // The absolute difference: after the clock was set back, a time in the future must be
+        // replaced.
         let is_new =
             known.is_none_or(|known| known.tool != tool || at.abs_diff(known.at) >= REFRESH_AFTER);
         if is_new {

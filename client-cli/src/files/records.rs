@@ -38,6 +38,7 @@ impl RecordFile {
     pub(crate) fn read(&self) -> Option<Vec<u8>> {
         // A link is not followed, and opening a FIFO does not block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        // Relative to the opened folder, which is not a link either.
         let file = rustix::fs::openat(self.open().ok()?, &self.name, flags, Mode::empty());
         let file = File::from(file.ok()?);
         if !file.metadata().ok()?.is_file() {
@@ -51,6 +52,7 @@ impl RecordFile {
     /// Replaces the file.
     pub(crate) fn write(&self, text: &[u8]) -> Result<(), io::Error> {
         if text.len() > self.limit {
+            // It could be written, but `read` would treat it as missing.
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
@@ -71,6 +73,7 @@ pub(crate) fn name(of: &str) -> String {
 
 /// Returns a file or folder name for a hash: its hex digits.
 pub(crate) fn name_of_hash(hash: Integrity) -> String {
+    // Not the usual form of an integrity: its Base64 may contain `/`.
     hash.into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -59,6 +59,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMap<V> {
             fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
                 let mut map = BTreeMap::new();
                 while let Some(key) = access.next_key::<String>()? {
+                    // Checked before the value is read, so that the error is reported at the key.
                     if map.contains_key(&key) {
                         let key = key.escape_debug();
                         return Err(A::Error::custom(format!("duplicate key `{key}`")));
@@ -77,6 +78,7 @@ struct Unambiguous;
 
 impl<'de> Deserialize<'de> for Unambiguous {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // The recursion is bounded: `serde_json` refuses text with more than 128 levels.
         deserializer.deserialize_any(AnyUnambiguous)
     }
 }

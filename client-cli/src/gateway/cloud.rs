@@ -205,8 +205,11 @@ impl Cloud {
             .header(ACCEPT, "application/json, text/event-stream")
             .header(CONTENT_TYPE, "application/json")
             .header("mcp-protocol-version", mcp_version::CURRENT)
+            // In the current version of the protocol, these headers repeat parts of the body.
             .header("mcp-method", "tools/call")
             .header("mcp-name", name)
+            // Without this header, the gateway refuses a program for this machine and delegates
+            // nothing.
             .header("x-pml-client", "package")
             .body(body.to_string());
         if let Some(key) = self.key().await {
@@ -241,6 +244,8 @@ impl Cloud {
         {
             return Ok(result);
         }
+        // A request that is refused before it reaches MCP, for example by a rate limit, gets an RFC
+        // 9457 problem instead of JSON-RPC.
         if let Some(problem) = self.problem(&answer) {
             return Err(problem);
         }
@@ -272,6 +277,7 @@ impl Cloud {
         limit: usize,
     ) -> Result<Vec<u8>, ErrorBody> {
         let mut body = Vec::new();
+        // Not `bytes()`, which would collect an answer of any size before it could be refused.
         while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
             if body.len() + chunk.len() > limit {
                 let limit = limit / (1024 * 1024);
@@ -284,6 +290,7 @@ impl Cloud {
 
     fn unreachable(&self, error: &reqwest::Error) -> ErrorBody {
         let what = if error.is_timeout() { "did not answer in time" } else { "cannot be reached" };
+        // The outermost error only says that the request failed; the innermost one has the cause.
         let mut source: &dyn std::error::Error = error;
         while let Some(inner) = source.source() {
             source = inner;
@@ -325,6 +332,7 @@ impl Cloud {
 
     /// Returns the error for a request without an API key that the gateway accepts.
     pub(crate) fn unauthorized(&self) -> ErrorBody {
+        // Every caller has looked for the key before, so its source is known here.
         let found = self.keys.known();
         let message = match found.and_then(|found| found.key.as_ref()) {
             Some(_) => format!("the gateway at {} does not accept the API key", self.gateway),

@@ -99,8 +99,10 @@ impl ApiKey {
         } else if text.len() > KEY_LIMIT {
             refused("it is too long")
         } else if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            // The key becomes the value of a header, which a line break would end.
             refused("it contains white space or non-ASCII characters")
         } else {
+            // From here on the key is removed from every log line, whichever library writes it.
             keys_in_use().keep(text);
             Ok(Some(Self(text.to_owned())))
         }
@@ -216,6 +218,7 @@ fn read_private(path: &Path) -> Result<Option<Vec<u8>>, KeyError> {
             "others can read it; run `chmod 600` on it and replace its keys".to_owned(),
         ));
     }
+    // Anybody who can write to the folder can replace the file.
     let folder = path.parent().unwrap_or(Path::new("."));
     let folder = std::fs::metadata(folder).map_err(|error| refused(error.to_string()))?;
     if folder.mode() & 0o022 != 0 {

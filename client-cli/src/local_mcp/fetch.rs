@@ -34,6 +34,7 @@ pub(super) fn fetches(program: &Path) -> bool {
 }
 
 fn name(program: &Path) -> &str {
+    // The name on the `PATH`, and not that of a link's target: `npx` usually links to `npx-cli.js`.
     program.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 

@@ -89,6 +89,7 @@ impl Remote {
     /// # Errors
     /// Returns the problem; the message never contains the value of a header.
     pub(crate) fn new(url: &str, headers: BTreeMap<String, String>) -> Result<Self, String> {
+        // The user trusts the file, so the file must show where calls go.
         if url.contains("${") {
             return Err(
                 "its `url` contains a variable; `${NAME}` is only supported in headers".to_owned()
@@ -142,6 +143,7 @@ impl Remote {
             let malformed = || EnvironmentError::Header { name: name.clone() };
             let header = HeaderName::try_from(name.as_str()).map_err(|_| malformed())?;
             let mut sent = HeaderValue::try_from(value.as_str()).map_err(|_| malformed())?;
+            // The debug output of the HTTP library then hides the value.
             sent.set_sensitive(true);
             headers.insert(header, sent);
             secrets.extend(used);
@@ -173,6 +175,8 @@ pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Sess
     };
     let remote = &prepared.remote;
     let credential = if prepared.headers.is_empty() { Credential::None } else { Credential::Sent };
+    // Without a time limit for requests: `limit` covers the handshake, and the clock of the run
+    // covers calls.
     let client = http_client::builder(&remote.url, credential)
         .map_err(|error| failure(error.to_string()))?
         .build()
@@ -210,6 +214,7 @@ pub(super) fn reason(error: &DynamicTransportError) -> String {
         Some(StreamableHttpError::Client(error)) => match error.status() {
             Some(status) => return format!("answers with HTTP status {status}"),
             None => {
+                // The HTTP library's own message contains the URL; the innermost error does not.
                 let mut innermost: &dyn std::error::Error = error;
                 while let Some(source) = innermost.source() {
                     innermost = source;
@@ -240,6 +245,7 @@ impl Redactor {
             .flat_map(|secret| {
                 // Debug pages show a header as it is or in Base64.
                 let encoded = STANDARD_NO_PAD.encode(&secret);
+                // Without padding, so that padded text matches as well.
                 [secret, encoded]
             })
             .collect();
@@ -273,6 +279,7 @@ impl Redactor {
                     .collect();
             }
             Value::Number(number) => {
+                // A secret that consists of digits may come back as a number.
                 let text = number.to_string();
                 if self.0.contains(&text) {
                     *value = Value::from("[redacted]");

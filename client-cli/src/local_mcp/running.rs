@@ -75,6 +75,7 @@ impl Running {
         let exit = spawn::exit_within(&mut self.session.ended.clone(), EXIT_WAIT).await;
         let fault =
             self.session.diagnosis.fault().map(|fault| format!("was stopped because {fault}"));
+        // After a fault `pml` closes the pipe, so the exit is only a consequence.
         fault.or(exit).unwrap_or_else(|| "closed its output".to_owned())
     }
 }
@@ -91,6 +92,7 @@ impl InUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
+        // The time first: once the count is zero, the server is idle since then.
         *self.0.last_use.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.0.calls.fetch_sub(1, Ordering::SeqCst);
     }
@@ -108,6 +110,7 @@ pub(super) async fn start(
         slot.last_failure = format!("it {}", dead.exit_reason().await);
         slot.failures = if lived >= HEALTHY { 1 } else { slot.failures + 1 };
         slot.not_before = Some(Instant::now() + back_off(slot.failures));
+        // Its output has ended, but the process may still run.
         end(&dead).await;
     }
     if let Some(not_before) = slot.not_before {
@@ -133,6 +136,8 @@ pub(super) async fn start(
             Start::Connection(prepared) => remote::connect(prepared, shared.timing.start).await,
         }
     };
+    // `biased`, because the first poll of `starting` creates the process: after a shutdown it must
+    // not be polled at all.
     let started = tokio::select! {
         biased;
         // Dropping the start closes the child's input, which stops it.
@@ -151,6 +156,7 @@ pub(super) async fn start(
             });
             let in_use = InUse::new(&running);
             tokio::spawn(stop_when_idle(
+                // Weak, so that the timer keeps no server alive after `LocalServers` was dropped.
                 Arc::downgrade(&running),
                 Arc::downgrade(OwnedMutexGuard::mutex(&slot)),
                 shared.timing.idle,
@@ -187,9 +193,12 @@ async fn stop_when_idle(
         // Calls start under this lock, so none can start here.
         let since = running.idle_since().map(|since| since.elapsed());
         if since.is_some_and(|since| since >= idle) {
+            // After a crash, the slot may have the successor of this server.
             if slot.running.as_ref().is_some_and(|current| Arc::ptr_eq(current, &running)) {
                 slot.running = None;
             }
+            // Still under the lock, so that a call starts the next process only after this one has
+            // exited.
             end(&running).await;
             return;
         }
@@ -200,6 +209,7 @@ async fn stop_when_idle(
 /// Closes a server's input, which makes its supervisor stop it, and waits for the exit.
 pub(super) async fn end(running: &Running) {
     running.session.service.cancellation_token().cancel();
+    // More than the 1.5 s that the supervisor gives the server before it kills it.
     let limit = Duration::from_secs(5);
     if spawn::exit_within(&mut running.session.ended.clone(), limit).await.is_none()
         && let Some(group) = running.session.group.and_then(rustix::process::Pid::from_raw)

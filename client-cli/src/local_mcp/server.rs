@@ -93,6 +93,8 @@ impl Server {
             ServerResult::CreateTaskResult(_) => {
                 return Err(invalid_answer("it created a task, which was not requested"));
             }
+            // The library recognises results by their fields, so it may read an unusual one as
+            // another type. What counts is checked below.
             other => serde_json::to_value(other),
         };
         let value = value.map_err(|error| invalid_answer(&error.to_string()))?;
@@ -129,6 +131,7 @@ impl Server {
             |reason: String| LocalMcpError::Answer { server: self.name.clone(), reason };
         let mut tools: Vec<ToolDescriptor> = Vec::new();
         let mut page = PaginatedRequestParams::default();
+        // A server can return a cursor with every page, even with empty ones.
         for _ in 0..PAGES_LIMIT {
             let listing = running.0.session.service.peer().list_tools(Some(page.clone()));
             let listed = tokio::select! {
@@ -168,6 +171,7 @@ impl Server {
 
     /// Stops the server if it runs, and waits for its exit.
     pub(super) async fn stop(&self) {
+        // The lock waits for a start in progress, so that no process is missed.
         let running = self.slot.lock().await.running.take();
         if let Some(running) = running {
             end(&running).await;
@@ -186,6 +190,8 @@ impl Server {
         cancel: &CancellationToken,
     ) -> Result<ServerResult, LocalMcpError> {
         let peer = running.0.session.service.peer();
+        // No time limit here: the clock of the run cancels the call, and stops while the user is
+        // asked.
         let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options());
         let mut handle: RequestHandle<RoleClient> = tokio::select! {
             () = cancel.cancelled() => return Err(self.cancelled()),
@@ -306,6 +312,7 @@ impl Server {
             return Ok(Start::Connection(Box::new(prepared)));
         }
         let (spec, shared, server) = (&self.spec, &self.shared, || self.name.clone());
+        // First, because `for_server` would read `${workspace}` as a variable of the user.
         let filled = spec
             .env
             .iter()
@@ -349,6 +356,7 @@ async fn cancel_call(running: InUse, id: rmcp::model::RequestId, grace: Duration
     let answers = tokio::time::timeout(grace, peer.list_tools(None)).await;
     // Any answer shows that the server is alive. A hung server is not stopped while other calls use it.
     let is_hung = sent.is_err() || answers.is_err();
+    // `running` itself counts as one call.
     if is_hung && running.0.calls.load(Ordering::SeqCst) <= 1 {
         end(&running.0).await;
     }

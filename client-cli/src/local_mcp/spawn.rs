@@ -67,6 +67,7 @@ impl Diagnosis {
     }
 
     fn set_fault(&self, fault: String) {
+        // The first violation is the cause; later ones may be its consequences.
         self.with(|diagnosis| diagnosis.fault.get_or_insert(fault).len());
     }
 
@@ -105,8 +106,11 @@ pub(super) async fn start(
     limit: Duration,
 ) -> Result<Session, StartFailure> {
     let auto = mcp_version::lifecycle();
+    // One deadline for both attempts, so that the second one does not double the limit.
     let deadline = tokio::time::Instant::now() + limit;
     match attempt(supervisor, launch, auto, deadline).await {
+        // Only if its stderr names the method of that request. A server that exits for another
+        // reason would exit again.
         Err(Attempt::Died(failure)) if failure.stderr.contains("server/discover") => {
             let older = ClientLifecycleMode::Initialize;
             attempt(supervisor, launch, older, deadline).await.map_err(Attempt::into_failure)
@@ -160,6 +164,8 @@ async fn attempt(
     match tokio::time::timeout_at(deadline, hello).await {
         Ok(Ok(service)) => Ok(Session { service, ended, diagnosis, group }),
         Ok(Err(error)) => {
+            // The pipe of a server that exits closes before its exit is known. The exit explains
+            // more than the error of the protocol, so it is awaited.
             let exit = exit_within(&mut ended.clone(), Duration::from_secs(2)).await;
             Err(match exit {
                 Some(exit) => {
@@ -207,9 +213,11 @@ fn observe(
 ) -> watch::Receiver<Option<String>> {
     let (sender, ended) = watch::channel(None);
     tokio::spawn(async move {
+        // Both before the exit is reported, because error messages quote the last lines of stderr.
         let (status, ()) = tokio::join!(child.wait(), drain(stderr, diagnosis));
         let exit = match status.ok().and_then(|status| status.code()) {
             Some(0) => "ended".to_owned(),
+            // The supervisor adds 128 to the number of a signal. Linux has 64 signals.
             Some(code @ 129..=192) => format!("was ended by signal {}", code - 128),
             Some(code) => format!("ended with exit code {code}"),
             None => "was ended by a signal".to_owned(),
@@ -261,6 +269,8 @@ impl CheckedOutput {
     fn check(&mut self, bytes: &[u8]) -> Option<String> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let is_start = self.line == 0;
+            // Empty lines are harmless, and `0xef` begins a byte order mark, which the library
+            // skips.
             if is_start && !matches!(part[0], b'{' | b'[' | b'\n' | b'\r' | b' ' | 0xef) {
                 self.noise += 1;
             }
@@ -308,6 +318,8 @@ impl AsyncRead for CheckedOutput {
             && let Some(fault) = self.check(&buffer.filled()[before..])
         {
             self.diagnosis.set_fault(fault);
+            // A read without bytes is the end of the stream. The library then fails all pending
+            // calls, and `exit_reason` reports the fault.
             buffer.set_filled(before);
         }
         polled

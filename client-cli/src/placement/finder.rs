@@ -55,6 +55,7 @@ impl<'a> Finder<'a> {
         names: Names,
         cancel: &CancellationToken,
     ) -> Result<(), ErrorBody> {
+        // First, because `is_of_own_scope` compares with it.
         self.scope = names.scope.clone();
         let mut reached_ids = BTreeSet::new();
         for tool in names.tools.iter().filter(|tool| self.is_of_own_scope(tool)) {
@@ -128,6 +129,7 @@ impl<'a> Finder<'a> {
                 "a permission rule of yours asks about `{id}`, so the program runs here"
             ));
         }
+        // The gateway runs programs without tools, but without a key nothing is submitted to it.
         if analysis.tools.is_empty() && asked != Asked::Now && !self.app.cloud()?.has_key().await {
             runs_on = Side::Client;
         }
@@ -181,6 +183,8 @@ impl<'a> Finder<'a> {
                 ..plain(Side::Client, Source::Kept)
             }
         });
+        // Without the gateway, a run uses the version that the user approved, whatever the gateway
+        // answered last.
         if offline && let Some(ran_before) = ran_before {
             return ran_before;
         }
@@ -215,6 +219,7 @@ impl<'a> Finder<'a> {
             sends_to: None,
             well_known: is_shipped,
         };
+        // The answers may form a cycle, which only the depth ends.
         if tool.kind == ToolUseType::Tool || depth == 0 {
             return placed(tool.routing.into(), None);
         }
@@ -227,6 +232,7 @@ impl<'a> Finder<'a> {
         let mut sends = false;
         let sides = reached_ids.into_iter().map(|id| {
             let side = match side {
+                // A capability that runs on the gateway makes all of its calls there.
                 Side::Server => Side::Server,
                 // In another scope the name may resolve to a different tool.
                 _ if !is_own && !self.app.is_local(&id) => Side::Unknown,
@@ -312,6 +318,8 @@ impl<'a> Finder<'a> {
             let pinned = self.app.lockfile.capabilities(id)?;
             let last =
                 pinned.last().and_then(|last| load_module(self.app.records(), last.integrity));
+            // The depth bounds the work, because stored capabilities may call each other in a
+            // circle.
             let Some(module) = last.filter(|_| depth > 0) else { return Ok(None) };
             for tool in &self.app.analyser()?.analyse(&module.code).await?.tools {
                 let inner = self.reach_of_pinned(tool, depth - 1, reaches).await?;

@@ -117,11 +117,13 @@ pub(crate) async fn ask_names(
         let mut code = String::new();
         let mut count = 0;
         for id in rest.iter().take(NAMES_LIMIT) {
+            // The names are JSON strings, so that none can break out of the generated program.
             let call = format!(
                 "await mcp[{}][{}]({{}});\n",
                 json!(id.program_namespace()),
                 json!(id.program_action())
             );
+            // A query has at least one name, so that the loop ends.
             if count > 0 && code.len() + call.len() > CODE_FIELD_LIMIT / 2 {
                 break;
             }
@@ -142,6 +144,7 @@ pub(crate) async fn ask_names(
                 let unknown = unknown_of(&error);
                 let (missing, known): (Vec<ToolId>, Vec<ToolId>) =
                     now.iter().cloned().partition(|id| unknown.contains(&id.as_str()));
+                // The error does not say which name is unknown, so each half is queried separately.
                 if missing.is_empty() {
                     let (left, right) = now.split_at(now.len() / 2);
                     for half in [left, right] {
@@ -259,6 +262,7 @@ pub(crate) async fn dry_run(
     options.dry_run = true;
     options.include = Include::ALL.to_vec();
     match ask_gateway(app, &question, facts, cancel).await? {
+        // Otherwise a gateway could turn a dry run into a run.
         Reply::Answer(Envelope::ExecuteLocally(_)) => Err(ErrorBody::new(
             ErrorCode::GatewayBadAnswer,
             "the gateway answered a dry run with a program to run",
@@ -287,6 +291,7 @@ pub(crate) async fn ask_gateway(
     }
     let started = Instant::now();
     let answer = if facts.runs_here && facts.needs_no_gateway {
+        // The program runs here in any case, so a silent gateway may only delay it.
         match tokio::time::timeout(LOCAL_TIMEOUT, cloud.execute(submission, cancel)).await {
             Ok(answer) => answer,
             Err(_) => {
@@ -307,6 +312,7 @@ pub(crate) async fn ask_gateway(
         "Asked the gateway"
     );
     match answer {
+        // Only this error: a key that the gateway rejects, for example, is reported.
         Err(error)
             if facts.needs_no_gateway && error.error_code == ErrorCode::GatewayUnreachable =>
         {
@@ -319,6 +325,7 @@ pub(crate) async fn ask_gateway(
 
 /// Refuses an answer that lists a tool twice.
 pub(crate) fn check_tools(tools: Vec<ToolUse>) -> Result<Vec<ToolUse>, ErrorBody> {
+    // Of two entries for one tool, a run would use the first and a plan the last.
     let mut seen = HashSet::new();
     if let Some(duplicate) = tools.iter().find(|tool| !seen.insert(&tool.id)) {
         return Err(ErrorBody::new(

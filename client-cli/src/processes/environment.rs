@@ -184,9 +184,12 @@ impl fmt::Debug for Environment {
 impl Environment {
     /// Reads the process's variables and the workspace's `.env`.
     pub fn load(workspace: &Workspace) -> Self {
+        // Not `vars`, which panics if a variable is not UTF-8.
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
+        // Errors are ignored here: a server that needs a variable of the file reports it as
+        // missing.
         let dotenv = workspace
             .open_file(".env")
             .ok()
@@ -270,6 +273,7 @@ impl Environment {
     ) -> Result<BTreeMap<String, String>, EnvironmentError> {
         let mut out = self.base();
         for name in required {
+            // An entry of the registry may require any name, for example one that loads code.
             check_variable(name, "")?;
             // Set below, by the entry itself.
             if entry.contains_key(name) {
@@ -302,6 +306,7 @@ impl Environment {
             }
             let missing = || EnvironmentError::Missing { name: name.to_owned() };
             let value = self.get(name).ok_or_else(missing)?;
+            // Not expanded again: a value in `.env` must not read other variables.
             out.push_str(value);
             used.push(value.to_owned());
             rest = tail;
@@ -323,6 +328,7 @@ pub(crate) fn check_variable(name: &str, value: &str) -> Result<(), EnvironmentE
     if !is_name || value.contains('\0') {
         return Err(EnvironmentError::Malformed { name: name.escape_debug().to_string() });
     }
+    // npm ignores the case of its variables, so `npm_config_script_shell` is refused too.
     let upper = name.to_ascii_uppercase();
     if REFUSED.contains(&upper.as_str()) || REFUSED_PREFIXES.iter().any(|p| upper.starts_with(p)) {
         return Err(EnvironmentError::Refused { name: name.to_owned() });

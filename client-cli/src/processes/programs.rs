@@ -134,6 +134,8 @@ impl Programs {
             };
             return Ok(Program { file, interpreters, is_of_workspace });
         }
+        // A link into the workspace is skipped: a later folder of the `PATH` may have the real
+        // program.
         let mut on_path = self.on_path(name);
         let Some(file) = on_path.find(|file| !self.is_inside(file)) else {
             return Err(self.only_in_workspace(name).unwrap_or_else(missing));
@@ -181,6 +183,7 @@ impl Programs {
             return Err(refused("which is in the workspace, where anybody may have put it"));
         }
         let mut found = Vec::new();
+        // The kernel runs `env`, but what `env` finds on the `PATH` interprets the script.
         let next = if program.file_name() == Some(OsStr::new("env")) {
             let Some(name) = named_for_env(&argument) else {
                 return Err(refused("which names no interpreter"));

@@ -70,6 +70,8 @@ impl Supervisor {
             Input::Bytes(count) => count.to_string(),
         };
         command.arg0("pml").arg(SUPERVISE).arg(input).args(argv);
+        // A group of its own is not reached by Ctrl-C at the terminal, and can be killed as a
+        // whole.
         command.env_clear().process_group(0).stdin(Stdio::piped());
         command
     }
@@ -96,8 +98,11 @@ pub(crate) fn main_if_requested() {
 
 /// Binds this process to the supervisor's life, then executes the program.
 fn become_program(parent: Option<&str>, argv: Vec<std::ffi::OsString>) -> i32 {
+    // A program of root could otherwise read the memory of `pml`, and with it the API key.
     sandbox::give_up_tracing();
     let parent = parent.and_then(|text| text.parse().ok()).and_then(Pid::from_raw);
+    // The kernel sends the signal when the thread that forked this process ends. That is the main
+    // thread of the supervisor, which lives as long as the supervisor.
     let bound = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     // The supervisor may have died before the call above took effect.
     if bound.is_err() || parent.is_none() || rustix::process::getppid() != parent {
@@ -125,7 +130,9 @@ fn supervise(input: Option<&str>, argv: Vec<std::ffi::OsString>) -> i32 {
 }
 
 fn try_supervise(input: Option<&str>, argv: Vec<std::ffi::OsString>) -> std::io::Result<i32> {
+    // Before the program starts: descriptors that this process has inherited must not reach it.
     sandbox::keep_private().map_err(std::io::Error::other)?;
+    // Also before: a descendant that is orphaned earlier would become a child of another process.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let count: Option<u64> = input.and_then(|text| text.parse().ok());
     let mut command = Command::new("/proc/self/exe");
@@ -137,12 +144,15 @@ fn try_supervise(input: Option<&str>, argv: Vec<std::ffi::OsString>) -> std::io:
     });
     let mut child = command.spawn()?;
     let program = Pid::from_child(&child);
+    // A pidfd, so that a single `poll` can wait for the program and for the pipe.
     let ended = rustix::process::pidfd_open(program, PidfdFlags::empty())?;
     // The supervisor must not hold the output pipes open after the program exits.
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     if let (Some(count), Some(mut pipe)) = (count, child.stdin.take()) {
+        // In a thread: a program that does not read its input blocks the copy, and the pipe has to
+        // be watched meanwhile.
         std::thread::spawn(move || {
             let mut input = std::io::Read::take(std::io::stdin(), count);
             // A program that does not read its input is not an error.
@@ -150,6 +160,7 @@ fn try_supervise(input: Option<&str>, argv: Vec<std::ffi::OsString>) -> std::io:
         });
     }
     let status = watch(program, &ended, count.is_none())?;
+    // After a normal exit too, because the program may have left processes in the background.
     descendants::kill_all();
     Ok(status)
 }
@@ -163,6 +174,7 @@ fn watch(program: Pid, ended: &OwnedFd, has_input: bool) -> std::io::Result<i32>
             // `poll` reports a hang-up even if no event is requested.
             let mut watched =
                 vec![PollFd::new(ended, PollFlags::IN), PollFd::new(&stdin, PollFlags::empty())];
+            // Once the pipe is closed, it would end every `poll` at once.
             watched.truncate(if or_owner { 2 } else { 1 });
             let left = deadline.saturating_duration_since(Instant::now());
             let timeout = Timespec::try_from(left).ok();
@@ -188,6 +200,7 @@ fn watch(program: Pid, ended: &OwnedFd, has_input: bool) -> std::io::Result<i32>
         if has_ended(END_GRACE, false)? == Some(true) {
             return exit_code(program);
         }
+        // If it has just exited, it is still a zombie, so the pid cannot belong to another process.
         let _ = rustix::process::kill_process(program, Signal::TERM);
         if has_ended(TERM_GRACE, false)? == Some(true) {
             return exit_code(program);

@@ -102,12 +102,16 @@ impl Approvals {
         question: Question,
         code_hash: Integrity,
     ) -> Approval {
+        // Each question has its own id: the timer of an answered question must not end its run,
+        // which may be waiting for the next answer.
         let workflow_id = new_workflow_id();
         let approval = describe(&workflow_id, &question, code_hash);
         let deadline = Instant::now() + self.expiry;
         let entry = Waiting { run, answer: question.answer, tool: question.tool, deadline };
         let mut runs = self.lock();
         if runs.waiting.len() >= PAUSED_LIMIT {
+            // All questions have the same time limit, so the earliest deadline is that of the
+            // oldest.
             let oldest = runs.waiting.iter().min_by_key(|(_, entry)| entry.deadline);
             let oldest = oldest.map(|(id, _)| id.clone());
             oldest.iter().for_each(|id| runs.end(id, Unanswered::Evicted));
@@ -134,6 +138,7 @@ impl Approvals {
     pub(crate) fn resume(&self, workflow_id: &str) -> Result<Resumed, ErrorBody> {
         let shown = escape_text(&workflow_id.chars().take(64).collect::<String>());
         let mut runs = self.lock();
+        // Removed under the lock: of two simultaneous answers only one finds the run.
         if let Some(entry) = runs.waiting.remove(workflow_id) {
             return Ok(Resumed { run: entry.run, answer: entry.answer });
         }
@@ -154,6 +159,7 @@ impl Approvals {
                 ),
             });
         }
+        // Ids are not stored after their runs, so only the form tells a lost run from a wrong id.
         let own = workflow_id
             .strip_prefix("wl_")
             .is_some_and(|rest| rest.len() == 32 && rest.bytes().all(|b| b.is_ascii_hexdigit()));

@@ -49,6 +49,7 @@ pub(crate) async fn consult(
     let facts =
         LocalFacts { runs_here: !none_local, needs_no_gateway: !needs_gateway(app, analysis)? };
     let mut submission = ExecuteRequest {
+        // Added below, once it is known that the gateway will run the program.
         args: None,
         local_tools: local.iter().map(|id| id.to_string()).collect(),
         continue_workflow: None,
@@ -75,6 +76,8 @@ pub(crate) async fn consult(
                     let mut reached = listed(tool)?;
                     // A rule may use the full name of a tool that the program calls by its short name.
                     reached.extend(full_name(tool));
+                    // `prepare` has checked the program's own names. These are what the names
+                    // resolve to, and what capabilities call.
                     for id in &reached {
                         let why = format!(", and `{}` calls it", protocol::escape_text(&tool.id));
                         refuse_denied(&app.permissions(), id, &why)?;
@@ -84,6 +87,7 @@ pub(crate) async fn consult(
                 if on_gateway && asks {
                     return Ok(Consulted::RunHere(resolution));
                 }
+                // A gateway that will delegate the program does not need them.
                 submission.args = (on_gateway && has_args).then(|| args.clone());
             }
             Reply::Answer(other) => return Ok(Consulted::Answered(Box::new(other))),
@@ -91,6 +95,7 @@ pub(crate) async fn consult(
     }
     Ok(match ask_gateway(app, &submission, facts, cancel).await? {
         Reply::Answer(Envelope::Success(_)) if facts.runs_here && facts.needs_no_gateway => {
+            // The gateway cannot have run the program, because a tool of it is on this machine.
             let warning = "the gateway returned a result for a program that must run here; the result was ignored";
             Consulted::RunWithoutGateway(vec![warning.to_owned()])
         }
@@ -120,6 +125,7 @@ async fn answer_dry_run(
 ) -> Result<Envelope, ErrorBody> {
     let mut success = match answer {
         Reply::Answer(Envelope::Success(success)) => {
+            // Only checked: the plan of this machine replaces it below.
             read_dry_run(&success.result)?;
             success
         }
@@ -161,6 +167,8 @@ fn without_gateway(analysis: &Analysis, placement: &Placement) -> Success {
 /// Checks a delegation against the submitted program; returns its tools.
 fn check(delegation: Delegation, code: &str) -> Result<Resolution, ErrorBody> {
     let submitted = Integrity::of(code.as_bytes());
+    // The returned text is never run. A difference means that the tools in the answer belong to
+    // another program.
     if delegation.code_hash != submitted || delegation.code != code {
         return Err(ErrorBody::new(
             ErrorCode::CodeHashMismatch,

@@ -72,6 +72,8 @@ async fn prepare(runs: &Runs, mut request: CreateRequest) -> Result<New, ErrorBo
         };
         ErrorBody::new(ErrorCode::InvalidRequest, message)
     })?;
+    // The gateway analyses it again, but the user should not be asked about a program that it would
+    // refuse.
     let analysis = app.analyser()?.analyse(code).await?;
     if let Some(error) = analysis.error_body() {
         return Err(error);
@@ -84,10 +86,12 @@ async fn prepare(runs: &Runs, mut request: CreateRequest) -> Result<New, ErrorBo
         let message = format!("tool `{tool}` is denied: {reason}");
         return Err(ErrorBody::new(ErrorCode::PermissionDenied, message));
     }
+    // Before the question, whose answer would have no effect without a key.
     if !app.cloud()?.has_key().await {
         let message = "publishing needs an API key for the gateway, and none is set";
         return Err(ErrorBody::new(ErrorCode::Unauthorized, message));
     }
+    // Serialized once: exactly what the question shows is sent.
     let arguments = serde_json::to_value(&request)
         .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
     Ok(New { request, arguments, tool })
@@ -114,6 +118,8 @@ async fn publish(
 
 /// Returns why the user must be asked; `None` if a rule allows it.
 fn question(app: &App, new: &New) -> Result<Option<String>, ErrorBody> {
+    // Without a visibility, the entry keeps its present one. That is unknown here and may be `org`
+    // or `public`, so the user is always asked.
     let near = matches!(new.request.visibility, Some(Visibility::Private | Visibility::Project));
     let who = match new.request.visibility {
         Some(Visibility::Private) => "only you can see it there",
@@ -173,6 +179,7 @@ async fn ask(
     };
     match answer {
         Answer::Once => Ok(()),
+        // The rule covers `private` and `project` only; the other visibilities need approval again.
         Answer::Always => app.allow_always(&new.tool),
         Answer::Abort => Err(ErrorBody::new(
             ErrorCode::ApprovalDenied,

@@ -33,6 +33,7 @@ pub(crate) async fn execute(
     }
     // A dry run produced no result, so its program cannot be published by the id of the run.
     let dry = request.options.as_ref().is_some_and(|options| options.dry_run);
+    // `consult` requests all fields from the gateway, so the agent's own list is kept here.
     let include = request.options.as_ref().map_or_else(Vec::new, |options| options.include.clone());
     let ran = request.code.clone().filter(|_| !dry);
     // Everything that can fail or be denied up front is checked before the sandbox starts.
@@ -137,6 +138,8 @@ fn envelope(
         meta: None,
     };
     match (outcome.result, ended.refused) {
+        // The program may have caught the error and returned a value. The refusal still ends the
+        // run.
         (_, Some(error)) => Envelope::Error(Box::new(RunError { error, run: Some(run) })),
         (Err(failure), None) => {
             let mut error = failure::error_body(&failure, &program.code, &ended.log);

@@ -92,6 +92,7 @@ impl WaitingCall<'_> {
     async fn settle(&self) -> u64 {
         let count = || self.run.state().groups.get(&self.key).map_or(1, |group| group.waiting);
         let mut known = count();
+        // Bounded, because a program can start another identical call in each round.
         for _ in 0..SETTLING_ROUNDS {
             tokio::time::sleep(SETTLING).await;
             let now = count();
@@ -184,6 +185,7 @@ impl LocalRun {
         if state.calls <= self.limits.calls {
             return Ok(state.calls);
         }
+        // `end` locks the state again.
         drop(state);
         let message = format!(
             "the program and its capabilities made more than {} tool calls",
@@ -240,16 +242,22 @@ impl LocalRun {
     ) -> Result<Granted, ErrorBody> {
         let PendingCall { id, target, .. } = *pending;
         let is_native = matches!(target, Target::Native);
+        // Protected places are known only for native tools, so an allowed call of any other tool
+        // needs no check.
         if self.decide(id, target, &[])? == Decision::Run && !is_native {
             return Ok(Granted::default());
         }
         let places = self.app.check_call(id, target, pending.arguments)?;
+        // The call may touch what the user is shown. The tool checks the places again when it runs,
+        // because a link may lead elsewhere by then.
         let granted = Granted::of(&places);
         if self.decide(id, target, &places)? == Decision::Run {
             return Ok(granted);
         }
         let _paused_clocks: Vec<_> = pending.clocks.iter().map(WallClock::pause).collect();
         let cancelled = || ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled");
+        // The call joins its group before it waits for the lock, so that the next question counts
+        // it.
         let waiting_call = self.wait(pending, &places);
         let _asking = tokio::select! {
             asking = self.asking.lock() => asking,
@@ -264,6 +272,8 @@ impl LocalRun {
                 return Ok(granted);
             }
         }
+        // Decided again: while this call waited, the user may have answered "always", or approved
+        // the same start.
         let Decision::Ask { reason, start, .. } = self.decide(id, target, &places)? else {
             return Ok(granted);
         };
@@ -296,7 +306,10 @@ impl LocalRun {
             () = cancel.cancelled() => return Err(cancelled()),
         };
         match answer {
+            // Calls that joined the group after the question was shown are not covered: its count
+            // did not include them.
             Ok(Answer::Once) => waiting_call.allow(count - 1),
+            // The question does not offer this answer, but a client may send it.
             Ok(Answer::Always) if !places.is_empty() => {
                 waiting_call.allow(count - 1);
                 self.warn(format!(
@@ -330,6 +343,8 @@ impl LocalRun {
     /// Adds a call to its group of identical calls.
     fn wait(&self, pending: &PendingCall<'_>, places: &[Protected]) -> WaitingCall<'_> {
         let places: Vec<_> = places.iter().map(|place| place.real.display()).collect();
+        // The places belong to the key: a link may change between two calls with equal arguments,
+        // and the answer is about the places that the user saw.
         let arguments = Integrity::of(format!("{places:?}{}", pending.arguments).as_bytes());
         let key = (pending.id.clone(), pending.through.to_vec(), arguments);
         self.state().groups.entry(key.clone()).or_default().waiting += 1;
@@ -351,6 +366,8 @@ impl LocalRun {
             Target::Capability(capability) => {
                 let module = &capability.module;
                 self.app.lockfile.approve_capability(module)?;
+                // This run has the program already. Only a later one without the gateway needs the
+                // file.
                 if let Err(error) = capabilities::save_module(self.app.records(), module) {
                     let name = module.versioned();
                     self.warn(format!("`{name}` cannot run without the gateway: {error}"));
@@ -384,6 +401,7 @@ impl LocalRun {
             }
             Target::Native | Target::Configured | Target::Gateway { .. } => None,
         };
+        // Rules apply to every version of a tool, and so does "always".
         let allowed_in_run = self.state().always.contains(&id.unversioned());
         let call = Call { allowed_in_run, start, places, ..Call::default() };
         match decide(&self.app.permissions(), id, call) {

@@ -46,6 +46,8 @@ impl PausedRun {
     where
         F: Future<Output = Envelope> + Send + 'static,
     {
+        // Unbounded, so that no call waits for a follower, which a paused run does not have. The
+        // limit of calls bounds the number of events.
         let (sender, events) = mpsc::unbounded_channel();
         let cancel = CancellationToken::new();
         let body = body(sender.clone(), cancel.clone());
@@ -67,7 +69,10 @@ impl PausedRun {
         loop {
             let event = tokio::select! {
                 event = self.events.recv() => event,
+                // Only once: a cancelled token is always ready, so the loop would spin until the
+                // run ends.
                 () = caller.cancelled(), if !self.cancel.is_cancelled() => {
+                    // A cancelled run still sends an envelope, which is the answer to the caller.
                     self.cancel.cancel();
                     continue;
                 }
@@ -76,6 +81,8 @@ impl PausedRun {
                 // A cancelled run asks no questions. Dropping the question fails its call.
                 Some(RunEvent::Asks(question)) if self.cancel.is_cancelled() => drop(question),
                 Some(RunEvent::Asks(question)) => return Next::Asks(question),
+                // Counted here, because the counter is local to the request's task and the run has
+                // a task of its own.
                 Some(RunEvent::CallEnded) => progress::call_ended(),
                 Some(RunEvent::Ended(envelope)) => return Next::Ended(envelope),
                 // The task always sends an envelope before it ends, unless it panics.

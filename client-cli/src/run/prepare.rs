@@ -61,6 +61,7 @@ pub(super) async fn prepare(
     }
     // The user may have edited the rules since the last program.
     app.read_permissions()?;
+    // Before the gateway is asked: the text of a refused program stays on this machine.
     for id in &analysis.tools {
         refuse_denied(&app.permissions(), id, "")?;
     }
@@ -74,6 +75,8 @@ pub(super) async fn prepare(
     };
     // The analysis here determines which tools may be called; the gateway only locates them.
     let mut resolver = Resolver::new(app, offline, cancel);
+    // One limit for all: each capability takes several requests, and the limit of a single request
+    // does not bound their sum.
     let found =
         tokio::time::timeout(RESOLVE_TIMEOUT, resolver.resolve(&analysis.tools, &resolution.tools));
     let targets = tokio::select! {

@@ -84,6 +84,7 @@ impl<'a> Resolver<'a> {
         let answers = if self.app.is_local(id) || is_this_machine(self.app, id) {
             Vec::new()
         } else {
+            // The names are JSON strings, so that none can break out of the generated program.
             let code = format!(
                 "return await mcp[{}][{}](args)",
                 json!(id.program_namespace()),
@@ -101,6 +102,7 @@ impl<'a> Resolver<'a> {
         self.refuse_denied(id)?;
         let named = (self.base().cloned(), id.clone());
         self.reached.insert(named.clone());
+        // Counted across all levels, because the limit of the depth alone allows very many.
         if self.reached.len() > CAPABILITY_REACH {
             let message =
                 format!("the program reaches more than {CAPABILITY_REACH} tools and capabilities");
@@ -125,6 +127,7 @@ impl<'a> Resolver<'a> {
             return Err(ErrorBody::new(ErrorCode::ToolNotFound, message));
         }
         if let Some(found) = self.found.get(&named) {
+            // It was resolved at another depth, perhaps closer to the top.
             self.check_depth(id, found.height)?;
             return Ok(Target::Capability(Arc::clone(found)));
         }
@@ -186,6 +189,7 @@ impl<'a> Resolver<'a> {
     async fn registered_server(&self, id: &ToolId, tool: &ToolUse) -> Result<Target, ErrorBody> {
         // The server is looked up by its full name: a short name could start a different one.
         let fqdn = name_of(tool).ok_or_else(|| not_described(&tool.id))?;
+        // Only an id with a scope gets here; `find` has refused one without.
         if tools::is_native(fqdn.namespace()) {
             let message = format!(
                 "`{}` is built into `pml`; the registry's server of that name cannot start here",
@@ -206,12 +210,15 @@ impl<'a> Resolver<'a> {
         {
             return Err(other_name(id, &entry.fqdn));
         }
+        // The approval of the user is bound to this hash, so it must be the hash of what would
+        // start.
         if entry.integrity != entry.content_integrity() {
             return Err(ErrorBody::new(
                 ErrorCode::IntegrityMismatch,
                 format!("the registry's entry `{server}` does not match its hash"),
             ));
         }
+        // Otherwise the user would approve the start of a server that does not have the tool.
         if !entry.tools.iter().any(|tool| tool.name == id.action()) {
             let message = format!("`{}` has no tool `{}`", entry.fqdn, id.action());
             return Err(ErrorBody::new(ErrorCode::ToolNotFound, message));
@@ -249,6 +256,7 @@ impl<'a> Resolver<'a> {
         if module.name != name.unpinned() || !module.is_version(id) {
             return Err(other_name(id, &module.versioned()));
         }
+        // `Module::read` has checked the module against its own hashes only.
         if module.integrity != integrity {
             let message = format!(
                 "capability `{id}` has the hash {}, but the gateway announced {integrity}",
@@ -302,11 +310,13 @@ impl<'a> Resolver<'a> {
     ) -> BoxFuture<'b, Result<Target, ErrorBody>> {
         async move {
             let name = module.versioned();
+            // By full name and version, because a cycle can use several ids of one capability.
             if self.stack.iter().any(|open| open.name == name) {
                 let message = format!("capability `{id}` calls itself");
                 return Err(ErrorBody::new(ErrorCode::TooComplex, message));
             }
             self.check_depth(id, 1)?;
+            // Before the analysis: different bytes for a pinned version are not even parsed.
             self.app.lockfile.check(&module)?;
             let analysis = self.app.analyser()?.analyse(&module.code).await?;
             let declared = analysis.tools.iter().map(ToolId::as_str);
@@ -320,12 +330,16 @@ impl<'a> Resolver<'a> {
             }
             let all_here = analysis.tools.iter().all(|id| self.app.is_local(id));
             let scope = module.name.scope().clone();
+            // Without this request, a capability of local tools runs while the gateway is
+            // unreachable.
             let answers = if all_here || self.offline {
                 Resolution::default()
             } else {
                 let (code, tools) = (&module.code, &analysis.tools);
                 inquiry::look_up(self.app, code, tools, Some(&scope), self.cancel).await?
             };
+            // In the caller's own scope, a short name means the same tool as in the caller's
+            // programs.
             let rules = if answers.scope.as_ref() == Some(&scope) {
                 HashMap::new()
             } else {
@@ -378,6 +392,7 @@ fn check_answer(id: &ToolId, tool: &ToolUse) -> Result<(), ErrorBody> {
 fn foreign_names(answers: &[ToolUse]) -> HashMap<ToolId, ToolId> {
     let named = answers.iter().filter_map(|tool| {
         let id: ToolId = tool.id.parse().ok()?;
+        // An entry of the catalog is the same in every scope, so rules for its short name apply.
         let fqdn = name_of(tool).filter(|fqdn| *fqdn.scope() != Scope::public())?;
         let full = id.within(fqdn.scope());
         Some((id, full))

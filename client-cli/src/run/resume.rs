@@ -14,6 +14,7 @@ pub(crate) async fn resume(
     cancel: CancellationToken,
 ) -> Envelope {
     let app = &runs.app;
+    // The gateway's ids begin with `ws_`, those of this process with `wl_`.
     if decision.workflow_id.starts_with("ws_") {
         return forward(app, decision, &cancel).await.unwrap_or_else(Envelope::error);
     }
@@ -21,6 +22,7 @@ pub(crate) async fn resume(
     if let Err(error) = app.read_permissions() {
         return Envelope::error(error);
     }
+    // Only after the rules are read: an invalid file leaves the question open.
     let resumed = match runs.approvals.resume(&decision.workflow_id) {
         Ok(resumed) => resumed,
         Err(error) => return Envelope::error(error),

@@ -94,6 +94,7 @@ impl ToolCaller for Router {
             let tool = match ToolId::from_call(&call.namespace, &call.action) {
                 // Normalized, so that a tool has the same name in the log with and without `@latest`.
                 Ok(id) => id.to_string(),
+                // The child is untrusted, and the name goes into the log and the answer.
                 Err(_) => protocol::escape_text(&format!("{}:{}", call.namespace, call.action)),
             };
             let index = call.id;
@@ -132,6 +133,7 @@ impl Caller {
         cancel: &CancellationToken,
         progress: &mut CallProgress,
     ) -> Result<Value, ErrorBody> {
+        // First, so that calls of tools that do not exist count towards the limit too.
         let number = self.run.begin_call()?;
         let id = ToolId::from_call(&call.namespace, &call.action)
             .map_err(|error| ErrorBody::new(ErrorCode::ToolNotFound, error.to_string()))?;
@@ -157,22 +159,27 @@ impl Caller {
         let app = &self.run.app;
         let result = match &target {
             Target::Native if id.as_str() == SEARCH_TOOLS => {
+                // Not through `call_native`: the search also queries the gateway.
                 let request = DiscoverRequest::of_program(arguments)?;
                 return discover::discover(app, request, cancel).await;
             }
             Target::Native => app.call_native(&id, arguments, granted, cancel).await?,
             Target::Configured => {
                 let result = app.call_local(&id, arguments, cancel).await?;
+                // The server runs at this moment, so its tools can be listed without starting it.
                 app.learn_tools(id.namespace());
                 result
             }
             Target::Registered(entry) => app.call_registered(entry, &id, arguments, cancel).await?,
             Target::Capability(capability) => {
+                // The value of a program is not an MCP result, so it is not unwrapped below.
                 return self
                     .run_within(capability, progress.index, arguments, clocks, cancel)
                     .await;
             }
             Target::Gateway { name: full, .. } => {
+                // `number` and not the index of the call: nested programs count from 1 again, and
+                // two calls of a run must not share an idempotency key.
                 let name = CallName { run_id: &self.run.id, call_index: number };
                 let answer = app.cloud()?.call_tool(full, arguments, &name, cancel).await;
                 answer.map_err(offline)?
@@ -220,12 +227,17 @@ impl Caller {
             };
             let caller = Arc::new(Self {
                 run: Arc::clone(&self.run),
+                // Its own tools and not its caller's: a compromised child reaches what the
+                // capability declares, and nothing else.
                 declared: capability.targets.clone(),
                 rules: capability.rules.clone(),
+                // The resolver refuses a dynamic capability.
                 dynamic: false,
                 through: [&self.through[..], std::slice::from_ref(&capability.module.id)].concat(),
                 outer: [&self.outer[..], &[index]].concat(),
                 clocks,
+                // New semaphores: the call in the caller holds its permits until this program ends,
+                // so a shared slot would never become free.
                 executing: Semaphore::new(EXECUTING_LIMIT),
                 capability_slot: Semaphore::new(1),
             });

@@ -33,6 +33,8 @@ struct Outbox {
 impl Outbox {
     /// Queues a line; `false` if stdout is closed.
     fn put(&self, line: Vec<u8>) -> bool {
+        // Counted before it is sent: the writer could subtract the line first, and the count would
+        // underflow.
         self.unwritten.send_modify(|bytes| *bytes += line.len());
         self.lines.send(line).is_ok()
     }
@@ -57,11 +59,15 @@ pub(super) fn connect(
 ) -> ((DuplexStream, DuplexStream), JoinHandle<()>) {
     let (to_service, service_reads) = tokio::io::duplex(BUFFER);
     let (service_writes, from_service) = tokio::io::duplex(BUFFER);
+    // Unbounded, so that the service never blocks on an answer. `UNREAD_LIMIT` holds back requests
+    // instead.
     let (lines, waiting) = mpsc::unbounded_channel();
     let (unwritten, _) = watch::channel(0);
     let outbox = Outbox { lines, unwritten: unwritten.clone() };
     tokio::spawn(read_stdin(stdin, to_service, outbox.clone()));
     tokio::spawn(collect(from_service, outbox));
+    // Only this task is returned: the reader may block in a read of stdin, which cannot be
+    // cancelled.
     let written = tokio::spawn(write_stdout(stdout, waiting, unwritten));
     ((service_reads, service_writes), written)
 }
@@ -73,15 +79,20 @@ async fn read_stdin(stdin: impl AsyncRead + Unpin, mut service: DuplexStream, ou
     // Back-pressure: while a client does not read its answers, its requests are not read either.
     while outbox.has_room().await {
         line.clear();
+        // `read_until` itself has no limit: an endless line would fill the memory.
         let read = (&mut stdin).take(LINE_LIMIT as u64 + 1).read_until(b'\n', &mut line).await;
         match read {
+            // Dropping `service` ends its input, so that the service answers what it has and ends.
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
         let verdict = if line.len() > LINE_LIMIT {
+            // If the limit fell exactly on the line end, skipping would discard the next line.
             if !line.ends_with(b"\n") && skip_line(&mut stdin).await.is_err() {
                 return;
             }
+            // The line is not parsed, so its id is unknown; JSON-RPC prescribes `null` for this
+            // case.
             let problem = format!("a message has more than {LINE_LIMIT} bytes");
             Verdict::Answered(parse_error(&serde_json::Value::Null, &problem))
         } else if line.trim_ascii().is_empty() {
@@ -96,6 +107,7 @@ async fn read_stdin(stdin: impl AsyncRead + Unpin, mut service: DuplexStream, ou
                 true
             }
             Verdict::Passed => {
+                // The last line may lack its end, and the service ignores a line without one.
                 if !line.ends_with(b"\n") {
                     line.push(b'\n');
                 }

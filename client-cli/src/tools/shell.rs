@@ -140,18 +140,22 @@ impl Shell<'_> {
         cancel: &CancellationToken,
     ) -> Result<Value, NativeError> {
         let input: Exec = arguments("shell:exec", value)?;
+        // Resolved again, because the answer of the user may have taken minutes since `check`.
         let Prepared { mut argv, folder, program, limit } = self.prepare(&input)?;
         let stdin = input.stdin.unwrap_or_default().into_bytes();
         let mut variables = self.environment.base();
         if git::is_git(&program) {
             git::restrict(&mut argv, &mut variables, &program, &folder).await;
         }
+        // The resolved file and not the name, so that nothing searches the `PATH` again.
         let mut full = vec![program.into_os_string()];
         full.extend(argv[1..].iter().map(Into::into));
         let mut command = self.supervisor.command(Input::Bytes(stdin.len()), &full);
         command.envs(variables).current_dir(&folder);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut command = tokio::process::Command::from(command);
+        // Without the supervisor, descendants of the program would live on. It kills them itself
+        // when its pipe closes.
         command.kill_on_drop(false);
         let cannot = |error: std::io::Error| {
             NativeError::new(ErrorCode::ToolFailed, format!("cannot start `{}`: {error}", argv[0]))
@@ -163,11 +167,14 @@ impl Shell<'_> {
         let mut life_line = child.stdin.take().expect("standard input was piped above");
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let run = async {
+            // The pipe stays open after the input, because its end kills the program. The
+            // supervisor counts the bytes and then closes the pipe of the program itself.
             let feed = async {
                 // A program that exits without reading its input is not an error.
                 let _ = life_line.write_all(&stdin).await;
                 let _ = life_line.flush().await;
             };
+            // Concurrently: a program blocks when one of its pipes is full and nobody reads it.
             let (stdout, stderr, ()) = tokio::join!(capture(out), capture(err), feed);
             (stdout, stderr, child.wait().await)
         };
@@ -239,6 +246,7 @@ async fn capture(stream: Option<impl AsyncRead + Unpin>) -> (String, bool) {
         let mut chunk = vec![0; 16 * 1024];
         // A read error counts as the end of the stream.
         while let Ok(read @ 1..) = stream.read(&mut chunk).await {
+            // Output beyond the limit is read too, because a full pipe would block the program.
             let room = OUTPUT_LIMIT - kept.len();
             kept.extend_from_slice(&chunk[..read.min(room)]);
             truncated |= read > room;

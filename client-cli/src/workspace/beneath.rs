@@ -101,8 +101,12 @@ impl Workspace {
         flags: OFlags,
     ) -> Result<Opened, PathError> {
         let system = |errno| PathError::System { path: shown(given), errno };
+        // openat2(2): `BENEATH` blocks magic links too at present, but callers must not rely on
+        // that.
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let fd = match self.resolve(relative, flags, resolve) {
+            // The path leads outside, or contains an absolute link, which may lead back into the
+            // workspace.
             Err(Errno::XDEV) => self.resolve_absolute_links(relative, flags),
             other => other,
         };
@@ -114,7 +118,10 @@ impl Workspace {
             other => system(other),
         })?;
         let stat = rustix::fs::fstat(&fd).map_err(system)?;
+        // Without `/proc`, the rules about names cannot be applied to the file, so it is not used.
         let real = path_of(&fd).map_err(|_| PathError::Unsupported)?;
+        // The kernel returns the present path. If the workspace was moved, that does not begin with
+        // the path at which it was opened.
         let real = real.strip_prefix(&self.root).map(Path::to_owned).map_err(|_| {
             PathError::Outside { path: shown(given), reason: "the workspace was moved" }
         })?;
@@ -127,6 +134,7 @@ impl Workspace {
         flags: OFlags,
         resolve: ResolveFlags,
     ) -> Result<OwnedFd, Errno> {
+        // `openat2` reports an empty path as missing.
         let target = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
         let flags = flags | OFlags::CLOEXEC;
         for _ in 0..RACE_RETRIES {
@@ -142,11 +150,13 @@ impl Workspace {
     /// Follows absolute links that point back into the workspace, which `RESOLVE_BENEATH` refuses. The resolved path is
     /// opened without following links, so a link that changes in the meantime is refused.
     fn resolve_absolute_links(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        // Each failure becomes `XDEV`, because the original error would tell what exists outside.
         let in_folder = || {
             let folder = relative.parent().ok_or(Errno::XDEV)?;
             let folder = self.root.join(folder).canonicalize().map_err(|_| Errno::XDEV)?;
             Ok(folder.join(relative.file_name().ok_or(Errno::XDEV)?))
         };
+        // `canonicalize` would also follow a link in the last component, which must be kept here.
         let target = if flags.contains(OFlags::NOFOLLOW) {
             in_folder()?
         } else {
@@ -247,6 +257,7 @@ impl Workspace {
         for ancestor in relative.ancestors() {
             match self.open_beneath(given, ancestor, OFlags::PATH) {
                 Ok(opened) => {
+                    // What does not exist contains no links, so it is appended unchanged.
                     let rest = relative.strip_prefix(ancestor).unwrap_or(Path::new(""));
                     // Component by component: an empty rest would end the path with `/`.
                     return Ok(opened.real.components().chain(rest.components()).collect());
@@ -255,6 +266,7 @@ impl Workspace {
                 Err(error) => return Err(error),
             }
         }
+        // Not reached: the last ancestor is the empty path, which is the open workspace.
         Ok(relative.to_owned())
     }
 

@@ -23,6 +23,7 @@ const FILE_LIMIT: u64 = 256 * 1024;
 /// Returns an error if it is not a regular file, is too large or is not UTF-8.
 pub(crate) fn read(workspace: &Workspace) -> Result<String, Error> {
     let refused = |reason: &str| Err(Error::new(ErrorKind::InvalidInput, reason));
+    // A link is refused even if it stays in the workspace: `write` would replace it with a file.
     match rustix::fs::statat(workspace.directory(), NAME, AtFlags::SYMLINK_NOFOLLOW) {
         Err(rustix::io::Errno::NOENT) => return Ok(String::new()),
         Err(errno) => return Err(errno.into()),
@@ -71,6 +72,8 @@ pub(crate) fn set(text: &str, name: &str, value: &str) -> Option<String> {
         edits.push(Edit::Insert { key: name, value: Some(value), position: InsertPosition::End });
     }
     let mut out = document.edit(&edits).ok()?.into_string();
+    // The library keeps the quotes of the old value. Between double quotes, other parsers would
+    // expand `$`, so the value is written again in the common form.
     if let Some(token) = quoted(value) {
         let (document, _) = adotenv::parse(&out);
         let place = document.get_entry(name)?.value_span()?;
@@ -87,6 +90,7 @@ pub(crate) fn set(text: &str, name: &str, value: &str) -> Option<String> {
 /// Returns the text without a variable, or `None` if it has no such line.
 pub(crate) fn unset(text: &str, name: &str) -> Option<String> {
     let (document, _) = adotenv::parse(text);
+    // All declarations: without the last one, an earlier one would take effect.
     let is_it = |item: &adotenv::Item<'_>| item.entry().is_some_and(|entry| entry.key() == name);
     let edits: Vec<Edit<'_>> =
         document.items().filter(is_it).map(|item| Edit::Remove { item: item.id() }).collect();
@@ -114,6 +118,7 @@ pub(crate) fn broken_lines(text: &str) -> Vec<usize> {
 /// Formats a value so that all parsers of `.env` read it in the same way: plain, or in single quotes. `None` for a
 /// value that needs escapes, which parsers treat differently.
 fn quoted(value: &str) -> Option<String> {
+    // Without quotes, a space ends the value for some parsers, and `#` begins a comment.
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:+=@,%".contains(&b);
     if value.bytes().all(is_plain) {
         Some(value.to_owned())
@@ -219,6 +224,7 @@ mod tests {
     fn any_text_is_read() {
         let pieces =
             ["A", "=", "\"", "'", "\\", "\n", "\r", " ", "#", "$", "{", "export ", "ü", "\0", "`"];
+        // A linear congruential generator, so that a failure can be repeated.
         let mut state = 1_usize;
         for _ in 0..20_000 {
             let mut text = String::new();

@@ -55,10 +55,12 @@ impl PathError {
 
 /// Returns a path escaped and shortened for a message.
 pub(crate) fn shown(path: &str) -> String {
+    // Shortened before it is escaped, so that no escape sequence is cut in half.
     let mut out: String = path.chars().take(512).flat_map(char::escape_debug).collect();
     if path.chars().nth(512).is_some() {
         out.push('…');
     }
+    // `escape_debug` also escapes quotes, which cannot mislead between backticks.
     out.replace("\\'", "'").replace("\\\"", "\"")
 }
 

@@ -124,6 +124,7 @@ fn fold(name: &OsStr) -> String {
         _ => &text,
     };
     let stem = match stem.trim_end_matches(['.', ' ']) {
+        // A name of dots and spaces only stays as it is: the empty name would match nothing.
         "" => stem,
         trimmed => trimmed,
     };
@@ -140,6 +141,7 @@ fn is_ignored(c: char) -> bool {
 fn is_part(pattern: &str, part: &str) -> bool {
     let matches = match pattern.split_once('*') {
         Some((before, after)) => {
+            // The `*` stands for at least one character, and the two ends must not overlap.
             part.len() > before.len() + after.len()
                 && part.starts_with(before)
                 && part.ends_with(after)
@@ -154,6 +156,7 @@ fn is_short_name(pattern: &str, part: &str) -> bool {
     let Some((stem, number)) = part.split_once('~') else { return false };
     let number = number.split('.').next().unwrap_or_default();
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    // Before the `~`, FAT and NTFS keep at most six characters, without dots.
     let long: String = pattern.chars().filter(|c| c.is_alphanumeric()).take(6).collect();
     is_number && pattern.starts_with('.') && !pattern.contains('*') && stem == long
 }
@@ -190,11 +193,13 @@ pub(super) struct MachinePlace {
 
 /// Finds the protected places of this machine in a workspace: PML's folders and those on the `PATH`.
 pub(super) fn of_machine(root: &Path) -> Vec<MachinePlace> {
+    // The program itself is included: whoever replaces it decides every later call.
     let own = [files::records_folder(), files::settings_folder(), std::env::current_exe().ok()];
     let reason = "it contains PML's records and permissions";
     let own = own.into_iter().flatten().map(|place| (place, Access::Own, reason));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let reason = "it is on your `PATH`: commands run its programs";
+    // Relative entries depend on the current folder. `Programs` ignores them as well.
     let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
     let folders: Vec<_> = folders.map(|folder| (folder, Access::Ask, reason)).collect();
     let places = own.chain(folders).filter_map(|(place, access, reason)| {
@@ -206,6 +211,7 @@ pub(super) fn of_machine(root: &Path) -> Vec<MachinePlace> {
 
 /// Resolves the links in the existing part of a path.
 fn resolved(path: &Path) -> PathBuf {
+    // The folders of the records and settings are created when they are first needed.
     for ancestor in path.ancestors() {
         if let Ok(real) = ancestor.canonicalize() {
             return real.join(path.strip_prefix(ancestor).unwrap_or(Path::new("")));
@@ -226,6 +232,7 @@ impl Workspace {
         });
         let found = named.into_iter().chain(special);
         let found = found.min_by_key(|(guard, _)| *guard == Guard::Asked);
+        // Last, because only this rule has to look at the disk.
         let found = found.or_else(|| self.of_repository(real, operation));
         let (guard, reason) = found?;
         Some(Protected { real: real.to_owned(), guard, reason })
@@ -234,15 +241,19 @@ impl Workspace {
     /// Returns the protection of a place in a Git repository's own folder, whatever its name. Git treats a folder with
     /// `HEAD`, `objects` and `refs` as a repository; `--separate-git-dir` and `init --bare` create such folders.
     fn of_repository(&self, real: &Path, operation: Operation) -> Option<(Guard, &'static str)> {
+        // Reading a file of a repository makes Git run nothing.
         if operation == Operation::Read {
             return None;
         }
         let has = |folder: &Path, name: &str| {
+            // A link counts as present, wherever it leads: Git follows it.
             let flags = OFlags::PATH | OFlags::NOFOLLOW;
             self.open_beneath("", &folder.join(name), flags).is_ok()
         };
         let is_one = |folder: &&Path| {
             has(folder, "HEAD")
+                // One of these is enough here, although Git needs more: the rest could be added
+                // later.
                 && ["objects", "refs", "config", "commondir"].iter().any(|name| has(folder, name))
         };
         // Only the parents count: moving a folder does not turn it into a repository.
@@ -282,6 +293,7 @@ impl Reach<'_> {
         real: &Path,
         operation: Operation,
     ) -> Result<(), PathError> {
+        // Determined again: since the user was asked, a link may have been pointed elsewhere.
         match self.workspace.protection(real, operation) {
             Some(place) if place.guard == Guard::Refused || !self.granted.covers(real) => {
                 Err(place.refused(given))
@@ -330,9 +342,11 @@ mod tests {
         for path in [
             ".vscode/settings.json",
             ".VSCode/settings.json",
+            // The letter `ſ`, whose upper case is `S`.
             ".v\u{17f}code/x",
             ".vscode./x",
             ".vscode /x",
+            // On NTFS, the stream that is the folder itself.
             ".vscode::$INDEX_ALLOCATION/x",
             ".vs\u{200c}code/x",
             "VSCODE~1/x",

@@ -29,11 +29,13 @@ pub(super) async fn read<B: Budget>(
     if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return Ok(StreamableHttpPostResponse::Accepted);
     }
+    // The transport defines 404 for a request with a session as the end of the session.
     if status == StatusCode::NOT_FOUND && info.has_session {
         return Err(StreamableHttpError::SessionExpired);
     }
     let kind = answer.headers().get(header::CONTENT_TYPE);
     let kind = kind.map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned());
+    // A prefix, because parameters such as `charset` may follow.
     let is = |other: &str| kind.as_deref().is_some_and(|kind| kind.starts_with(other));
     let session = answer.headers().get(HEADER_SESSION_ID);
     let session = session.and_then(|session| session.to_str().ok()).map(str::to_owned);
@@ -81,7 +83,10 @@ async fn refused<B: Budget>(
 ) -> Answer {
     let status = answer.status();
     let error = answer.error_for_status_ref().map(|_| ());
+    // These statuses concern the credential, and must reach the caller as they are, whatever the
+    // body says.
     let is_of_the_caller = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    // If the body cannot be read, the status says enough.
     let text = match is_json && !is_of_the_caller {
         true => body(budget, answer, ERROR_BODY).await.ok().flatten(),
         false => None,

@@ -39,6 +39,7 @@ pub(super) fn bounded<B: Budget, E: std::error::Error + Send + Sync + 'static>(
                 Ok(piece) => Ok(piece),
                 Err(error) => Err(cut(error)),
             };
+            // A reservation ends with its event: the size is small again when the next one begins.
             let is_small = size.bytes <= UNBUDGETED || piece.is_err();
             let piece = match (is_small, &held) {
                 (true, _) => {
@@ -46,6 +47,7 @@ pub(super) fn bounded<B: Budget, E: std::error::Error + Send + Sync + 'static>(
                     piece
                 }
                 (false, Some(_)) => piece,
+                // The final size is unknown, so the most that an event may have is reserved.
                 (false, None) => match budget.arriving(largest).await {
                     Ok(taken) => {
                         held = Some(taken);
@@ -77,6 +79,7 @@ fn cut(error: impl std::error::Error + Send + Sync + 'static) -> Cut {
 
 fn is_too_large(error: &Error) -> bool {
     let Error::Body(cause) = error else { return false };
+    // The error of this module arrives as it is, or within the `Cut` that `bounded` made of it.
     cause.is::<TooLarge>() || cause.downcast_ref::<Cut>().is_some_and(|cut| cut.0.is::<TooLarge>())
 }
 
@@ -107,6 +110,7 @@ pub(super) fn admitted<B: Budget>(
         };
         let event = match (is_too_large, &request) {
             (false, _) => event,
+            // There is no request to answer, so the stream itself fails.
             (true, None) => Err(Error::Body(Box::new(TooLarge))),
             (true, Some(id)) => {
                 let error = serde_json::to_string(&too_large(id.clone()));
@@ -138,6 +142,7 @@ impl EventSize {
             // A line ends with a carriage return, a line feed, or both.
             let is_end = matches!(byte, b'\n' | b'\r');
             let is_second = byte == b'\n' && self.last == b'\r';
+            // An empty line ends an event.
             if is_end && self.at_line && !is_second {
                 self.bytes = 0;
             }

@@ -23,17 +23,21 @@ pub async fn notify<T>(
 ) -> T {
     let started = Instant::now();
     let mut beat = tokio::time::interval_at(started + BEAT, BEAT);
+    // Missed beats are not made up for: several notifications at once tell the client no more.
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut answer = pin!(answer);
     let mut notified = 0;
     loop {
         let mut last = None;
         tokio::select! {
+            // The answer comes first, because MCP permits no progress after it.
             biased;
             answer = &mut answer => last = Some(answer),
+            // Without a sender, this never matches, and only the beat remains.
             Ok(()) = calls.changed() => beat.reset(),
             _ = beat.tick() => {}
         }
+        // Also marks the number as seen, so that `changed` does not report it again.
         let ended = *calls.borrow_and_update();
         // A call that ended just before the answer is reported as well.
         if last.is_none() || ended > notified {
@@ -51,6 +55,7 @@ async fn notify_once(peer: &Peer<RoleServer>, token: &ProgressToken, started: In
     let mut progress =
         ProgressNotificationParam::new(token.clone(), started.elapsed().as_secs_f64());
     progress.message = Some(format!("{ended} {calls} finished"));
+    // The answer is what matters, so a notification that fails is only logged.
     if let Err(error) = peer.notify_progress(progress).await {
         tracing::debug!(%error, "Could not send the progress of a request");
     }

@@ -47,11 +47,13 @@ impl ToolId {
     /// # Errors
     /// Returns [`NameError`] when either part breaks the grammar.
     pub fn from_call(namespace: &str, action: &str) -> Result<Self, NameError> {
+        // At the last dot, because the scope before it contains one.
         let (scope, namespace) = match namespace.rsplit_once('.') {
             Some((scope, namespace)) => (Some(scope.parse::<Scope>()?), namespace),
             None => (None, namespace),
         };
         check_namespace(namespace)?;
+        // At the first `@`, so that a second one makes the version invalid.
         let (rest, version) = match action.split_once('@') {
             Some((rest, version)) => (rest, Some(version)),
             None => (action, None),
@@ -63,6 +65,8 @@ impl ToolId {
                 expected: "`action@1.2.0` or `action@latest`",
             });
         }
+        // Only a full name determines one entry, so only a full name can be pinned to a hash. A
+        // short name with a dot fails the check of its segment below.
         let name = match (&scope, rest.split_once('.')) {
             (Some(_), Some((name, hash))) => {
                 hash.parse::<ShortHash>()?;
@@ -91,13 +95,17 @@ impl ToolId {
     /// # Errors
     /// Returns [`NameError`] when the text has none of these forms.
     pub fn from_wire(name: &str) -> Result<Self, NameError> {
+        // Neither of the other forms can contain a colon.
         if name.contains(':') {
             return name.parse();
         }
+        // The version comes off first: its dots would otherwise count as separators of an FQDN.
         let (unversioned, version) = match name.split_once('@') {
             Some((unversioned, _)) => (unversioned, &name[unversioned.len()..]),
             None => (name, ""),
         };
+        // Every part of an FQDN except the namespace may contain `__`, so only a name without a dot
+        // is a wire name.
         if let Some((namespace, action)) = unversioned.split_once("__")
             && !unversioned.contains('.')
         {
@@ -174,6 +182,7 @@ impl ToolId {
 
     /// Returns whether the id can resolve to an FQDN: the same names, and the same scope and hash if the id has them.
     pub fn can_be(&self, fqdn: &Fqdn) -> bool {
+        // An FQDN has no version. Callers compare that of the entry separately.
         fqdn.namespace() == self.namespace()
             && fqdn.action() == Some(self.action())
             && self.scope().is_none_or(|scope| scope == *fqdn.scope())
@@ -216,6 +225,7 @@ impl ToolId {
 /// Returns whether a text is a version: three numbers without leading zeros.
 pub fn is_version(text: &str) -> bool {
     let number = |part: &str| {
+        // Nine digits fit into Postgres's 32-bit integers, by which the registry sorts versions.
         (1..=9).contains(&part.len())
             && part.bytes().all(|byte| byte.is_ascii_digit())
             && (part == "0" || !part.starts_with('0'))

@@ -51,6 +51,7 @@ pub struct ToolIndex {
     tools: Vec<Option<Indexed>>,
     removed: usize,
     tokens: Vec<Token>,
+    // Sorted, because all words with a common prefix are then one range.
     by_plain: BTreeMap<Box<str>, u32>,
     by_stem: HashMap<Box<str>, Vec<u32>>,
     /// The tokens that occur in names, by their first character; only these are compared for misspellings.
@@ -138,6 +139,8 @@ impl ToolIndex {
 
     /// Removes a tool.
     pub fn remove(&mut self, tool: u32) {
+        // The postings stay, because finding them would take a pass over all words. `search` skips
+        // them, and `is_wasteful` tells when to rebuild.
         if self.tools.get_mut(tool as usize).is_some_and(|place| place.take().is_some()) {
             self.removed += 1;
         }
@@ -172,11 +175,14 @@ impl ToolIndex {
                     let sum = &mut sums[*tool as usize];
                     let best = weights[usize::from(*places)];
                     if best > sum.best {
+                        // Several similar tokens may match one word, but the tool is noted once.
                         if sum.best == 0.0 {
                             with_word.push(*tool);
                         }
                         sum.best = best;
                     }
+                    // The name of a parameter raises the score but makes no match by itself: names
+                    // such as `verbose` say little about the tool.
                     sum.has_word |= similar.has_word && places & !PARAMETERS != 0;
                     sum.is_like |= places & NAME != 0;
                 }
@@ -207,6 +213,7 @@ impl ToolIndex {
                 intent.total(sum.all, named, tool.action.len(), tool.is_outdated)
             };
             let has_word = sum.has_word || sum.is_meant;
+            // A word that is merely similar counts only in a name.
             let fits = score >= SCORE_FLOOR && (has_word || sum.is_like);
             fits.then_some(Hit { tool: number, score, has_word })
         });
@@ -230,6 +237,8 @@ impl ToolIndex {
                 add(*token, PREFIX, ANYWHERE, true);
             }
         }
+        // From the fifth position on, so that the prefixes have at least four letters, as in
+        // `likeness`.
         for (end, _) in plain.char_indices().skip(4) {
             if let Some(token) = self.by_plain.get(&plain[..end]) {
                 add(*token, PREFIX, ANYWHERE, false);
@@ -250,6 +259,7 @@ impl ToolIndex {
     /// Returns the tools whose exact name the intent is, in any of its spellings.
     fn named(&self, intent: &Intent) -> Vec<u32> {
         let text = intent.text.as_str();
+        // Every suffix of the text is looked up below, which takes quadratic time.
         if intent.words.is_empty() || text.len() > NAME_LIMIT {
             return Vec::new();
         }

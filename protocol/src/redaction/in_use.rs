@@ -72,6 +72,8 @@ impl Drop for UsedKey {
 impl KeysInUse {
     /// Starts to search for a key, unless it has fewer than four bytes, which would match unrelated text.
     pub fn hold(self: &Arc<Self>, key: &str) -> UsedKey {
+        // By the hash of the whole key: only a prefix of a long one is stored, and two keys can
+        // share it.
         let id = Sha256::digest(key.as_bytes()).into();
         let mut index = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match index.keys.get_mut(&id) {
@@ -91,6 +93,7 @@ impl KeysInUse {
 
     /// Removes the keys from a text, in every form.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        // A panic in another thread must not stop the log.
         let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if index.starts.is_empty() {
             return Cow::Borrowed(text);
@@ -104,6 +107,8 @@ impl KeysInUse {
         if let Cow::Borrowed(_) = clean {
             return clean;
         }
+        // Cleaned again, value by value: a key may contain quotes or braces, and replacing those in
+        // the text would break the line or change the members that the program itself writes.
         let Ok(Value::Object(mut members)) = serde_json::from_str(line) else { return clean };
         let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
         for (name, value) in &mut members {
@@ -117,6 +122,7 @@ impl KeysInUse {
 
 impl Index {
     fn add(&mut self, id: [u8; 32], key: &str) {
+        // The set grows only here, so no timer is needed to keep it small.
         self.expire();
         let is_part = key.len() > PREFIX;
         let mut end = key.len().min(PREFIX);
@@ -149,13 +155,16 @@ impl Index {
         let mut released: Vec<(Instant, [u8; 32])> = released.collect();
         if released.len() > MAX_LINGERING {
             released.sort_unstable();
+            // Half of them at once, so that not every new key pays for a sort.
             expired.extend(released.iter().take(MAX_LINGERING / 2).map(|(_, id)| *id));
         }
         for id in expired {
+            // A key can be in the list twice: as an expired one and among the oldest.
             let Some(key) = self.keys.remove(&id) else { continue };
             for form in &key.forms {
                 let Some(start) = form.text.as_bytes().first_chunk::<SHORTEST>() else { continue };
                 if let Some(forms) = self.starts.get_mut(start) {
+                    // By identity: another key may have an equal form, which must remain.
                     forms.retain(|other| !Arc::ptr_eq(other, form));
                     if forms.is_empty() {
                         self.starts.remove(start);
@@ -174,6 +183,8 @@ impl Index {
                 .get(start)
                 .and_then(|forms| forms.iter().find(|form| rest.starts_with(form.text.as_bytes())));
             let Some(form) = found else {
+                // Byte by byte is safe: every form is valid UTF-8, so it can only match between
+                // whole characters, and the slices of the text below never split one.
                 at += 1;
                 continue;
             };

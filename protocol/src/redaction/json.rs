@@ -47,6 +47,7 @@ impl Redactor {
     /// Returns a string or number literal without the key; `None` if it does not contain the key.
     fn literal(&self, literal: &str, is_escaped: bool) -> Option<String> {
         let Some(inner) = literal.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+            // In quotes, so that the text remains valid JSON.
             return (self.text(literal) != literal).then(|| format!("\"{REDACTED}\""));
         };
         let meant = if is_escaped { Cow::Owned(unescaped(inner)) } else { Cow::Borrowed(inner) };
@@ -54,6 +55,7 @@ impl Redactor {
         if clean != meant {
             return Some(Value::from(clean.as_ref()).to_string());
         }
+        // The text may also have the key as it is, with a backslash that JSON reads as an escape.
         (self.text(inner) != inner).then(|| format!("\"{REDACTED}\""))
     }
 }
@@ -74,6 +76,7 @@ fn literals(text: &[u8]) -> impl Iterator<Item = (usize, usize)> {
         }
         at += 1;
         while let Some(byte) = text.get(at) {
+            // An escaped quote does not end the string.
             at += if *byte == b'\\' { 2 } else { 1 };
             if *byte == b'"' {
                 return Some((start, at));
@@ -100,6 +103,8 @@ fn unescaped(inner: &str) -> String {
                 Some('u') => {
                     let digits = letters.as_str().get(..4);
                     if let Some(unit) = digits.and_then(|it| u16::from_str_radix(it, 16).ok()) {
+                        // A code unit, so that the escapes of a surrogate pair become one
+                        // character.
                         units.push(unit);
                         letters.nth(3);
                         continue;

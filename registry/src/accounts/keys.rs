@@ -46,11 +46,14 @@ impl Registry {
     /// key, and [`RegistryError::Unavailable`] when the database does not answer.
     pub async fn authenticate(&self, presented: &str) -> Result<Arc<Caller>, RegistryError> {
         let hash = presented.parse::<ApiKey>()?.hash();
+        // A key can expire while its caller is cached.
         let ended = |caller: &Arc<Caller>| caller.expires_at.is_some_and(|at| at <= Utc::now());
         if let Some(caller) = self.keys.callers.get(&hash).filter(|caller| !ended(caller)) {
             return Ok(caller);
         }
         let generation = self.keys.callers.generation();
+        // Outside of a tenant's transaction, because only the key reveals the tenant. An unknown
+        // key is not cached, so that guesses cannot fill the cache.
         let row = self
             .pool
             .outside(move |connection| {

@@ -49,6 +49,7 @@ impl FromStr for Slug {
     type Err = RegistryError;
 
     fn from_str(text: &str) -> Result<Self, RegistryError> {
+        // Lower case only: a slug has one spelling, of which the hash is stored.
         let digits = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
         if text.len() == 2 * SLUG_BYTES && text.bytes().all(digits) {
             Ok(Self(Zeroizing::new(text.to_owned())))

@@ -89,6 +89,7 @@ impl Registry {
         let actor = Actor::of(caller);
         let work = change(actor, project.cloned(), principal.clone(), Some(role));
         let changed = self.in_tenant(&caller.tenant(), work).await;
+        // Do not wait for this process's own notification.
         self.keys.clear();
         changed?.and_then(Changed::given)
     }

@@ -94,12 +94,15 @@ impl Registry {
     ) -> Result<ProjectRecord, RegistryError> {
         let actor = Actor::of(caller);
         let scope = Scope::new(&actor.org, name)?;
+        // Checked before the transaction, which a refusal would roll back with its audit event.
         self.allowed(&actor, Role::Admin, "project.create", &scope).await?;
         self.in_tenant(&caller.tenant(), move |connection| {
             Box::pin(async move {
                 let event =
                     AuditEvent::new("project.create", scope.to_string(), AuditOutcome::Allowed);
                 actor.record(connection, event).await?;
+                // The policies show and accept another project only to a transaction of the whole
+                // organisation.
                 act_for(connection, scope.org(), "").await?;
                 let made = sqlx::query_scalar!(
                     "insert into projects (org, name) values ($1, $2)
@@ -209,6 +212,8 @@ impl Operator {
         let (actor, org) = (Actor::operator(org), org.to_owned());
         in_tenant(self.pool.clone(), &Tenant::of(Scope::public()), move |connection| {
             Box::pin(async move {
+                // `delete` takes the same lock again for each project, which succeeds within a
+                // transaction.
                 lock_org(connection, &org).await?;
                 let event = AuditEvent::new("org.delete", org.as_str(), AuditOutcome::Allowed);
                 actor.record(connection, event).await?;
@@ -227,7 +232,9 @@ impl Operator {
                 for name in projects.fetch_all(&mut *connection).await? {
                     delete(connection, &actor, &Scope::new(&org, &name)?).await?;
                 }
+                // `delete` has left the transaction in the scope of the last project.
                 act_for(connection, &org, "").await?;
+                // After all projects, because their secrets refer to the data keys.
                 let statements = [
                     sqlx::query!("update memberships set role = null where org = $1", org),
                     sqlx::query!("delete from data_keys where org = $1", org),
@@ -271,6 +278,7 @@ async fn delete(
     let event = AuditEvent::new("project.delete", scope.to_string(), AuditOutcome::Allowed)
         .with_detail(json!({ "by": by }));
     actor.record(connection, event).await?;
+    // The event above was recorded in the scope of the actor's log.
     act_for(connection, scope.org(), scope.project()).await?;
     // With this setting, the policies include private rows of all owners, which must be deleted as well.
     sqlx::query!("select set_config('app.deleting', 'on', true)")
@@ -334,6 +342,8 @@ async fn delete(
     for statement in statements {
         statement.execute(&mut *connection).await?;
     }
+    // The deletion of an organisation continues in this transaction, and must not reach private
+    // rows by accident.
     sqlx::query!("select set_config('app.deleting', '', true)").fetch_one(connection).await?;
     Ok(())
 }
@@ -345,6 +355,7 @@ async fn page(
     limit: u32,
 ) -> Result<ProjectPage, RegistryError> {
     let limit = limit.clamp(1, PAGE_LIMIT) as usize;
+    // In the scope of one project, the policies would hide the others.
     act_for(connection, org, "").await?;
     let rows = sqlx::query!(
         r#"select name, created_at from projects
@@ -378,5 +389,6 @@ async fn page(
 fn read_cursor(org: &str, cursor: &str) -> Result<String, RegistryError> {
     let invalid = || RegistryError::Invalid("the cursor does not belong to this list".to_owned());
     let text = unhex(cursor).ok_or_else(invalid)?;
+    // Parsed as a name, because other text, such as a NUL, would make the query fail.
     Scope::new(org, &text).map(|scope| scope.project().to_owned()).map_err(|_| invalid())
 }

@@ -65,6 +65,7 @@ pub(crate) async fn ensure_scope(
     )
     .execute(&mut *connection)
     .await?;
+    // An existing row may be that of a deleted project, which keeps its name reserved.
     let is_open = sqlx::query_scalar!(
         r#"select (o.deleted_at is null and p.deleted_at is null) as "is_open!"
         from projects p join orgs o on o.name = p.org where p.org = $1 and p.name = $2"#,

@@ -35,6 +35,7 @@ pub(crate) async fn explain(options: &PgConnectOptions, error: Error) -> Registr
 
 fn no_connection(options: &PgConnectOptions, reason: String) -> RegistryError {
     let user = options.get_username();
+    // Postgres uses the name of the user if no database is named.
     let database = options.get_database().unwrap_or(user);
     let at = match options.get_socket() {
         Some(socket) => format!("in `{}`", socket.display()),

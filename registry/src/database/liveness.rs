@@ -49,6 +49,9 @@ impl Liveness {
     pub(crate) async fn lost(&self) {
         let mut states = self.0.clone();
         let silence = states.wait_for(|state| state.silent);
+        // An answer on a new connection suggests that older ones are dead, and this caller may use
+        // one of them. It gets the rest of the time limit, because the old connection may just be
+        // slow.
         let died = async {
             self.suspected().await;
             sleep(SILENT_AFTER - SUSPECT_AFTER).await;
@@ -71,6 +74,8 @@ impl Liveness {
     /// Completes as soon as connections that are open now [may be dead](Self::may_be_dead).
     pub(crate) async fn suspected(&self) {
         let mut states = self.0.clone();
+        // Read once, before the wait: only a later renewal concerns the connections that are open
+        // now.
         let known = states.borrow_and_update().renewed;
         if states.wait_for(|state| state.renewed != known).await.is_err() {
             std::future::pending().await
@@ -94,6 +99,8 @@ impl Probe {
         tasks.spawn(async move {
             let mut prober = Prober { options, state, connection: None };
             stopped.run_until_cancelled(prober.probe_forever()).await;
+            // An orderly close ends the session at once, but a silent database must not delay the
+            // shutdown.
             if let Some(connection) = prober.connection {
                 let _ = timeout(CLOSE_TIMEOUT, connection.close()).await;
             }
@@ -153,6 +160,8 @@ impl Prober {
                 }
                 ProbeResult::Renewed(connection) => {
                     mark_responsive(&self.state, Some(Instant::now()));
+                    // Dropping the old connection closes its socket. An orderly close could block
+                    // on a dead network.
                     self.connection = Some(connection);
                 }
             }
@@ -169,6 +178,8 @@ impl Prober {
             // A refusal is an answer too: the requests get their own errors at once.
             Ok(Err(_)) => {
                 mark_responsive(&self.state, None);
+                // A refusal comes at once, so without a pause this would loop as fast as the
+                // database refuses.
                 sleep(PROBE_INTERVAL).await;
             }
             Err(_) => mark_silent(&self.state),
@@ -182,6 +193,7 @@ async fn probe(
     options: &PgConnectOptions,
     state: &watch::Sender<State>,
 ) -> ProbeResult {
+    // A `Sync` message, which Postgres answers without a table, a lock or the disk.
     let mut answer = std::pin::pin!(connection.ping());
     // `timeout` polls the answer first, so a process that was suspended sees an answer that has arrived.
     match timeout(SUSPECT_AFTER, &mut answer).await {
@@ -193,11 +205,15 @@ async fn probe(
     let mut limit = std::pin::pin!(sleep(SILENT_AFTER - SUSPECT_AFTER));
     loop {
         tokio::select! {
+            // In this order: a late answer counts even if a new connection is ready at the same
+            // time, so that a slow network does not make every pooled connection suspect.
             biased;
             answer = &mut answer => {
                 return if answer.is_ok() { ProbeResult::Answered } else { ProbeResult::Broken };
             }
             other = &mut other => return ProbeResult::Renewed(other),
+            // Disabled after it has fired: an elapsed timer is always ready, and the loop would
+            // spin.
             () = &mut limit, if !state.borrow().silent => mark_silent(state),
         }
     }
@@ -223,8 +239,10 @@ fn mark_silent(state: &watch::Sender<State>) {
 
 fn mark_responsive(state: &watch::Sender<State>, renewed: Option<Instant>) {
     let mut was_silent = false;
+    // Waiting requests are woken by a change only, not by each of four answers a second.
     state.send_if_modified(|state| {
         was_silent = std::mem::take(&mut state.silent);
+        // The last renewal stays: connections from before it remain suspect.
         state.renewed = renewed.or(state.renewed);
         was_silent || renewed.is_some()
     });

@@ -43,6 +43,7 @@ impl Operator {
     /// Returns [`RegistryError::Migrate`] when one fails or was edited after it ran.
     pub async fn migrate(&self) -> Result<(), RegistryError> {
         let pool = self.pool.clone();
+        // The migrator takes a lock of its own, so that concurrent runs wait for each other.
         MIGRATOR.run(&pool).await?;
         // Serialized: of two concurrent grants, the second fails with "tuple concurrently updated".
         sqlx::raw_sql(

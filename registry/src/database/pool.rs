@@ -71,6 +71,8 @@ pub(crate) fn pool_options(connections: u32, liveness: Liveness) -> PgPoolOption
             Box::pin(async move { Ok(!may_be_dead) })
         })
         .after_connect(|connection, _| {
+            // One simple query with all settings, so that a new connection costs one round trip
+            // more.
             Box::pin(async move {
                 sqlx::raw_sql(SETTINGS).execute(connection).await?;
                 Ok(())
@@ -80,6 +82,8 @@ pub(crate) fn pool_options(connections: u32, liveness: Liveness) -> PgPoolOption
 
 /// Refuses a role that row-level security does not bind.
 async fn check_role(pool: &PgPool) -> Result<(), RegistryError> {
+    // Ownership through membership in a role counts as well: whoever owns a table can disable its
+    // policies.
     let role = sqlx::query!(
         r#"select r.rolname::text as "name!",
             (r.rolsuper or r.rolbypassrls) as "bypasses!",
@@ -105,6 +109,8 @@ pub(crate) async fn check_schema(pool: &ServedPool) -> Result<(), RegistryError>
     let done: Vec<i64> = pool
         .outside(move |connection| Box::pin(sqlx::query_scalar(versions).fetch_all(connection)))
         .await?;
+    // A newer schema is accepted: during an upgrade, gateways of the previous release still run on
+    // it.
     let complete = MIGRATOR.iter().all(|migration| done.contains(&migration.version));
     if complete { Ok(()) } else { Err(RegistryError::NotMigrated) }
 }

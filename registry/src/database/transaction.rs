@@ -26,6 +26,7 @@ pub(crate) async fn act_for(
     org: &str,
     project: &str,
 ) -> Result<(), RegistryError> {
+    // Local to the transaction (`true`), like the settings that `Tenant::begin` makes.
     sqlx::query!(
         "select set_config('app.org', $1, true) as org, set_config('app.project', $2, true) as project",
         org,
@@ -38,6 +39,7 @@ pub(crate) async fn act_for(
 
 /// Acquires the advisory lock of this name, and holds it until the transaction ends.
 pub(crate) async fn lock(connection: &mut PgConnection, name: &str) -> Result<(), RegistryError> {
+    // Two names with the same 64-bit hash would only wait for each other unnecessarily.
     sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", name)
         .execute(connection)
         .await?;
@@ -101,6 +103,7 @@ impl ServedPool {
         }
         let liveness = self.liveness.clone();
         in_task(async move {
+            // If one of the limits wins, `work` is dropped, and `Held` closes its connection.
             tokio::select! {
                 biased;
                 // First: a completed transaction counts, whatever has happened to the database since.
@@ -142,11 +145,15 @@ where
             first_answer(&pool, |connection| execute(connection, Arc::clone(&begin))).await?;
         match work(&mut held).await {
             Ok(out) => {
+                // An error drops `held` and so closes the connection: whether the commit took
+                // effect is unknown.
                 execute(&mut held, "commit".into()).await?;
                 held.release();
                 Ok(out)
             }
             Err(error) => {
+                // Only a successful rollback makes the connection reusable. Otherwise it may still
+                // be in the transaction, with the settings of this tenant.
                 if execute(&mut held, "rollback".into()).await.is_ok() {
                     held.release();
                 }
@@ -162,6 +169,7 @@ async fn in_task<T: Send + 'static>(
 ) -> Result<T, RegistryError> {
     match tokio::spawn(work).await {
         Ok(out) => out,
+        // A panic is a bug of this program, and must not look like an unavailable database.
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         // The runtime is shutting down.
         Err(_) => Err(RegistryError::Unavailable(sqlx::Error::WorkerCrashed)),
@@ -215,6 +223,8 @@ async fn first_answer<T>(
     first: impl for<'c> Fn(&'c mut PgConnection) -> Statement<'c, T>,
 ) -> Result<(Held, T), RegistryError> {
     let answer = async {
+        // Every open connection may be dead, so one try more than there are: the last one gets a
+        // new connection.
         let mut tries = pool.size();
         loop {
             let mut held = Held(Some(pool.acquire().await?));
@@ -222,6 +232,8 @@ async fn first_answer<T>(
                 Ok(out) => return Ok((held, out)),
                 Err(error) if is_disconnect(&error) && tries > 0 => tries -= 1,
                 Err(error) => {
+                    // The database itself refused the statement, so the connection works. After any
+                    // other error, dropping `held` closes it.
                     if error.as_database_error().is_some() && !is_disconnect(&error) {
                         held.release();
                     }
@@ -235,6 +247,8 @@ async fn first_answer<T>(
 
 fn execute(connection: &mut PgConnection, statement: Arc<str>) -> Statement<'_, ()> {
     Box::pin(async move {
+        // The simple query protocol, because `Tenant::begin` sends two statements at once, which a
+        // prepared statement does not allow.
         sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection).await?;
         Ok(())
     })

@@ -32,6 +32,7 @@ pub(crate) fn from_stored(
         return Err(RegistryError::IntegrityMismatch(name));
     };
     let fqdn = match name.action() {
+        // A full name can have a hash only after an action, so that of a server is never pinned.
         Some(_) => name.clone().pinned(integrity.short()),
         None => name.clone(),
     };
@@ -40,6 +41,8 @@ pub(crate) fn from_stored(
     fields.insert("integrity".to_owned(), Value::String(integrity.to_string()));
     match serde_json::from_value(Value::Object(fields)) {
         Ok(entry) => Ok((entry, fqdn)),
+        // The hash matches, but this program cannot read the content, so it must not be served in
+        // part.
         Err(_) => Err(RegistryError::IntegrityMismatch(name)),
     }
 }

@@ -168,6 +168,7 @@ impl Registry {
         let chosen = Chosen::of(&found);
         // Releases the locks of the indexes before the database is queried.
         drop(known);
+        // A search within one scope lists its tools even if nearer ones hide them.
         self.read_chosen(tenant, chosen, only.is_some()).await
     }
 
@@ -177,6 +178,7 @@ impl Registry {
         text: &str,
         limit: usize,
     ) -> Result<Vec<Discovered>, RegistryError> {
+        // Postgres refuses a NUL in a query.
         let text: String = text.chars().filter(|c| *c != '\0').take(QUERY_LIMIT).collect();
         let intent = Intent::new(&text);
         if limit == 0 || intent.terms().is_empty() {
@@ -197,6 +199,7 @@ impl Registry {
         // Releases the locks of the indexes before the database is queried.
         drop(known);
         let mut tools = self.read_chosen(tenant, chosen, false).await?;
+        // Ranked again: chosen tools may be gone since, and the ids may have become full names.
         ranking::rank(&mut tools, |tool| tool.score, |tool| tool.id.as_str());
         Ok(tools)
     }
@@ -240,6 +243,7 @@ fn keep(
     limit: usize,
     order: impl Fn(&Candidate<'_>, &Candidate<'_>) -> Ordering,
 ) {
+    // Selected before the sorting: there can be 100,000 candidates for a page of 100.
     if found.len() > limit {
         found.select_nth_unstable_by(limit, &order);
         found.truncate(limit);
@@ -268,6 +272,7 @@ impl Pattern {
             return false;
         };
         let Some(last) = parts.next_back() else { return rest.is_empty() };
+        // The leftmost match of each part leaves the most text for the parts that follow.
         for part in parts {
             let Some(at) = rest.find(part) else { return false };
             rest = &rest[at + part.len()..];

@@ -73,6 +73,8 @@ impl Registry {
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
                     let rows = read(connection, &caller, &wanted).await?;
+                    // Tombstones count only if nothing is found: a deleted entry does not hide
+                    // another one of the same short name.
                     if rows.is_empty() {
                         return Err(match is_gone(connection, &caller, &wanted).await? {
                             true => RegistryError::Gone(requested),
@@ -90,9 +92,12 @@ impl Registry {
         };
         let routing = content::routing(&row.routing);
         let (mut entry, fqdn) = content::from_stored(found, &row.content, &row.integrity, routing)?;
+        // Set after the verification: it is not part of the content, so it can change without a new
+        // hash.
         entry.deprecated = row.deprecated;
         let code =
             resolve::row::capability(&fqdn, &entry, row.code)?.map(|capability| capability.code);
+        // Compared only now, because a pin must match the verified content.
         if name.pin().is_some_and(|pin| fqdn.hash() != Some(pin)) {
             return Err(RegistryError::HashMismatch { current: fqdn });
         }

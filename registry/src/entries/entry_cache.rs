@@ -82,6 +82,8 @@ fn size(tool: &ResolvedTool) -> usize {
 impl EntryCache {
     /// Clears the cache.
     pub(crate) fn clear(&self) {
+        // The generation first: from here on, nothing older is found. Emptying the caches only
+        // frees their memory.
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.entries.invalidate_all();
         self.tools.invalidate_all();
@@ -89,6 +91,8 @@ impl EntryCache {
 
     /// Sets whether change notifications arrive from now on, and clears the cache.
     pub(crate) fn set_listening(&self, listening: bool) {
+        // Disabled before the caches are emptied, and enabled only afterwards: in both cases,
+        // nothing from before the switch is found later.
         if !listening {
             self.listening.store(false, Ordering::SeqCst);
         }
@@ -148,6 +152,7 @@ impl Registry {
         let cache = &self.entries.tools;
         let key = |id: &ToolId| ((tenant.clone(), base.clone(), id.clone()), at);
         let (mut known, mut others) = (Vec::new(), Vec::new());
+        // Without duplicates, as in the answer of `resolve_within`.
         for id in ids.iter().collect::<BTreeSet<_>>() {
             match cache.get(&key(id)) {
                 Some(tool) => known.push(tool),

@@ -285,6 +285,7 @@ async fn runs(connection: &mut PgConnection, side: Routing) -> Result<Runs, Regi
     let rules =
         sqlx::query!("select pattern, routing from routing_rules").fetch_all(connection).await?;
     let mut runs =
+        // Without any rule, `effective_routing` returns `client` as well.
         Runs { named: Vec::new(), by_default: side == Routing::Client, elsewhere: Vec::new() };
     for rule in rules {
         let there = content::routing(&rule.routing) == side;
@@ -292,6 +293,7 @@ async fn runs(connection: &mut PgConnection, side: Routing) -> Result<Runs, Regi
             Some(namespace) if there => runs.named.push(namespace.to_owned()),
             Some(namespace) => runs.elsewhere.push(namespace.to_owned()),
             None if rule.pattern == "*" => runs.by_default = there,
+            // A rule for a single tool does not route its server.
             None => {}
         }
     }
@@ -310,6 +312,7 @@ fn read_cursor(cursor: &str) -> Result<[String; 4], RegistryError> {
     let [scope, namespace, name] = parts[..] else { return Err(invalid()) };
     let scope: Scope = scope.parse().map_err(|_| invalid())?;
     let fqdn = Fqdn::server(scope.clone(), namespace).map_err(|_| invalid())?;
+    // Both names are parsed, because other text, such as a NUL, would make the query fail.
     if !name.is_empty() {
         ToolId::new(namespace, name).map_err(|_| invalid())?;
     }

@@ -25,6 +25,7 @@ impl FromStr for EntryName {
     /// Reads any of the three forms, with or without `@latest`.
     fn from_str(text: &str) -> Result<Self, NameError> {
         let text = text.strip_suffix("@latest").unwrap_or(text);
+        // An id with a version is refused: here, the version is a parameter of the look-up.
         if text.contains(':') && !text.contains('@') {
             let id: ToolId = text.parse()?;
             return Ok(match id.scope() {

@@ -87,6 +87,7 @@ impl Registry {
             .as_ref()
             .is_some_and(|text| text.chars().count() > SEARCH_LIMIT || text.contains('\0'))
         {
+            // No name matches such a text, so the page is empty. Postgres would refuse a NUL.
             return Ok(OfficialPage { servers: Vec::new(), next_cursor: None });
         }
         let filter = OfficialFilter { search, ..filter.clone() };
@@ -206,6 +207,7 @@ async fn page(
     after: Option<After>,
     limit: usize,
 ) -> Result<OfficialPage, RegistryError> {
+    // The best index depends on the given filters.
     sqlx::raw_sql("set local plan_cache_mode = force_custom_plan")
         .execute(&mut *connection)
         .await?;
@@ -262,6 +264,7 @@ async fn page(
         name: None,
         include_deleted,
     };
+    // Zero if the page is full: then one row is read, only to know whether a next page exists.
     let wanted = limit - servers.len();
     let rows = approved_servers(connection, query, wanted + 1).await?;
     let more = rows.len() > wanted;

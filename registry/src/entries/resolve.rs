@@ -255,6 +255,8 @@ impl Registry {
                     )
                     .fetch_all(&mut *connection)
                     .await?;
+                    // In the same transaction, for a limited number of ids; the others get no
+                    // suggestions.
                     let missing = rows.iter().filter(|row| row.org.is_none());
                     let missing = missing.take(near::MAX_IDS).map(|row| row.id.parse());
                     let missing = missing.collect::<Result<Vec<ToolId>, _>>()?;
@@ -264,6 +266,7 @@ impl Registry {
             })
             .await?;
         let mut resolved = Resolved::default();
+        // The query sorts by id, so the candidates for an id are adjacent.
         for rows in rows.chunk_by(|one, other| one.id == other.id) {
             let [first, ..] = rows else { continue };
             let id: ToolId = first.id.parse()?;
@@ -299,6 +302,7 @@ struct Wanted {
 impl Wanted {
     fn new(base: &Scope, ids: &[ToolId]) -> Self {
         let mut wanted = Self::default();
+        // Bounds the look-ups: without it, each id would be searched for in every organisation.
         let mut owners = vec![base.org().to_owned(), Scope::public().org().to_owned()];
         for id in ids {
             let scope = id.scope();

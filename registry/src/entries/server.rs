@@ -57,6 +57,7 @@ impl Registry {
 
     /// Returns where a tool of a server runs, whether it is registered or not.
     pub fn route_at(&self, server: &McpServer, tool: &ToolId) -> Routing {
+        // Not simply the routing of the server: a rule can name a single tool.
         match server.is_fixed {
             true => server.routing,
             false => self.routes().rules.route(tool),

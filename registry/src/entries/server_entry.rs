@@ -126,6 +126,8 @@ pub(crate) fn row(
             )));
         }
         let name = Fqdn::of_tool(scope.clone(), &id);
+        // The entry of a tool includes how its server is started or reached, so that its hash pins
+        // both.
         let entry = entry(name, &tool.descriptor.description, vec![tool.descriptor.clone()]);
         let (content, integrity) = content::to_stored(&entry)?;
         tools.push(ToolRow {
@@ -171,6 +173,7 @@ pub(crate) fn server_of(namespace: &str, entry: RegistryEntry) -> CatalogServer 
         tools: entry
             .tools
             .into_iter()
+            // The content has no marks of the operator, and a tenant's server must not have any.
             .map(|descriptor| CatalogTool { descriptor, read_only: false, deterministic: false })
             .collect(),
     }

@@ -30,6 +30,8 @@ impl FromStr for Version {
     type Err = RegistryError;
 
     fn from_str(text: &str) -> Result<Self, RegistryError> {
+        // At most nine digits, as in the constraints of the tables, where the numbers are sorted as
+        // `int`.
         let number = |part: &str| {
             let plain = part.bytes().all(|byte| byte.is_ascii_digit())
                 && (1..=9).contains(&part.len())

@@ -64,6 +64,8 @@ impl Principal {
             return PrincipalKind::Reserved;
         }
         for (prefix, kind) in KINDS {
+            // A different spelling of a prefix, such as `Service:`, and a prefix without a name
+            // belong to nobody: a reader would take them for the real kind.
             let is_spelt_so = self.0.starts_with(prefix) && self.0.len() > prefix.len();
             if folded.starts_with(prefix) {
                 return if is_spelt_so { kind } else { PrincipalKind::Reserved };
@@ -81,7 +83,9 @@ impl Principal {
     /// `made_by` is the creator of the existing key in a rotation, who has seen it.
     pub(crate) fn may_hold_key_of(&self, other: &Self, made_by: Option<&str>) -> bool {
         match other.kind() {
+            // A service acts for its project and is no person, so its key impersonates nobody.
             PrincipalKind::Service => true,
+            // The creator of a `key:ID` has seen the key, and can act with it anyway.
             PrincipalKind::Key if self != other => made_by == Some(self.as_str()),
             _ => self == other,
         }
@@ -92,6 +96,8 @@ impl FromStr for Principal {
     type Err = RegistryError;
 
     fn from_str(text: &str) -> Result<Self, RegistryError> {
+        // The same characters as in the constraints of the tables. `Tenant::begin` depends on them:
+        // none is a quote or a backslash.
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._:@+-".contains(&b);
         if (1..=128).contains(&text.len()) && text.bytes().all(allowed) {
             Ok(Self(text.to_owned()))

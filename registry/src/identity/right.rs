@@ -89,6 +89,8 @@ impl Rights {
 
 impl FromIterator<Right> for Rights {
     fn from_iter<I: IntoIterator<Item = Right>>(rights: I) -> Self {
+        // Equal sets must be equal as values and as text, in whatever order and however often a
+        // right is named.
         let mut all: Vec<Right> = rights.into_iter().collect();
         all.sort();
         all.dedup();

@@ -15,6 +15,7 @@ use crate::identity::right::{Right, Rights};
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
+    // `Ord` is derived, so the order of the variants is the order of the roles.
     /// Reads.
     Viewer,
     /// Also runs programs and publishes.

@@ -71,6 +71,7 @@ impl Tenant {
     }
 
     pub(crate) fn org(&self) -> &str {
+        // Empty like the setting: `app_org()` reads that as null, which equals no organisation.
         self.scope.as_ref().map_or("", Scope::org)
     }
 
@@ -84,6 +85,8 @@ impl Tenant {
 
     /// Returns the statement that opens a transaction of this tenant, in one round trip.
     pub(crate) fn begin(&self) -> Arc<str> {
+        // The settings are local to the transaction (`true`), so a pooled connection carries no
+        // tenant over to its next user.
         // Safe without escaping: the grammars of scopes and principals allow neither quotes nor backslashes.
         format!(
             "begin; select set_config('app.org', '{}', true), \

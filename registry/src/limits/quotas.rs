@@ -114,6 +114,8 @@ impl Quota {
     /// Returns the rate at which the quota refills; `None` for a quota of zero calls.
     pub fn rate(&self) -> Option<Rate> {
         let capacity = f64::from(self.calls);
+        // An empty bucket that never refills has no time until its next token, so the caller
+        // refuses such a call itself.
         (self.calls > 0)
             .then(|| Rate { per_second: capacity / f64::from(self.window.seconds()), capacity })
     }
@@ -129,6 +131,7 @@ pub(crate) async fn read(connection: &mut PgConnection) -> Result<Vec<Quota>, Re
     .await?;
     rows.into_iter()
         .map(|row| {
+            // A constraint of the table allows only these three lengths.
             let window = Window::ALL
                 .into_iter()
                 .find(|window| i64::from(window.seconds()) == i64::from(row.window_seconds))
@@ -232,10 +235,13 @@ impl Operator {
         let actor = Tenant::of(Scope::public());
         in_tenant(self.pool.clone(), &actor.clone(), move |connection| {
             Box::pin(async move {
+                // An event of the audit log refers to its project, and a database without a catalog
+                // has no public scope yet.
                 ensure_scope(connection, &Scope::public()).await?;
                 let target = format!("{scope} {pattern}");
                 let event = AuditEvent::new(action, target.clone(), AuditOutcome::Allowed)
                     .with_detail(detail);
+                // If there is nothing to change, the error below rolls this event back as well.
                 audit::record(connection, &actor, event).await?;
                 if change(connection, scope, pattern).await? == 0 {
                     return Err(RegistryError::NotFound(target));

@@ -59,6 +59,8 @@ impl Registry {
                 Box::pin(drawn)
             })
             .await?;
+        // Zero wanted tokens give a negative wait, and a tiny rate one that a `Duration` cannot
+        // hold.
         let wait = Duration::try_from_secs_f64(row.wait_seconds.max(0.0)).unwrap_or(LONGEST_WAIT);
         Ok(TokenGrant { granted: row.granted.unsigned_abs(), wait: wait.min(LONGEST_WAIT) })
     }

@@ -121,6 +121,8 @@ impl Operator {
             Box::pin(async move {
                 let missing = || RegistryError::NotFound(fqdn.to_string());
                 let (namespace, name) = (fqdn.namespace(), fqdn.action().ok_or_else(missing)?);
+                // `for share`, so that the tool keeps the content that is compared here until its
+                // class is written.
                 let found = sqlx::query_scalar!(
                     "select integrity from tools
                     where org = $1 and project = $2 and namespace = $3 and name = $4 for share",
@@ -145,6 +147,7 @@ impl Operator {
                     }
                     None => event,
                 };
+                // If there is nothing to remove, the error below rolls this event back as well.
                 audit::record(connection, &actor, event).await?;
                 let done = match change {
                     Some((class, eager)) => {

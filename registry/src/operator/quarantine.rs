@@ -213,6 +213,9 @@ impl Operator {
                 )
                 .fetch_all(&mut *connection)
                 .await?;
+                // Only the latest approved version is in the catalog: rejecting an older one leaves
+                // it there. The condition on `upstream` protects a shipped server that has taken
+                // the namespace since.
                 let scope = Scope::public();
                 for version in gone.iter().filter(|version| version.latest) {
                     sqlx::query!(
@@ -269,6 +272,8 @@ async fn write(
     if twice {
         flags.push("duplicate".to_owned());
     }
+    // `xmax` is zero in a row that was just inserted. On a conflict, Postgres locks the existing
+    // row first, which sets it. Earlier approvals of the same server are not its look-alikes.
     let done = sqlx::query!(
         r#"with known as (
             select exists (select from quarantined_servers

@@ -108,6 +108,8 @@ impl Operator {
                         return Err(RegistryError::NotFound(pattern));
                     }
                 }
+                // A pattern has one row, so the operator's rule had replaced the shipped one. It is
+                // restored here, because otherwise it would be missing until the next seed.
                 if let Some(routing) = routing {
                     sqlx::query!(
                         "insert into routing_rules (pattern, routing, origin) values ($1, $2, $3)

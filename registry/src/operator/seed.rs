@@ -104,6 +104,8 @@ pub(crate) async fn write_approved(
     upstream: &str,
 ) -> Result<(), RegistryError> {
     write_server(connection, scope, &row, OPERATOR_PLACEMENT).await?;
+    // After `write_server`, which clears `upstream`: a shipped server that takes over the namespace
+    // of an approved one must not keep it.
     sqlx::query!(
         "update mcp_servers set upstream = $4, updated_at = now()
         where org = $1 and project = $2 and namespace = $3",

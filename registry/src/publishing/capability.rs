@@ -77,6 +77,7 @@ impl Registry {
             })
             .await;
         // Do not wait for this process's own notification.
+        // Also after an error: the commit may have taken effect.
         self.entries.clear();
         published
     }
@@ -112,7 +113,10 @@ async fn publish(
 ) -> Result<Published, RegistryError> {
     let id = new.id.clone();
     let capability = Publication::capability(scope.clone(), id.clone());
+    // Locked before anything is read: otherwise two publishers could choose the same next version.
     capability.lock(connection).await?;
+    // Checked before `claim` creates the row: afterwards the namespace would count as known, and
+    // known names are exempt from the comparison with shipped ones.
     let hides_public = check_name(connection, actor, scope, &id).await?;
     let visibility = capability.claim(connection, actor, new.visibility).await?;
     let existing = capability.versions(connection).await?;
@@ -127,6 +131,7 @@ async fn publish(
         hides_public,
     };
     let (version, (content, integrity)) = match chosen {
+        // A change of the visibility by `claim` takes effect even without a new version.
         Chosen::Known(known) => return Ok(published(known.version, known.integrity, false)),
         Chosen::New(version, stored) => (version, stored),
     };
@@ -136,6 +141,8 @@ async fn publish(
         "visibility": visibility.as_str(),
     });
     audit::record(connection, actor, capability.event("publish").with_detail(detail)).await?;
+    // Visibility and owner are copied from the row of the capability, to which the foreign key
+    // binds them.
     sqlx::query!(
         "insert into capability_versions
             (org, project, namespace, name, version, content, code, integrity, routing, published_by,
@@ -156,6 +163,7 @@ async fn publish(
     )
     .execute(&mut *connection)
     .await?;
+    // Not simply this version: a lower one can be published after a higher one.
     update_latest(connection, &capability).await?;
     Ok(published(version, integrity, true))
 }

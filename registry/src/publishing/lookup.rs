@@ -26,6 +26,9 @@ pub(crate) async fn write_server(
         ResultMode::Text => "text",
         ResultMode::Value => "value",
     };
+    // An unchanged row is not written, so it keeps its time and its `xmin`, by which search indexes
+    // recognize unchanged entries. `upstream` is cleared, because a shipped server may take over
+    // the row of an approved one.
     let done = sqlx::query!(
         "insert into mcp_servers as old
             (org, project, namespace, content, integrity, routing, result, visibility, owner, deprecated)
@@ -60,6 +63,7 @@ pub(crate) async fn write_tools(
     row: ServerRow,
     placement: Placement<'_>,
 ) -> Result<u64, RegistryError> {
+    // All tools in one statement, which costs one round trip and fires the triggers once.
     let names: Vec<String> = row.tools.iter().map(|tool| tool.name.clone()).collect();
     let hashes: Vec<String> = row.tools.iter().map(|tool| tool.integrity.to_string()).collect();
     let read_only: Vec<bool> = row.tools.iter().map(|tool| tool.read_only).collect();

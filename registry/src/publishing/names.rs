@@ -34,6 +34,7 @@ pub(crate) async fn look_alike(
     namespace: &str,
 ) -> Result<Option<String>, RegistryError> {
     let public = Scope::public();
+    // Limited to what the actor may see: an error must not disclose other entries.
     let near = sqlx::query_scalar!(
         "select min(near.namespace) from (
             select org, project, namespace, visibility, owner from mcp_servers

@@ -120,6 +120,8 @@ impl Publication {
         wanted: Option<Visibility>,
     ) -> Result<Visibility, RegistryError> {
         let (name, owner) = (self.label(), actor.principal_name());
+        // Created first, because `on conflict do nothing` also meets rows that the policies hide
+        // from the actor. What the actor sees afterwards decides.
         self.create(connection, wanted.unwrap_or(Visibility::Project), owner).await?;
         // The name is taken by another principal's private or deleted entry. The error does not disclose which.
         let found = self
@@ -128,6 +130,8 @@ impl Publication {
             .ok_or_else(|| RegistryError::Conflict(format!("`{name}` is taken in this scope")))?;
         let before = content::visibility(&found.visibility);
         let Some(wanted) = wanted.filter(|wanted| *wanted != before) else { return Ok(before) };
+        // Otherwise any publisher of the project could show a colleague's entry to everybody, by
+        // publishing the same content again.
         if found.owner != owner {
             return Err(RegistryError::Conflict(format!(
                 "`{name}` belongs to another principal, who alone can change its visibility"
@@ -203,6 +207,8 @@ impl Publication {
                 )
                 .execute(&mut *connection)
                 .await?;
+                // The row for look-ups has no foreign key to this one, so the change does not
+                // cascade to it.
                 sqlx::query!(
                     "update mcp_servers set visibility = $4, updated_at = now()
                     where org = $1 and project = $2 and namespace = $3",

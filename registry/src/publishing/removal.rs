@@ -57,6 +57,7 @@ impl Registry {
             })
             .await;
         self.entries.clear();
+        // The refusal has rolled its transaction back, so the event needs one of its own.
         if let Err(RegistryError::NotAllowed(_)) = &deleted {
             self.audit(&caller.tenant(), event).await?;
         }
@@ -72,6 +73,7 @@ async fn delete(
 ) -> Result<(), RegistryError> {
     entry.lock(connection).await?;
     let Some(Holding { owner, .. }) = entry.holding(connection, actor).await? else {
+        // The policy of `tombstones` limits this to those that the actor may see.
         let is_gone = is_gone(connection, entry).await?;
         let shown = entry.label().to_owned();
         return Err(match is_gone {
@@ -96,6 +98,7 @@ async fn delete(
     let (org, project) = (entry.scope.org(), entry.scope.project());
     match &entry.name {
         Name::Capability(id) => {
+            // The tombstone first: it copies the visibility, which the update then overwrites.
             sqlx::query!(
                 "insert into tombstones (org, project, namespace, name, visibility, owner, deleted_by)
                 select org, project, namespace, name, visibility, owner, $5 from capabilities
@@ -120,6 +123,7 @@ async fn delete(
             .await?;
         }
         Name::Server(namespace) => {
+            // Read first: the deletion below removes the row of the current version.
             let version = server::official_version(connection, &entry.scope, namespace).await?;
             sqlx::query!(
                 "insert into tombstones (org, project, namespace, name, visibility, owner, deleted_by, version)
@@ -152,6 +156,8 @@ async fn delete(
             .await?;
         }
     }
+    // The setting must not reach statements that follow in the transaction: with it, the policies
+    // show private rows of other principals.
     sqlx::query!("select set_config('app.deleting', '', true)").fetch_one(connection).await?;
     Ok(())
 }

@@ -61,6 +61,7 @@ impl Registry {
         mut new: NewServer,
     ) -> Result<PublishedServer, RegistryError> {
         let scope = tenant.require_scope()?.clone();
+        // Only what needs no database is checked here; the other checks run under the lock.
         let namespace = new.server.namespace.as_str();
         Fqdn::server(scope.clone(), namespace)?;
         check_reserved(namespace)?;
@@ -113,6 +114,7 @@ pub(crate) async fn official_version(
     .await?;
     let Some(row) = row else { return Ok(None) };
     let fqdn = Fqdn::server(scope.clone(), namespace)?;
+    // The routing does not matter: only the version is read from the entry.
     let read = content::from_stored(fqdn.clone(), &row.content, &row.integrity, Routing::Client);
     // A server whose content was tampered with can still be deleted.
     let Ok((entry, _)) = read else { return Ok(None) };

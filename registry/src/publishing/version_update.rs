@@ -84,6 +84,8 @@ impl Registry {
         let updated = self
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
+                    // Locked, because `update_latest` reads all versions: a concurrent publication
+                    // could be lost from the result.
                     publication.lock(connection).await?;
                     let fqdn = publication.fqdn()?;
                     let name = match version {
@@ -97,6 +99,8 @@ impl Registry {
                     if changed == 0 {
                         return Err(RegistryError::NotFound(name));
                     }
+                    // Also after a deprecation: a server's row for look-ups has a copy of its
+                    // message.
                     match &publication.name {
                         Name::Capability(_) => {
                             capability::update_latest(connection, &publication).await?;

@@ -41,6 +41,8 @@ pub(crate) fn choose<'e, T>(
         (None, None) => Version::FIRST,
         (None, Some(last)) => {
             // Publishing the current content again does not create a new version.
+            // A content includes its version, so the new one is built as if it had the last
+            // version.
             if content(&stored(last.version)?) == last.content {
                 return Ok(Chosen::Known(last));
             }

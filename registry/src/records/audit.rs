@@ -165,6 +165,7 @@ pub(crate) async fn record(
     let scope = tenant.require_scope()?;
     let principal = tenant.principal().map_or("operator", |principal| principal.as_str());
     let mut detail = event.detail;
+    // Whoever created the key has seen it and may be the one who acts, so the log names both.
     if let (Some(creator), Value::Object(members)) = (tenant.other_key_creator(), &mut detail) {
         members.insert("key_made_by".to_owned(), creator.into());
     }

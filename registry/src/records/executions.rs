@@ -129,6 +129,7 @@ impl ExecutionStatus {
             "error" => Self::Error,
             "cancelled" => Self::Cancelled,
             "refused" => Self::Refused,
+            // No row has another word: the query derives `indeterminate` from the deadline.
             _ => Self::Indeterminate,
         }
     }
@@ -176,6 +177,8 @@ impl Registry {
             Box::pin(async move {
                 let tools: Vec<String> =
                     new.tools.iter().map(|tool| tool.as_str().to_owned()).collect();
+                // The clock of the database sets the deadline and also judges it, so that the
+                // clocks of the gateways do not matter.
                 sqlx::query!(
                     "insert into executions
                         (id, org, project, principal, decision, status, code_hash, code_bytes,

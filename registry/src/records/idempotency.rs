@@ -80,6 +80,8 @@ impl Registry {
         let (rights, org_role) = (caller.rights.clone(), caller.org_role);
         self.in_tenant(&tenant, move |connection| {
             Box::pin(async move {
+                // This statement decides: of concurrent claims, one changes the row, and the others
+                // wait for its commit. A row that is older than a day counts as free.
                 let claimed = sqlx::query!(
                     "insert into idempotency_keys (org, project, principal, key_hash, request_hash, rights, org_role)
                     values ($1, $2, $3, $4, $5, $6, $7)
@@ -133,6 +135,7 @@ impl Registry {
                 if let Some(lacks) = first.iter().find(|right| !rights.contains(*right)) {
                     return Ok(Claim::Denied { lacks: Some(lacks) });
                 }
+                // `None`, which is no role, is less than every role.
                 if org_role < row.org_role.map(|role| role.parse()).transpose()? {
                     return Ok(Claim::Denied { lacks: None });
                 }
@@ -165,6 +168,8 @@ impl Registry {
         let principal = tenant.principal_name().to_owned();
         self.in_tenant(tenant, move |connection| {
             Box::pin(async move {
+                // Only the open claim of this request is settled: after a day, a different request
+                // may have claimed the key.
                 let settled = match answer {
                     Some(answer) => {
                         let status = i16::try_from(answer.status).map_err(|_| {

@@ -54,6 +54,7 @@ pub(super) async fn newest(
     keys: &MasterKeys,
     org: &str,
 ) -> Result<WrappedKey, RegistryError> {
+    // Usually a key exists, and then its own row lock suffices.
     if let Some(key) = count_use(connection, org).await? {
         return Ok(key);
     }
@@ -61,9 +62,12 @@ pub(super) async fn newest(
     sqlx::query!("select pg_advisory_xact_lock(hashtextextended('pml data key ' || $1, 0))", org)
         .execute(&mut *connection)
         .await?;
+    // Another caller may have created it while this one waited for the lock.
     if let Some(key) = count_use(connection, org).await? {
         return Ok(key);
     }
+    // The database, not the settings, defines the current master key, so that gateways with old and
+    // with new settings agree during a rotation.
     let current = sqlx::query_scalar!("select id from master_keys where is_current")
         .fetch_optional(&mut *connection)
         .await?
@@ -74,6 +78,7 @@ pub(super) async fn newest(
         .fetch_one(&mut *connection)
         .await?;
     let version = last.unwrap_or(0) + 1;
+    // The insert below counts the use for which the key is created.
     let wrapped = master.wrap(org, version, &SealingKey::generate()?)?;
     sqlx::query!(
         "insert into data_keys (org, version, master_key, wrapped, uses) values ($1, $2, $3, $4, 1)",

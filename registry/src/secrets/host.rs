@@ -25,6 +25,8 @@ impl KeyHost {
     pub fn of_url(url: &str) -> Option<Self> {
         let url = Url::parse(url).ok()?;
         let before = match url.scheme() {
+            // The scheme is left out for `https` only, so that the two schemes never have the same
+            // text.
             "https" => "",
             "http" => "http://",
             _ => return None,
@@ -45,6 +47,7 @@ impl KeyHost {
     /// # Errors
     /// Returns [`RegistryError::Invalid`] for more than the maximum.
     pub fn sorted(mut hosts: Vec<Self>) -> Result<Vec<Self>, RegistryError> {
+        // A sealed value is bound to this list, so the order must not depend on the request.
         hosts.sort();
         hosts.dedup();
         if hosts.len() > MAX_HOSTS {
@@ -68,11 +71,14 @@ impl FromStr for KeyHost {
             if text.len() > MAX_LENGTH || !text.chars().all(is_plain) {
                 return None;
             }
+            // Checked in the text, because `Url` replaces a missing path by `/`.
             let bare = address.split_once("://").map(|(_, host)| host)?;
             if bare.contains('/') {
                 return None;
             }
             let host = Self::of_url(&address)?;
+            // A trailing dot names the same host under a different text. The length is checked
+            // again, because Punycode can be longer than the letters that it encodes.
             let name = host.0.strip_prefix("http://").unwrap_or(&host.0);
             let name = name.rsplit_once(':').map_or(name, |(name, _)| name);
             (!name.ends_with('.') && host.0.len() <= MAX_LENGTH).then_some(host)

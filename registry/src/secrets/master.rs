@@ -64,6 +64,8 @@ impl MasterKey {
     }
 
     fn of(key: SealingKey) -> Self {
+        // The prefix separates this hash from other hashes of the key. Eight bytes are the 16 hex
+        // digits that a constraint of the table requires.
         let mut hash = Sha256::new();
         hash.update(b"pml master key id\0");
         hash.update(key.bytes());
@@ -85,6 +87,7 @@ impl MasterKey {
     /// Derives a key for another purpose with HKDF (RFC 5869); the master key cannot be recovered from it.
     fn derive(&self, purpose: &str) -> Result<DerivedKey, RegistryError> {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+        // This fails only for an output longer than 255 hashes (RFC 5869, section 2.3).
         Hkdf::<Sha256>::new(Some(b"pml derived key"), self.key.bytes())
             .expand(purpose.as_bytes(), bytes.as_mut())
             .map_err(|_| RegistryError::Invalid("a key cannot be derived".to_owned()))?;
@@ -138,6 +141,7 @@ impl FromStr for MasterKey {
     type Err = MasterKeyError;
 
     fn from_str(text: &str) -> Result<Self, MasterKeyError> {
+        // Files and command substitutions often end with a newline.
         let text = text.trim();
         if text.is_empty() {
             return Err(MasterKeyError::Empty);
@@ -159,6 +163,7 @@ impl fmt::Debug for MasterKey {
 
 /// Decodes hex, or else base64.
 fn decode(text: &str) -> Option<Vec<u8>> {
+    // Hex first: 64 hex digits are valid base64 as well, of 48 other bytes.
     if text.len() == 2 * KEY_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return text
             .as_bytes()
@@ -174,6 +179,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
 fn is_weak(bytes: &[u8]) -> bool {
     let different = bytes.iter().collect::<HashSet<_>>().len();
     let is_text = bytes.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
+    // The caller has checked that there are 32 bytes, so the slices below exist.
     let step = |pair: &[u8]| pair[1].wrapping_sub(pair[0]);
     let counts = bytes.windows(2).all(|pair| step(pair) == step(&bytes[..2]));
     // One half derived from the other: equal, reversed, or with the same change to each byte.

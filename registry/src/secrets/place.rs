@@ -93,6 +93,8 @@ impl Place {
         let version = version.to_string();
         let (org, project) = (self.tenant.org(), self.tenant.project());
         let mut parts = vec![org, project, &self.owner, &self.name, &version];
+        // Two different kinds, so that removing the hosts of a row does not make it open. Values
+        // without hosts keep the form from before secrets had hosts.
         let Some(hosts) = hosts else { return Purpose::new("secret", &parts) };
         parts.extend(hosts.iter().map(String::as_str));
         Purpose::new("secret for hosts", &parts)
@@ -107,6 +109,8 @@ impl Place {
         hosts: Vec<KeyHost>,
     ) -> Result<SecretRecord, OpenError> {
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+        // Null, not an empty list, means that no host was named; a constraint refuses an empty
+        // list.
         let hosts = Some(hosts).filter(|hosts| !hosts.is_empty());
         // Also locks the row of the data key, which serializes the following statements per organisation.
         let wrapped = data_keys::newest(connection, keys, self.tenant.org()).await?;
@@ -123,6 +127,8 @@ impl Place {
         .fetch_optional(&mut *connection)
         .await
         .map_err(RegistryError::from)?;
+        // A deleted secret leaves no row, so its versions begin at 1 again. That is why a stamp
+        // also contains the time.
         let version = last.unwrap_or(0) + 1;
         let sealed =
             key.seal(&self.purpose(version, hosts.as_deref()), value.expose().as_bytes())?;
@@ -165,6 +171,7 @@ impl Place {
         connection: &mut PgConnection,
         purpose: &SecretUse,
     ) -> Result<Found, RegistryError> {
+        // `owner desc` puts the caller's own secret first: the owner of the project's is empty.
         let mut rows = sqlx::query_as!(
             Row,
             r#"select s.owner, s.version, s.updated_at, s.sealed, s.hosts,
@@ -204,15 +211,20 @@ impl Place {
             Found::NotForHost => return Ok(Opened::NotForHost),
             Found::Row(row) => row,
         };
+        // Checked after the search: a missing secret is reported as missing even without a master
+        // key.
         if keys.is_empty() {
             return Err(OpenError::Registry(RegistryError::NoMasterKey));
         }
         let stamp = row.stamp();
+        // Set before the value is opened: the value is bound to this owner, and the audit event of
+        // a failure names it.
         self.owner = row.owner;
         let wrapped =
             WrappedKey { version: row.data_key, master_key: row.master_key, wrapped: row.wrapped };
         let key = wrapped.open(keys, self.tenant.org())?;
         let mut bytes = key.open(&self.purpose(row.version, row.hosts.as_deref()), &row.sealed)?;
+        // Moved, not copied: the plaintext stays in one allocation, which its new owner wipes.
         let text = String::from_utf8(std::mem::take(&mut *bytes)).map_err(|_| Unreadable)?;
         let value = SecretValue::new(Zeroizing::new(text)).map_err(|_| Unreadable)?;
         Ok(Opened::Value(stamp, value))

@@ -91,6 +91,7 @@ impl Operator {
                         return Err(RegistryError::WrongMasterKey { id: row.id.clone() });
                     }
                 }
+                // An interrupted rotation is repeated with the same command.
                 if rows.iter().any(|row| row.is_current && row.id == to) {
                     return Ok(());
                 }
@@ -102,9 +103,11 @@ impl Operator {
                     AuditEvent::new("master_key.rotate", to.as_str(), AuditOutcome::Allowed)
                         .with_detail(json!({ "from": from }));
                 audit::record(connection, &actor, event).await?;
+                // Before the insert: a unique index allows one current key.
                 sqlx::query!("update master_keys set is_current = false where is_current")
                     .execute(&mut *connection)
                     .await?;
+                // A rotation can lead back to an earlier key, which may still have a row.
                 sqlx::query!(
                     "insert into master_keys (id, check_value, is_current) values ($1, $2, true)
                     on conflict (id) do update set is_current = true",
@@ -140,6 +143,7 @@ impl Operator {
                 let master = keys
                     .get(&current)
                     .ok_or_else(|| RegistryError::WrongMasterKey { id: current.clone() })?;
+                // The default sorts before every data key, because versions begin at 1.
                 let (org, version) = after.unwrap_or_default();
                 let rows = sqlx::query!(
                     "select org, version, master_key, wrapped from data_keys
@@ -153,6 +157,7 @@ impl Operator {
                 .fetch_all(&mut *connection)
                 .await?;
                 let mut report = Rewrapped::default();
+                // A full batch may be the last one; then the next batch is empty.
                 if rows.len() == limit as usize {
                     report.next = rows.last().map(|row| (row.org.clone(), row.version));
                 }

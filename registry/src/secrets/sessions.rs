@@ -37,6 +37,7 @@ impl Registry {
             );
             return Err(RegistryError::Invalid(message));
         }
+        // Any configured key will do, because `open_session` tries all of them.
         let key = self.master_keys.first().ok_or(RegistryError::NoMasterKey)?;
         let key = key.session_key().map_err(|_| RegistryError::NoMasterKey)?;
         let sealed = key.seal(&purpose(tenant, server, url)?, session.as_bytes())?;
@@ -59,6 +60,7 @@ impl Registry {
             return Err(RegistryError::NoMasterKey);
         }
         let purpose = purpose(tenant, server, url)?;
+        // The length is checked before the decoding, because any client can send a handle.
         let sealed = Some(handle)
             .filter(|handle| handle.len() <= MAX_HANDLE)
             .and_then(|handle| BASE64_URL_SAFE_NO_PAD.decode(handle).ok());
@@ -75,5 +77,7 @@ fn purpose(tenant: &Tenant, server: &Fqdn, url: &str) -> Result<Purpose, Registr
     let scope = tenant.require_scope()?;
     let server = server.to_string();
     let parts = [scope.org(), scope.project(), tenant.principal_name(), &server, url];
+    // The address is included: after a change of the entry, the new address must not receive a
+    // session id of the old one.
     Ok(Purpose::new("mcp session", &parts))
 }

@@ -9,6 +9,8 @@ const SOCKET: i32 = 3;
 pub(crate) fn take_descriptors() -> Result<OwnedFd, rustix::io::Errno> {
     let stdin = std::io::stdin();
     let arrived: BorrowedFd<'_> = stdin.as_fd();
+    // Somebody may start the binary with the mark by hand. Standard input is then no such socket,
+    // and nothing has been closed yet.
     if rustix::net::sockopt::socket_domain(arrived)? != rustix::net::AddressFamily::UNIX {
         return Err(rustix::io::Errno::NOTSOCK);
     }
@@ -24,6 +26,8 @@ pub(crate) fn take_descriptors() -> Result<OwnedFd, rustix::io::Errno> {
         }
         OwnedFd::from_raw_fd(SOCKET)
     };
+    // The standard streams stay open: a closed number would go to a later descriptor, which would
+    // then receive what a library writes to stderr.
     let nothing = rustix::fs::open(
         "/dev/null",
         rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
@@ -32,9 +36,11 @@ pub(crate) fn take_descriptors() -> Result<OwnedFd, rustix::io::Errno> {
     rustix::stdio::dup2_stdin(&nothing)?;
     rustix::stdio::dup2_stdout(&nothing)?;
     rustix::stdio::dup2_stderr(&nothing)?;
+    // Dropped first, because its owner must not close a number that is closed below.
     drop(nothing);
     // Every descriptor above the socket was inherited and has no owner here.
     close_all_from(SOCKET + 1)?;
+    // The child waits by `poll` only, so that it can read while it cannot write.
     rustix::io::ioctl_fionbio(&socket, true)?;
     Ok(socket)
 }
@@ -52,6 +58,7 @@ pub(crate) fn take_forked_socket(socket: OwnedFd) -> Result<OwnedFd, rustix::io:
         }
         OwnedFd::from_raw_fd(SOCKET)
     };
+    // The call below closes its number, which its owner must not close again.
     std::mem::forget(socket);
     close_all_from(SOCKET + 1)?;
     rustix::io::ioctl_fionbio(&moved, true)?;

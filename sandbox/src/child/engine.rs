@@ -107,6 +107,7 @@ impl Engine {
             socket.out().extend_from_slice(ready);
             socket.flush();
         }
+        // After the report, so that the host can take the child while it still warms up.
         self.warm_up();
         let program = self.await_program();
         let result = self.run(&program);
@@ -127,6 +128,7 @@ impl Engine {
             ctx.json_parse(WARM_UP_FRAME)?;
             ctx.eval::<(), _>(include_str!("realm/warm_up.js"))
         });
+        // The script is asynchronous, so the rest of it waits in these jobs.
         while let Ok(true) = self.runtime.execute_pending_job() {}
         let mut unsent = Vec::new();
         let value = serde_json::from_str::<&RawValue>(WARM_UP_FRAME).ok();
@@ -142,20 +144,25 @@ impl Engine {
                     let execute = match frame::read_from_host(body) {
                         Ok(FromHost::Execute(execute)) => execute,
                         Ok(FromHost::Probe(number)) => probe::run(number),
+                        // The host is trusted, so anything else is a broken stream.
                         _ => exit(EXIT_PANIC),
                     };
                     let limits = execute.limits;
                     self.shared.limits.set(limits);
+                    // Even without a seed: all forks of a zygote inherit the same state.
                     self.shared.random.borrow_mut().reset(execute.seed);
                     if let Some(epoch_ms) = execute.epoch_ms {
                         self.shared.timers.borrow_mut().freeze(epoch_ms);
                     }
                     self.heap.set_limit(limits.heap);
                     self.runtime.set_max_stack_size(limits.stack);
+                    // Counted from here, so that the child's own start costs the program nothing.
                     self.budget.end.set(Some(cpu_time() + Duration::from_millis(limits.cpu_ms)));
                     let ends_by_itself = execute.implicit_returns.is_some();
                     *self.shared.implicit_returns.borrow_mut() =
                         execute.implicit_returns.unwrap_or_default().into();
+                    // Owned, because the frame lies in the inbox, which must be free for answers
+                    // while the program runs.
                     return ProgramInput {
                         source: execute.program.into_owned(),
                         args: execute.args.get().to_owned(),
@@ -177,9 +184,11 @@ impl Engine {
         if program.ends_by_itself {
             self.run_until_idle()?;
         }
+        // At the end, because a rejected promise counts as handled when something awaits it later.
         self.report_unhandled(program.ends_by_itself)?;
         let finished = self.context.with(|ctx| {
             let value = value.restore(&ctx);
+            // Asynchronous, because promises within the result are awaited, too.
             let finish = self.realm.finish.clone().restore(&ctx);
             value
                 .and_then(|value| finish?.call::<_, Promise<'_>>((value,)))
@@ -227,6 +236,7 @@ impl Engine {
                 Ok(())
             })();
             begun.map_err(|error| self.caught(&ctx, &error, FailureKind::Exception))?;
+            // Before the program is compiled, because a syntax error is located in this text.
             *self.shared.source.borrow_mut() = source.into();
             let text = [PREFIX, source, SUFFIX].concat();
             let module = Module::declare(ctx.clone(), PROGRAM_FILE, text)

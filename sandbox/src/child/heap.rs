@@ -53,6 +53,8 @@ impl Heap {
         if memory.is_null() {
             self.0.ran_out.set(true);
         } else {
+            // The usable size, which may exceed the requested one, because `dealloc` can find out
+            // no other.
             self.0.used.set(self.0.used.get() + size_of(memory));
         }
         memory
@@ -98,12 +100,14 @@ unsafe impl Allocator for Heap {
         if memory.is_null() {
             return self.alloc(new_size);
         }
+        // Read before the call, after which the old block may be gone.
         let old_size = size_of(memory);
         if !self.0.admits(new_size.saturating_sub(old_size)) {
             return std::ptr::null_mut();
         }
         // SAFETY: by the trait's contract, this allocator returned the pointer.
         let moved: *mut u8 = unsafe { libc::realloc(memory.cast(), new_size) }.cast();
+        // A failed `realloc` leaves the old block as it is, so it still counts.
         if !moved.is_null() {
             self.0.used.set(self.0.used.get().saturating_sub(old_size));
         }

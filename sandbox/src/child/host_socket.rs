@@ -58,6 +58,7 @@ impl HostSocket {
             }
         }
         self.out.clear();
+        // One large message must not hold its memory for the rest of the run.
         self.out.shrink_to(16 * CHUNK);
     }
 
@@ -81,6 +82,7 @@ impl HostSocket {
 
     /// Waits for bytes, at most until the timeout. Returns whether some may have arrived.
     pub(crate) fn fill(&mut self, timeout: Option<Duration>) -> bool {
+        // An error or a hang-up counts as well: the read finds out and exits.
         let ready = !self.wait(PollFlags::IN, timeout).is_empty();
         if ready {
             self.read();
@@ -95,12 +97,14 @@ impl HostSocket {
         });
         let mut polled = [PollFd::new(self.socket(), for_what)];
         match poll(&mut polled, timeout.as_ref()) {
+            // A signal ends the wait early. Callers treat that like a timeout.
             Ok(0) | Err(_) => PollFlags::empty(),
             Ok(_) => polled[0].revents(),
         }
     }
 
     fn read(&mut self) {
+        // Not `self.socket()`, which would borrow all of `self` while the inbox is changed.
         let Some(socket) = &self.socket else { exit(0) };
         let tail = self.inbox.tail();
         tail.reserve(CHUNK);

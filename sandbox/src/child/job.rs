@@ -9,6 +9,7 @@ use crate::wire::inbox::HEADER;
 
 /// Runs the job on every input, until the host kills this process or exits.
 pub(crate) fn serve(mut socket: HostSocket, job: Job, input_bytes: usize) -> ! {
+    // Sends the report of the seal, which is still in the buffer.
     socket.flush();
     loop {
         let output = loop {
@@ -27,6 +28,8 @@ pub(crate) fn serve(mut socket: HostSocket, job: Job, input_bytes: usize) -> ! {
         out.reserve_exact(HEADER + output.len());
         out.extend_from_slice(&length.to_le_bytes());
         out.extend_from_slice(&output);
+        // Freed before a write that may have to wait: the address space is limited, and the buffer
+        // has a copy.
         drop(output);
         socket.flush();
     }

@@ -41,6 +41,7 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
     // Destructors that run on a heap which a program has corrupted are attack surface, so a panic exits at once and
     // nothing unwinds. Only a job may unwind.
     std::panic::set_hook(Box::new(|_| exit(EXIT_PANIC)));
+    // Before the arguments are parsed, because a refusal needs the socket.
     let socket = match take_descriptors() {
         Ok(socket) => socket,
         Err(_) => exit(EXIT_NOT_A_CHILD),
@@ -85,6 +86,7 @@ fn child_main(arguments: &[String], jobs: &[Job]) -> ! {
             });
             match started {
                 Ok(thread) => {
+                    // The thread never returns, so if this does, the thread has panicked.
                     let _ = thread.join();
                     exit(EXIT_PANIC)
                 }

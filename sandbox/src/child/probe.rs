@@ -6,6 +6,8 @@ use crate::wire::probe::{CallTable, EXIT_NOT_BLOCKED, PROBES, Probe};
 /// Runs the probe with this number, or nothing if there is none, and exits.
 pub(crate) fn run(number: u64) -> ! {
     let probe = usize::try_from(number).ok().and_then(|number| PROBES.get(number));
+    // A number past the end is the control of a self-test: a child that attempts nothing must reach
+    // the exit below.
     if let Some(probe) = probe {
         attempt(probe);
     }

@@ -13,6 +13,7 @@ impl Random {
     /// Restarts the sequence. With a seed, all numbers are determined by it.
     pub(crate) fn reset(&mut self, seed: Option<u64>) {
         self.seeded = seed.is_some();
+        // Any other start of the sequence could be guessed, so a child without random numbers ends.
         self.state = seed.unwrap_or_else(|| getrandom::u64().unwrap_or_else(|_| exit(EXIT_PANIC)));
     }
 
@@ -33,6 +34,7 @@ impl Random {
             return bytes;
         }
         for chunk in bytes.chunks_mut(8) {
+            // In the same order on every machine, so that a seed gives the same bytes everywhere.
             let word = self.next_word().to_le_bytes();
             chunk.copy_from_slice(&word[..chunk.len()]);
         }

@@ -56,6 +56,7 @@ pub(crate) struct Realm {
 
 impl Shared {
     pub(crate) fn new(socket: HostSocket) -> Rc<Shared> {
+        // Nothing is permitted until the program's own limits arrive.
         let limits = ChildLimits {
             cpu_ms: 0,
             heap: 0,
@@ -109,6 +110,8 @@ impl Shared {
                 limits.argument_bytes
             ));
         }
+        // The host's parser is stricter than `JSON.stringify`. Text that it refuses would end the
+        // run as a breach of the protocol, not as an error of this call.
         if let Err(refusal) = json::clean(&mut args) {
             return Called::Refused(format!(
                 "the arguments of mcp.{namespace}.{action} are {refusal}"
@@ -119,6 +122,7 @@ impl Shared {
                 "the arguments of mcp.{namespace}.{action} have no JSON form"
             ));
         };
+        // Assigned last: the host expects numbers without gaps, so a refused call takes none.
         let id = self.last_call.get() + 1;
         self.last_call.set(id);
         self.in_flight.set(self.in_flight.get() + 1);
@@ -139,6 +143,8 @@ impl Shared {
         }
         let room = self.limits.get().console_bytes - self.console_spent.get();
         self.console_full.set(text.len() > room || room == 0);
+        // A character has at most four bytes, so a line that does not fit keeps at least one byte
+        // too many, by which the host can tell.
         let kept = &text[..text.floor_char_boundary(room + 4)];
         // The host counts in the same way, and treats any line after the limit as a breach of the protocol.
         self.console_spent.set(self.console_spent.get() + (kept.len() + 1).min(room));
@@ -205,6 +211,7 @@ pub(crate) fn build(ctx: &Ctx<'_>, shared: &Rc<Shared>) -> Result<Realm> {
 
 fn script<'js>(ctx: &Ctx<'js>, name: &str, source: &str) -> Result<Function<'js>> {
     let mut options = EvalOptions::default();
+    // Frames with a name other than the program's are dropped from stack traces.
     options.filename = Some(name.to_owned());
     ctx.eval_with_options(source, options)
 }
@@ -234,6 +241,8 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
     host.set(
         "arm",
         Function::new(ctx.clone(), move |wait_ms: f64, id: f64, repeats: bool| -> Option<f64> {
+            // The conversion panics on a negative number or NaN, which `max` replaces by zero, and
+            // on a huge one, which the script has clamped.
             let wait = Duration::from_secs_f64(wait_ms.max(0.0) / 1000.0);
             #[expect(
                 clippy::cast_possible_truncation,
@@ -300,6 +309,7 @@ fn encode(ctx: Ctx<'_>, text: String) -> Result<TypedArray<'_, u8>> {
 }
 
 fn decode(bytes: TypedArray<'_, u8>, fatal: bool) -> Result<Option<String>> {
+    // A detached buffer has no bytes.
     let Some(raw) = bytes.as_raw() else { return Ok(Some(String::new())) };
     #[expect(unsafe_code, reason = "the engine hands out its buffers only as pointers")]
     // SAFETY: the array keeps its buffer alive, and no script runs while it is read.

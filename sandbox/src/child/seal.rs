@@ -69,6 +69,7 @@ pub(crate) fn apply_to_zygote(host: Pid) -> Result<Vec<LayerReport>, Broken> {
     layers.extend(apply_limits(host, memory, cpu, ZYGOTE_DESCRIPTORS)?);
     restore_fatal_signals();
     reset_personality();
+    // Every fork inherits it. Without it, only a privileged process may install a filter.
     forbid_new_privileges()?;
     start_namespace_init()?;
     Ok(layers)
@@ -93,6 +94,7 @@ fn apply_limits(
 
 /// Applies the last two layers to all threads. After this, only the listed system calls are left.
 pub(crate) fn apply_inner() -> Result<Vec<LayerReport>, Broken> {
+    // All of this before the filter, which permits none of these calls.
     limit(Resource::Nproc, 0)?;
     restore_fatal_signals();
     reset_personality();
@@ -110,10 +112,12 @@ pub(crate) fn after_fork(zygote: Pid, filter: &Filter) -> Result<(), Broken> {
     if getppid().is_some_and(|parent| parent != zygote) {
         return Err("the zygote has died".to_owned());
     }
+    // A fork inherits both, so they are checked and not set again.
     match (dumpable_behavior(), no_new_privs()) {
         (Ok(DumpableBehavior::NotDumpable), Ok(true)) => {}
         _ => return Err("a fork lacks a layer".to_owned()),
     }
+    // Lower than in the zygote: a child never opens or receives a descriptor.
     limit(Resource::Nofile, DESCRIPTORS)?;
     limit(Resource::Nproc, 0)?;
     filter.apply()
@@ -126,6 +130,8 @@ pub(crate) fn inner_layers() -> Vec<LayerReport> {
 
 /// Asks the kernel to kill this process together with its host, and checks whether the host has already died.
 fn die_with_host(host: Pid) -> Result<(), Broken> {
+    // In this order, a host that dies at any time is noticed: before the first step, the parent
+    // differs; after it, the kernel sends the signal.
     die_with_parent()?;
     if getppid() != Some(host) {
         return Err("the host has died".to_owned());
@@ -144,6 +150,7 @@ fn die_with_parent() -> Result<(), Broken> {
 
 /// Makes the kernel kill this process before the host when memory runs out.
 fn prefer_for_oom_kill() -> LayerReport {
+    // The highest value that the kernel accepts.
     let state = match std::fs::write("/proc/self/oom_score_adj", "1000") {
         Ok(()) => LayerState::Holds,
         Err(error) => LayerState::Absent(format!("`/proc/self/oom_score_adj`: {error}")),
@@ -181,6 +188,7 @@ fn namespaces(parts: &[(UnshareFlags, &str)]) -> LayerReport {
     let text = missing.join(", ");
     let state = match count {
         0 => LayerState::Holds,
+        // The user namespace counts as well, so this means all of them.
         _ if count > parts.len() => LayerState::Absent(text),
         _ => LayerState::Partial(text),
     };
@@ -201,6 +209,7 @@ fn start_namespace_init() -> Result<(), Broken> {
     let pid = unsafe { libc::fork() };
     match pid {
         0 => run_namespace_init(zygote, &filter, theirs),
+        // Otherwise the read below would wait forever if the child died without an answer.
         1.. => drop(theirs),
         _ => return Err("no process can be forked".to_owned()),
     }
@@ -239,6 +248,8 @@ fn unshare(flags: UnshareFlags) -> Result<(), rustix::io::Errno> {
 
 /// Denies every file and every port, signals to other processes, and their abstract sockets.
 fn landlock() -> Result<LayerReport, Broken> {
+    // The version of Linux 6.12, which added the scopes. `BestEffort` omits what an older kernel
+    // does not know.
     let newest = ABI::V6;
     let ruleset = Ruleset::default()
         .set_compatibility(landlock::CompatLevel::BestEffort)
@@ -282,6 +293,7 @@ fn resource_limits(address_space: u64, cpu: Duration, descriptors: u64) -> Resul
 fn limit(resource: Resource, most: u64) -> Result<(), Broken> {
     // A limit that is already lower stays.
     let hard = getrlimit(resource).maximum.map_or(most, |hard| hard.min(most));
+    // The hard limit as well, because a process may raise its soft limit up to it.
     setrlimit(resource, Rlimit { current: Some(hard), maximum: Some(hard) })
         .map_err(|e| format!("setrlimit({resource:?}): {e}"))
 }

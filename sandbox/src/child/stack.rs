@@ -50,6 +50,8 @@ pub(crate) fn trim(stack: &str, source: &str, returns: &[u32]) -> Trace {
         }
         if trace.place.is_none() {
             trace.place = Some((row, column));
+            // Only for the innermost frame of all: an error within a built-in function is not about
+            // the callee at the program's frame.
             trace.callee = (index == 0).then(|| callee(source, row, byte)).flatten();
         }
         if !trace.text.is_empty() {
@@ -117,6 +119,7 @@ fn in_characters(source: &str, row: u32, column: u32, returns: &[u32]) -> u32 {
     let inserted: usize = returns
         .iter()
         .filter(is_before)
+        // A position within the inserted text becomes its start.
         .map(|at| RETURN.len().min(start + before - *at as usize))
         .sum();
     (line[..before].chars().count() - inserted + beyond) as u32 + 1

@@ -44,6 +44,7 @@ impl Timers {
 
     /// Sets a timer. `id` 0 requests a new one; `None` means that the limit is reached.
     pub(crate) fn arm(&mut self, wait: Duration, id: u64, repeats: bool) -> Option<u64> {
+        // A timer that repeats has just left the queue, so setting it again always succeeds.
         if self.queue.len() >= MAX_TIMERS {
             return None;
         }
@@ -56,6 +57,7 @@ impl Timers {
         let real = monotonic() + wait;
         // With frozen time, timers are ordered by their requested delays, not by the time of the request.
         let due = self.frozen.map_or(real, |(_, moved)| moved + wait);
+        // Timers that are due at the same time fire in the order in which they were set.
         self.last_turn += 1;
         self.queue.insert((due, self.last_turn), Timer { id, real, repeats });
         self.places.insert(id, (due, self.last_turn));

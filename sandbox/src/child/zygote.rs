@@ -62,6 +62,7 @@ fn refused(control: &OwnedFd, message: &str) -> Result<(), rustix::io::Errno> {
 
 fn reap(pid: u32) -> Result<i32, i32> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // The child is already dead, so this does not block.
     let status = pid.and_then(|pid| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).ok().flatten());
     match status {
         Some(status) => match status.terminating_signal() {
@@ -83,12 +84,16 @@ impl ForkTemplate {
     }
 
     fn fork(&self, control: &OwnedFd, socket: OwnedFd) -> Result<(), rustix::io::Errno> {
+        // Read before the fork, because the child compares its parent with it.
         let parent = rustix::process::getpid();
         #[expect(unsafe_code, reason = "no safe wrapper: the child may do what one thread may")]
         // SAFETY: this process has one thread, so the child finds every lock free.
         let pid = unsafe { libc::fork() };
         match Pid::from_raw(pid) {
             Some(_) if pid < 0 => refused(control, "no process can be forked"),
+            // The number is valid for the host, too: leaving the process namespace moved only the
+            // children. Returning drops the socket, so that the host sees its end close when the
+            // child exits.
             Some(_) => Reply::Forked(pid.unsigned_abs()).send(control),
             None => self.run_child(parent, socket),
         }
@@ -100,6 +105,7 @@ impl ForkTemplate {
             Ok(socket) => HostSocket::new(socket),
             Err(_) => exit(EXIT_PANIC),
         };
+        // Before the last layers, so that a layer that fails can be reported.
         self.engine.connect(socket);
         if let Err(message) = seal::after_fork(parent, &self.filter) {
             self.engine.send(&ToHost::Unavailable { message: &message });

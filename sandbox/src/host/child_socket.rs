@@ -60,6 +60,7 @@ impl ChildSocket {
 
     /// Waits until the socket accepts more bytes.
     pub(crate) async fn writable(&self) -> io::Result<()> {
+        // A duplicate, because epoll accepts each descriptor only once.
         let socket = self.socket.get_ref().try_clone()?;
         let socket = watch(socket, Interest::WRITABLE)?;
         socket.writable().await.map(|_| ())

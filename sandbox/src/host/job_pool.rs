@@ -58,6 +58,7 @@ impl JobPool {
             await_ready(&socket, &mut inbox).await.map_err(JobFailure::Unavailable)?;
             lent.child_mut().ready = true;
         }
+        // The child may have run other jobs before.
         let spent_before = lent.child().cpu().unwrap_or_default();
         let exchange = exchange(&socket, &mut inbox, &input, self.limits.output_bytes);
         let cpu = lent.child().cpu_reader();
@@ -71,6 +72,7 @@ impl JobPool {
                 give_back(lent, socket);
                 Ok(output)
             }
+            // Dropping the loan kills the child: nothing else stops a function that runs.
             Err(Broken::TimedOut) => Err(JobFailure::TimedOut),
             Err(Broken::TooLarge) => {
                 Err(JobFailure::OutputTooLarge { limit: self.limits.output_bytes })
@@ -95,6 +97,7 @@ async fn post_mortem(lent: Lent) -> JobFailure {
     let child = lent.remove();
     child.wait_to_exit(Duration::from_millis(250)).await;
     match child.kill_and_reap().await {
+        // Rust aborts when an allocation fails.
         ExitStatus::Signal(libc::SIGABRT) => JobFailure::OutOfMemory,
         ExitStatus::Signal(libc::SIGXCPU) => JobFailure::TimedOut,
         ExitStatus::Signal(signal) => JobFailure::Crashed { signal: Some(signal) },

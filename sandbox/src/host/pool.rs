@@ -65,10 +65,12 @@ impl Pool {
             Outcome::never_started(Failure::new(FailureKind::Cancelled, "the run was cancelled"))
         };
         let start = async {
+            // The turn comes first, so that a program that queues holds no ready child.
             let turn = Arc::clone(&self.running).acquire_owned();
             (turn.await.expect("the semaphore is never closed"), self.start().await)
         };
         let (turn, started) = tokio::select! {
+            // In this order, a run that was cancelled in the queue never starts.
             biased;
             () = cancel.cancelled() => return cancelled(),
             started = start => started,
@@ -102,6 +104,7 @@ impl Pool {
         let Ready { lent, socket, .. } = self.start().await.map_err(SandboxError::Unavailable)?;
         let mut question = Vec::new();
         frame::write(&mut question, &ToChild::Probe { id: number as u64 });
+        // A short message fits into an empty socket at once, so there is no need to wait.
         if socket.try_send(&question).ok() != Some(question.len()) {
             return Err(SandboxError::Unavailable("a sealed child accepts no message".to_owned()));
         }
@@ -155,6 +158,7 @@ impl Ready {
         let Ready { lent, socket, mut inbox } = self;
         let started = Instant::now();
         let child = lent.child();
+        // The child has already used CPU time for its own start.
         let before = child.cpu().unwrap_or_default();
         let mut run = Run::new(&socket, limits, tools, cancel);
         let deprioritizer = child.deprioritizer();
@@ -169,6 +173,7 @@ impl Ready {
         let returned_nothing = run.returned_nothing;
         let console = std::mem::take(&mut run.console);
         let unanswered = std::mem::take(&mut run.unanswered).into_values().collect();
+        // Cancels the calls that are still in flight.
         drop(run);
         let crashed = |why| Err(Failure::new(FailureKind::Crashed, why));
         let (result, lent) = match ending {

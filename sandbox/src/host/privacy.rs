@@ -71,6 +71,7 @@ pub fn take_variable(name: &CStr) -> Option<OsString> {
             }
             let length = {
                 let text = CStr::from_ptr(value).to_bytes();
+                // The first entry is the value that every other reader sees.
                 taken.get_or_insert_with(|| OsStr::from_bytes(text).to_owned());
                 text.len()
             };
@@ -78,6 +79,7 @@ pub fn take_variable(name: &CStr) -> Option<OsString> {
             let entry = value.sub(before);
             // A name may occur twice: without its name, an entry cannot be found again.
             for at in 0..before + length {
+                // The compiler may drop ordinary writes that nothing reads.
                 entry.add(at).write_volatile(0);
             }
         }

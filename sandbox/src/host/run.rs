@@ -88,6 +88,7 @@ impl<'a> Run<'a> {
         tools: Arc<dyn ToolCaller>,
         cancel: &CancellationToken,
     ) -> Run<'a> {
+        // A child token: the end of this run cancels its own calls and nothing of the caller's.
         let calls_cancel = cancel.child_token();
         Run {
             socket,
@@ -136,6 +137,7 @@ impl<'a> Run<'a> {
         );
         let clock = self.clock.clone();
         let before = cpu().unwrap_or_default();
+        // These three waits are created once, so that a round of the loop does not start them anew.
         let mut wall = std::pin::pin!(clock.expired(self.limits.wall));
         let limit = self.limits.cpu + CPU_GRACE;
         let mut spent = std::pin::pin!(async {
@@ -194,6 +196,7 @@ impl<'a> Run<'a> {
             }
         }
         self.out.clear();
+        // One large answer must not hold its memory for the rest of the run.
         self.out.shrink_to(64 * 1024);
         self.sent = 0;
         Ok(None)
@@ -207,9 +210,12 @@ impl<'a> Run<'a> {
                     let message = format!("the program made more than {limit} tool calls");
                     return Ok(Some(stop(FailureKind::TooManyCalls, message)));
                 }
+                // Logs and failures refer to calls by these numbers, so a child must neither skip
+                // nor repeat one.
                 if id != self.calls + 1 {
                     return Err(format!("call {id} came after call {}", self.calls));
                 }
+                // Only the lengths: the tool caller parses the names and refuses undeclared tools.
                 let name_is_good = |name: &str| !name.is_empty() && name.len() <= MAX_NAME;
                 if !name_is_good(&namespace) || !name_is_good(&action) {
                     return Err(format!("call {id} has a name of a wrong length"));
@@ -235,6 +241,7 @@ impl<'a> Run<'a> {
                 Ok(Some(Ending::Complete(Ok(Value::Null))))
             }
             FromChild::Complete(Ok(Some(value))) => {
+                // An honest child checks this limit itself and reports a failure instead.
                 if value.get().len() > self.limits.result_bytes {
                     return Err("a result larger than the child may send".to_owned());
                 }
@@ -273,12 +280,14 @@ impl<'a> Run<'a> {
     fn checked_failure(&self, reported: ChildFailure) -> Result<Failure, String> {
         let mut kind = FailureKind::claimed(&reported.kind)
             .ok_or_else(|| "a failure of a type that the child may not report".to_owned())?;
+        // A program can throw an error with this code, so a refusal must also have happened.
         if kind == FailureKind::Exception
             && self.result_refused
             && reported.code.as_deref() == Some(RESULT_TOO_LARGE)
         {
             kind = FailureKind::ToolResultTooLarge;
         }
+        // The child appends `…`, which has three bytes, to a text that it cuts to this size.
         let fits = |text: &str, most: usize| text.len() <= most + 8;
         if !fits(&reported.name, MAX_NAME)
             || !fits(&reported.message, MAX_ERROR_TEXT)
@@ -306,6 +315,7 @@ impl<'a> Run<'a> {
         while self.running.len() < self.limits.in_flight {
             let Some(next) = self.queue.front() else { break };
             let size = next.args.get().len();
+            // A call that exceeds the limit by itself runs alone; otherwise it would never start.
             if !self.running.is_empty() && self.running_bytes + size > MAX_RUNNING {
                 break;
             }
@@ -314,6 +324,8 @@ impl<'a> Run<'a> {
             };
             self.queued_bytes -= size;
             self.running_bytes += size;
+            // Parsed when the call starts: until then, the arguments are text, which is far
+            // smaller.
             let args = serde_json::from_str(args.get())
                 .map_err(|e| format!("the arguments of call {id} are not JSON: {e}"))?;
             let call = ToolCall { id, namespace, action, args, clock: self.clock.clone() };
@@ -328,6 +340,7 @@ impl<'a> Run<'a> {
         let mut next = Some(first);
         while let Some(answer) = next {
             self.answer(answer);
+            // The answer has freed a place, and the next call may be answered in the same batch.
             self.start_calls()?;
             let may_answer = self.out.len() - self.sent < BATCH;
             next = if may_answer { self.running.next().now_or_never().flatten() } else { None };

@@ -82,6 +82,8 @@ impl Spawner {
     fn request(&self, request: SpawnerRequest) {
         // The thread never exits, so its receiver always exists.
         let _ = self.requests.send(request);
+        // After the request is in the channel: the thread drains this descriptor before it looks
+        // there. If the counter is full, the thread has been woken already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
@@ -104,7 +106,9 @@ fn run(inbox: &mpsc::Receiver<SpawnerRequest>, woken: &OwnedFd) {
                     .map(|zygote| PollFd::from_borrowed_fd(zygote.control(), PollFlags::IN)),
             );
             polled.extend(dying.iter().map(|(dead, _)| PollFd::new(&dead.pidfd, PollFlags::IN)));
+            // Without a pending request, no reply can be late.
             let timeout = (!zygotes.is_empty()).then_some(&LATE_CHECK_INTERVAL);
+            // A signal has interrupted the wait.
             if poll(&mut polled, timeout).is_err() {
                 continue;
             }
@@ -118,6 +122,7 @@ fn run(inbox: &mpsc::Receiver<SpawnerRequest>, woken: &OwnedFd) {
                 watch(&mut zygotes, zygote);
             }
         }
+        // The list is the one that was polled, so the indices agree.
         for (index, (dead, on_exit)) in std::mem::take(&mut dying).into_iter().enumerate() {
             if !exited[index] {
                 dying.push((dead, on_exit));
@@ -173,6 +178,7 @@ fn start(
     socket: OwnedFd,
     ours: Option<UnixStream>,
 ) -> io::Result<ChildProcess> {
+    // The binary that is running, even if an update has replaced the file at its path.
     let started = Command::new("/proc/self/exe")
         .arg0("pml-sandbox")
         .arg(CHILD_MARK)
@@ -185,6 +191,7 @@ fn start(
         .stderr(Stdio::null())
         .spawn()?;
     let pid = Pid::from_child(&started);
+    // Nobody has reaped the child yet, so the number still belongs to it.
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => Ok(ChildProcess::started(pid, pidfd, ours)),
         Err(error) => {

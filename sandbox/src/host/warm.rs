@@ -52,11 +52,13 @@ impl WarmStock {
             let permit = match self.available.try_acquire() {
                 Ok(permit) => permit,
                 Err(_) => {
+                    // A guard, because the caller may stop waiting at any time.
                     let _waiting = Waiting::begin(self);
                     self.refill();
                     self.available.acquire().await.expect("the semaphore is never closed")
                 }
             };
+            // The permit stands for the entry that is taken out, so it does not return.
             permit.forget();
             let entry = {
                 let mut state = self.lock();
@@ -91,14 +93,18 @@ impl WarmStock {
     fn refill(self: &Arc<Self>) {
         let missing = {
             let mut state = self.lock();
+            // Reused children come back, so those on loan count as present. Others do not, so one
+            // more is wanted for each caller that waits.
             let lent = if self.reused { state.lent } else { 0 };
             let wanted = (self.target + if self.reused { 0 } else { state.waiting })
                 .max(usize::from(state.waiting > 0));
             let missing = wanted.saturating_sub(state.idle.len() + state.starting + lent);
+            // Counted under the lock, so that two refills do not start the same children.
             state.starting += missing;
             missing
         };
         for _ in 0..missing {
+            // Weak, so that a start in progress does not keep a dropped stock alive.
             let home = Arc::downgrade(self);
             spawner::spawn(
                 self.kind.clone(),

@@ -48,6 +48,7 @@ fn send(socket: impl AsFd, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> 
     if !descriptors.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
+    // A peer that has exited must be an error here, not a signal.
     sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL).map(|_| ())
 }
 
@@ -121,6 +122,7 @@ impl Reply {
             Reply::Refused(message) => {
                 bytes.push(b'n');
                 bytes.extend_from_slice(
+                    // One byte is the kind. The receiver's buffer cuts off what does not fit.
                     &message.as_bytes()[..message.floor_char_boundary(MAX_MESSAGE - 1)],
                 );
             }
@@ -131,6 +133,7 @@ impl Reply {
     /// Returns the next reply; an error means that the zygote has exited or that no reply has arrived.
     pub(crate) fn receive(socket: impl AsFd) -> Result<Reply, Errno> {
         let (bytes, _) = receive(socket)?;
+        // No bytes: the zygote has closed its end.
         let (kind, rest) = bytes.split_first().ok_or(Errno::PIPE)?;
         let number = || rest.try_into().map(u32::from_le_bytes).map_err(|_| Errno::PROTO);
         Ok(match kind {

@@ -305,6 +305,8 @@ pub(crate) fn read_from_host(body: &[u8]) -> Result<FromHost<'_>, String> {
 /// Appends one frame to `out`.
 pub(crate) fn write(out: &mut Vec<u8>, message: &impl Serialize) {
     let start = out.len();
+    // A place for the length, which is known only afterwards. A separate buffer for the body would
+    // cost a copy.
     out.extend_from_slice(&[0; HEADER]);
     serde_json::to_writer(&mut *out, message)
         .expect("frames have string keys and a Vec does not fail");

@@ -17,6 +17,7 @@ impl Inbox {
             self.bytes.clear();
             self.read = 0;
         } else if self.read > 256 * 1024 {
+            // Moving the rest to the front costs time, so it waits until it frees much.
             self.bytes.drain(..self.read);
             self.read = 0;
         }
@@ -28,6 +29,7 @@ impl Inbox {
         let rest = &self.bytes[self.read..];
         let Some(header) = rest.first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_le_bytes(*header) as usize;
+        // Refused before the body arrives, which would fill the buffer.
         if length > cap {
             return Err(format!("a frame of {length} bytes; the limit is {cap}"));
         }

@@ -19,6 +19,7 @@ pub(crate) fn clean(text: &mut String) -> Result<(), String> {
                     && matches!(escape.get(3), Some(b'8'..=b'9' | b'a'..=b'f'))
                 {
                     lone.push(at);
+                    // With the two steps below, this skips all six bytes of the escape.
                     at += 4;
                 }
                 at += 1;
@@ -36,6 +37,7 @@ pub(crate) fn clean(text: &mut String) -> Result<(), String> {
         at += 1;
     }
     for at in lone {
+        // Both escapes have six bytes, so the other positions remain valid.
         text.replace_range(at..at + 6, "\\ufffd");
     }
     Ok(())

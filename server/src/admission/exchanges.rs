@@ -28,6 +28,7 @@ impl Exchanges {
     /// Returns `BUSY` at the limit.
     pub(crate) fn enter(&self, scope: &Scope) -> Result<ExchangeSlot, ApiError> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A refusal leaves no new entry behind: a scope at its limit already has one.
         let count = counts.entry(scope.clone()).or_default();
         if *count >= EXCHANGES_OF_A_SCOPE {
             let what = format!(

@@ -108,6 +108,8 @@ pub(crate) struct Limits {
 impl Limits {
     /// Creates the limits, without any slice yet.
     pub(crate) fn new(settings: RateSettings) -> Self {
+        // The tokens of an evicted slice are lost. So a gateway may admit fewer requests than the
+        // limit, but never more.
         let slices = Cache::builder().max_capacity(SLICES).time_to_idle(IDLE).build();
         Self { settings, slices }
     }
@@ -128,6 +130,7 @@ impl Limits {
                 Some(id) => Bucket::Key(id),
                 None => Bucket::Subject(caller.scope.clone(), caller.principal.clone()),
             };
+            // The key first: a key over its own limit must not use up its organisation's tokens.
             self.count(registry, bucket, rate).await?;
         }
         if let RateLimit::At(rate) = self.settings.rate_per_org {
@@ -162,12 +165,14 @@ impl Limits {
         tool: &ToolId,
     ) -> Result<(), ErrorBody> {
         let routes = registry.routes();
+        // The tokens of earlier quotas are not returned if a later one refuses the call.
         for quota in routes.quotas.iter().filter(|quota| quota.counts(scope, tool)) {
             let Some(rate) = quota.rate() else {
                 let message = format!("the operator has forbidden calls of tool `{tool}` here");
                 return Err(ErrorBody::new(ErrorCode::RateLimited, message));
             };
             let whose = match &quota.scope {
+                // The `*` distinguishes this bucket from that of a quota for this scope alone.
                 QuotaScope::Each => format!("* {scope}"),
                 other => other.to_string(),
             };
@@ -209,6 +214,7 @@ impl Limits {
         limit: Duration,
     ) -> Counted {
         let slice = self.slices.get_with_by_ref(bucket, async { Arc::default() }).await;
+        // Held during a draw: concurrent requests share one slice instead of drawing one each.
         let mut slice = slice.lock().await;
         if slice.left == 0 {
             let now = Instant::now();
@@ -269,6 +275,7 @@ pub(crate) fn origin(limits: &Limits, request: &Request) -> Option<IpAddr> {
 /// as its addresses are trusted proxies: the beginning may have been sent by the client itself.
 fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &[IpNet]) -> IpAddr {
     let is_ours = |address: IpAddr| proxies.iter().any(|net| net.contains(&address));
+    // A dual-stack socket reports IPv4 peers as `::ffff:a.b.c.d`, which is in no IPv4 network.
     let mut client = peer.to_canonical();
     let hops = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
     let hops: Vec<&str> = hops.flat_map(|value| value.split(',')).map(str::trim).collect();
@@ -277,6 +284,7 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &[IpNet]) -> IpAdd
         if !is_ours(client) {
             break;
         }
+        // The request is then counted for the proxy that reported this text.
         let Ok(address) = hop.parse::<IpAddr>() else { break };
         client = address.to_canonical();
     }

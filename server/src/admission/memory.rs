@@ -104,6 +104,8 @@ impl Budgets {
     }
 
     fn of_tenant() -> Self {
+        // The largest MCP message (2.5 MiB with 200,000 values) costs 122 MiB to parse. So the
+        // total of large messages suffices for two tenants at once.
         Self::new(48 * MIB, 32 * MIB, 128 * MIB)
     }
 }
@@ -132,6 +134,8 @@ pub(crate) struct TenantMemory {
 pub(crate) struct Reserved {
     /// The permits of the tenant and of the total. They are returned only after the memory has been freed.
     permits: Option<[OwnedSemaphorePermit; 2]>,
+    // Keeps the tenant's budgets in the map, which has only weak references: otherwise the next
+    // message would get new, unused ones.
     tenant: Arc<Budgets>,
     is_large: bool,
 }
@@ -234,6 +238,7 @@ impl Budget for TenantMemory {
     async fn arriving(&self, bytes: usize) -> Result<Reserved, ApiError> {
         let mut reserved =
             self.all.reserve(&self.scope, bytes, |budgets| &budgets.arriving).await?;
+        // After a large body, too, free memory is returned to the system.
         reserved.is_large = bytes > SMALL;
         Ok(reserved)
     }
@@ -245,6 +250,8 @@ impl Budget for TenantMemory {
     fn shrink(reserved: &mut Reserved, bytes: usize) {
         let needed = bytes.div_ceil(KIB);
         for permit in reserved.permits.iter_mut().flatten() {
+            // A budget that is smaller than the text was reserved as a whole, so fewer permits than
+            // needed may be held.
             let unused = permit.num_permits().saturating_sub(needed);
             drop(permit.split(unused));
         }
@@ -265,7 +272,10 @@ impl Drop for Reserved {
         if !TRIM_IS_SCHEDULED.swap(true, Ordering::AcqRel) {
             runtime.spawn(async {
                 tokio::time::sleep(TRIM_DELAY).await;
+                // Reset first, so that a message that is freed during the trim schedules another
+                // one.
                 TRIM_IS_SCHEDULED.store(false, Ordering::Release);
+                // Fails only when the runtime shuts down.
                 let _ = tokio::task::spawn_blocking(trim).await;
             });
         }

@@ -53,6 +53,7 @@ impl ProgramQueue {
     /// Admits one more program of a tenant; `None` if the tenant is at its limit.
     pub(crate) fn admit(&self, scope: &Scope) -> Option<Admitted> {
         let tenant = self.tenant(scope);
+        // Never waits: a caller at its limit is told at once.
         let permit = Arc::clone(&tenant.admitted).try_acquire_owned().ok()?;
         Some(Admitted { tenant, _permit: permit })
     }
@@ -66,6 +67,7 @@ impl ProgramQueue {
         tenants.retain(|_, tenant| tenant.strong_count() > 0);
         let QueueLimits { running, waiting } = self.limits;
         let tenant = Arc::new(Tenant {
+            // A running program keeps this permit, so their sum limits both together.
             admitted: Arc::new(Semaphore::new(running.saturating_add(waiting))),
             running: Arc::new(Semaphore::new(running)),
         });
@@ -78,6 +80,7 @@ impl Admitted {
     /// Waits until the program may run, which it may until the returned permit is dropped.
     pub(crate) async fn wait(&self) -> OwnedSemaphorePermit {
         let running = Arc::clone(&self.tenant.running);
+        // Tokio's semaphore is fair: programs run in the order in which they began to wait.
         running.acquire_owned().await.expect("the semaphore is never closed")
     }
 }

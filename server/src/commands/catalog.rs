@@ -78,6 +78,7 @@ fn read_tools(file: &Path, namespace: &str) -> anyhow::Result<Vec<CatalogTool>> 
 }
 
 async fn ingest(operator: &Operator, source: &str) -> anyhow::Result<String> {
+    // Everything is read before anything is written: an import is complete or has no effect.
     let read = fetch::read_all(source).await.context("nothing was ingested")?;
     let report = operator.quarantine(read.servers, source).await.context("nothing was ingested")?;
     let mut out = format!(
@@ -99,6 +100,7 @@ fn list(servers: &[QuarantinedServer]) -> anyhow::Result<String> {
     for server in servers {
         write!(out, "{}@{}", escape_text(&server.name), escape_text(&server.version))?;
         if server.status != "active" {
+            // Not escaped: the import accepts three words only.
             write!(out, "  {}", server.status)?;
         }
         match (&server.decision, &server.approved_as) {
@@ -119,6 +121,7 @@ fn list(servers: &[QuarantinedServer]) -> anyhow::Result<String> {
 
 /// Parses `DOMAIN/SERVER[@VERSION]`.
 fn judged(name: &str, integrity: Option<&str>) -> QuarantineSelector {
+    // The import refuses names and versions that contain an `@`.
     let (name, version) = match name.split_once('@') {
         Some((name, version)) => (name, Some(version.to_owned())),
         None => (name, None),
@@ -141,6 +144,7 @@ fn is_url(source: &str) -> anyhow::Result<bool> {
     if source.starts_with("http://") || source.starts_with("https://") {
         return Ok(true);
     }
+    // A URL with another scheme must not be taken for the path of a file.
     if source.contains("://") {
         bail!("`{}` is neither an http URL nor a file", escape_text(source));
     }

@@ -14,6 +14,7 @@ use crate::database::Database;
 
 /// Runs the command and returns its output.
 pub(super) async fn run(database: &Database, command: &KeysCommand) -> anyhow::Result<String> {
+    // With the serving role, so that the command needs no `PML_MIGRATE_URL`.
     let registry = database.connect(1).await?;
     match command {
         KeysCommand::Create(create) => create_key(&registry, create).await,

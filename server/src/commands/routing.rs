@@ -18,6 +18,7 @@ pub(super) async fn run(database: &Database, command: &RoutingCommand) -> anyhow
             if *json {
                 return Ok(serde_json::to_string_pretty(&rules)? + "\n");
             }
+            // In bytes, which are characters here: patterns are ASCII.
             let width = rules.iter().map(|rule| rule.pattern.to_string().len()).max().unwrap_or(0);
             let mut out = String::new();
             for rule in rules {

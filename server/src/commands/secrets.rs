@@ -39,6 +39,7 @@ async fn rotate(
     batch: u32,
 ) -> anyhow::Result<String> {
     let configured = ConfiguredKeys::read(settings)?;
+    // Before `or_own`, which fills in the current key from the file.
     let has_own_file = configured.current.is_none() && database.is_embedded();
     let configured = configured.or_own(database, settings)?;
     let to = match (&configured.new, &configured.current, &configured.old) {
@@ -51,6 +52,7 @@ async fn rotate(
         ),
     };
     let keys = Arc::new(configured.into_keys());
+    // Before the data keys, so that gateways wrap new ones with the new master key from here on.
     operator.begin_rotation(&keys, &to).await.map_err(master_key::explain)?;
     let (mut done, mut unreadable) = (0, Vec::new());
     let mut after = None;
@@ -74,6 +76,7 @@ async fn rotate(
             names.join(", ")
         );
     }
+    // Last: if the command is interrupted before, the next one still finds the old key in the file.
     if has_own_file {
         replace_own(settings, &keys, &to)?;
     }

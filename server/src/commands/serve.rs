@@ -40,13 +40,16 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
     let listener = runtime.block_on(TcpListener::bind(serve.listen)).with_context(|| {
         format!("could not listen on {}; set PML_LISTEN to a free address", serve.listen)
     })?;
+    // An invalid setting must be reported before a private Postgres is started.
     let tokens = gateway::tokens(&serve.oauth)?;
     let database = Database::open(settings)?;
     let served = runtime.block_on(async {
         let (registry, first_key) = prepare(&database, settings).await?;
+        // Shares the connections, which are closed below: `start` takes the registry.
         let database_connections = registry.clone();
         let gateway = gateway::start(registry, serve, tokens).await?;
         let shutdown = CancellationToken::new();
+        // Before the address is printed: whoever reads it may stop the gateway at once.
         stop_on_signals(shutdown.clone())?;
         let address = listener.local_addr()?;
         let (all, per_address) =
@@ -71,6 +74,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let _ = tokio::time::timeout(CLOSE_LIMIT, database_connections.close()).await;
         ended
     });
+    // Stops a private Postgres, so it must come before the last log line.
     drop(database);
     tracing::info!("Gateway is down");
     served
@@ -116,6 +120,7 @@ async fn prepare(
     settings: &Settings,
 ) -> anyhow::Result<(Registry, Option<FirstKey>)> {
     if !database.is_embedded() {
+        // `pml-server migrate` migrates such a database: the serving role owns no table.
         let registry = database.connect(settings.database_connections).await?;
         return Ok((master_key::prepare(registry, database, settings).await?, None));
     }
@@ -128,6 +133,7 @@ async fn prepare(
         Err(RegistryError::Conflict(_)) => false,
         created => created.map(|_| true).context("could not create the first scope")?,
     };
+    // From here on, only the serving role is connected, which owns nothing.
     operator.close().await;
     let registry = database.connect(settings.database_connections).await?;
     let registry = master_key::prepare(registry, database, settings).await?;
@@ -163,9 +169,11 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let temporary = path.with_extension("new");
     // A crash may have left it; `create_new` below never writes into an existing file.
     let _ = fs::remove_file(&temporary);
+    // The mode is set at creation: there is no moment in which others could read the file.
     let mut file =
         fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     writeln!(file, "{text}")?;
+    // Otherwise, a crash after the rename could leave an empty file under the final name.
     file.sync_all()?;
     fs::rename(&temporary, path)
 }
@@ -200,6 +208,7 @@ fn welcome(
 fn stop_on_signals(shutdown: CancellationToken) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // Sent when the terminal is closed. By default, it would end the gateway at once.
     let mut hangup = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         tokio::select! {
@@ -207,6 +216,7 @@ fn stop_on_signals(shutdown: CancellationToken) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
             _ = hangup.recv() => {}
         }
+        // Further signals have no effect, because the handlers stay installed.
         shutdown.cancel();
     });
     Ok(())

@@ -7,6 +7,7 @@ use protocol::escape_text;
 pub(super) fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
     let shown = rows.iter().map(|row| row.each_ref().map(|cell| escape_text(cell)));
     let lines: Vec<[String; N]> = std::iter::once(names.map(str::to_owned)).chain(shown).collect();
+    // In characters, because `format!` pads by characters.
     let widths: Vec<usize> = (0..N)
         .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
         .collect();

@@ -23,10 +23,12 @@ pub(super) async fn orgs(database: &Database, command: &OrgsCommand) -> anyhow::
                 let state = org
                     .deleted_at
                     .map_or_else(String::new, |at| format!("  deleted {}", at.date_naive()));
+                // Not escaped: the grammar of names allows no control characters.
                 writeln!(out, "{}{state}", org.name)?;
             }
             Ok(out)
         }
+        // The command line requires `--yes`, so its value is always true.
         OrgsCommand::Delete { org, yes: _ } => {
             operator.delete_org(org).await.map_err(|error| match error {
                 RegistryError::NotFound(_) => anyhow::anyhow!(

@@ -99,6 +99,7 @@ fn parse_quota(text: &str) -> Result<(u32, Window), String> {
         "day" => Window::Day,
         _ => return Err(wrong()),
     };
+    // Unlike in a rate limit, 0 is valid: it forbids the calls.
     Ok((calls.parse().map_err(|_| wrong())?, window))
 }
 

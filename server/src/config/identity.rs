@@ -57,8 +57,10 @@ pub(crate) fn address(name: &str, text: &str) -> anyhow::Result<(String, reqwest
         _ => bail!("{name} must be an `https` URL, or `http` on this machine"),
     }
     if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
+        // Without the URL, which may contain a password.
         bail!("{name} must not contain a user name, password or fragment");
     }
+    // The text too: `Url` adds a slash to a bare origin, and claims are compared exactly.
     Ok((text.to_owned(), url))
 }
 

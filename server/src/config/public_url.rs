@@ -29,10 +29,12 @@ impl FromStr for PublicUrl {
     /// Parses an `https` URL, or an `http` URL of this machine: clients send their keys there.
     fn from_str(text: &str) -> Result<Self, String> {
         let (_, url) = address("PML_PUBLIC_URL", text).map_err(|error| format!("{error:#}"))?;
+        // Paths are appended to the URL.
         if url.query().is_some() {
             return Err("PML_PUBLIC_URL must not have a query".to_owned());
         }
         let name = url.host_str().unwrap_or_default();
+        // `Url` omits the default port of the scheme, as clients do in `Host`.
         let host = match url.port() {
             Some(port) => format!("{name}:{port}"),
             None => name.to_owned(),

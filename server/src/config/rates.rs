@@ -71,6 +71,7 @@ fn parse_limit(text: &str) -> Result<RateLimit, String> {
         "h" => 3_600.0,
         _ => return Err(wrong()),
     };
+    // Zero is refused: it would block every request, although it may be meant as `off`.
     match count.parse::<u32>() {
         Ok(count @ 1..) => {
             // A bucket that holds the requests of one whole window: all of them may arrive at once.

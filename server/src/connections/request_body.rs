@@ -74,6 +74,7 @@ impl Body for RequestBody {
         if self.is_end_stream() {
             self.on_end();
         } else if is_too_slow(self.since.elapsed(), self.bytes) {
+            // Noticed only when a frame arrives; the timeout layer ends a silent body.
             return Poll::Ready(Some(Err(TooSlow.into())));
         }
         Poll::Ready(Some(Ok(frame)))
@@ -112,8 +113,10 @@ impl UnreadBody {
     /// Reads a short rest to its end; returns whether the connection can be reused. A client that sent
     /// `Expect: 100-continue` may never send the body, so it is not waited for.
     pub(super) async fn read(&self, expects_continue: bool) -> bool {
+        // Taken out, because the lock must not be held while the rest is awaited.
         let unread = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut body) = unread else { return true };
+        // A rest that is declared too large is not even begun.
         if expects_continue || body.size_hint().lower() > REST {
             return false;
         }

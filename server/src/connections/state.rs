@@ -88,6 +88,7 @@ impl ConnectionState {
     pub(super) fn on_read(&self) {
         let mut inner = self.lock();
         let begins = inner.answered && inner.requests == 0 && !inner.begun;
+        // The first head has its time from the accept, so its bytes do not restart it.
         if begins && !inner.is_multiplexed {
             inner.begun = true;
             inner.since = Instant::now();
@@ -111,6 +112,7 @@ impl ConnectionState {
         if inner.is_closing {
             return false;
         }
+        // Of several HTTP/2 requests, only the first one restarts the time.
         if inner.requests == 0 {
             inner.since = Instant::now();
         }
@@ -159,6 +161,7 @@ impl ConnectionState {
             return false;
         }
         inner.is_closing = true;
+        // Stored if the task does not wait at this moment, so it is never lost.
         self.close.notify_one();
         true
     }
@@ -169,6 +172,7 @@ impl Inner {
         let rank = match self {
             Self { requests: 0, answered: true, begun: false, .. } => Rank::Idle,
             Self { requests: 0, .. } => Rank::Unfinished,
+            // One request that is being answered makes the whole connection busy.
             Self { requests, bodies, .. } if requests == bodies => Rank::Sending,
             _ => return None,
         };
@@ -176,7 +180,9 @@ impl Inner {
     }
 
     fn is_overdue(&self, timeouts: &Timeouts, now: Instant) -> bool {
+        // Saturating, because `now` was read before the lock, and the state may have changed since.
         let over = |since: Instant, limit: Duration| now.saturating_duration_since(since) > limit;
+        // Checked first: while a request is answered, there is no rank.
         if self.stuck.is_some_and(|stuck| over(stuck, timeouts.unread)) {
             return true;
         }

@@ -65,10 +65,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     }
 
     fn is_write_vectored(&self) -> bool {
+        // If this were false, `hyper` would copy each answer into one buffer.
         self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Not reported: flushing a TCP stream does nothing.
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

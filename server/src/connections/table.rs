@@ -90,7 +90,9 @@ impl Table {
     /// Registers a new connection, and closes others at a limit. Returns `None` at a limit if all connections are
     /// processing requests.
     pub(super) fn admit(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Entry> {
+        // The locks are always taken in this order: the table's, then a connection's.
         let mut entries = self.entries();
+        // The address first: at its limit, its own connections make room, not those of others.
         if let Some(address) = address {
             let count = entries.addresses.get(&address).copied().unwrap_or_default();
             let is_same = |other: Option<IpAddr>| other == Some(address);
@@ -127,6 +129,7 @@ impl Table {
         let overdue =
             entries.open.iter().filter(|(_, (_, state))| state.close_overdue(timeouts, now));
         let overdue: Vec<u64> = overdue.map(|(number, _)| *number).collect();
+        // They are already told to close; here they stop counting towards the limits.
         for number in overdue {
             self.move_to_closing(&mut entries, number);
         }
@@ -136,6 +139,7 @@ impl Table {
     pub(super) async fn wait_for_closing(&self) {
         let waited = async {
             while self.closing.load(Ordering::Acquire) > CLOSING {
+                // `notify_one` stores a permit, so an end before this wait is not missed.
                 self.closed.notified().await;
             }
         };

@@ -199,6 +199,7 @@ impl EmbeddedPostgres {
             if let Some(socket_dir) = cluster.live_socket_dir()? {
                 return Ok(Self { socket_dir, owned: None, joined: Some(cluster) });
             }
+            // The owner is still starting, or it is stopping and will release the lock.
             wait(deadline, "the start of the database by another process", &cluster)?;
         }
     }
@@ -211,6 +212,7 @@ impl EmbeddedPostgres {
     pub(crate) fn attach(data_dir: &Path) -> Result<Option<Self>, EmbeddedPostgresError> {
         let Some(cluster) = Cluster::existing(data_dir)? else { return Ok(None) };
         let deadline = Instant::now() + START_LIMIT;
+        // Files of an earlier server may remain, but without an owner none is running.
         while !cluster.is_free()? {
             if let Some(socket_dir) = cluster.live_socket_dir()? {
                 return Ok(Some(Self { socket_dir, owned: None, joined: Some(cluster) }));
@@ -287,6 +289,8 @@ impl EmbeddedPostgres {
                 _ => format!("%{byte:02X}"),
             })
             .collect();
+        // The authority of a URL cannot contain the path of a socket, so `host` in the query
+        // replaces it. Postgres has no TLS on unix sockets.
         format!("postgres://{role}@localhost:5432/{database}?host={host}&sslmode=disable")
     }
 
@@ -318,6 +322,7 @@ impl EmbeddedPostgres {
     }
 
     fn stop_owned(&mut self) -> Result<(), EmbeddedPostgresError> {
+        // Taken, because `drop` runs after `stop` and must not stop it again.
         let Some(owned) = self.owned.take() else { return Ok(()) };
         let ended = owned.postmaster.stop(STOP_LIMIT);
         owned.cluster.remove_spare_socket_dir(&self.socket_dir);

@@ -36,6 +36,8 @@ static VARIABLES: OnceLock<BTreeMap<&str, Zeroizing<String>>> = OnceLock::new();
 /// Call it at the beginning of `main`, before there are other threads.
 pub(crate) fn take_variables() {
     let take = |name: &'static CStr| {
+        // A value that is not UTF-8 becomes an empty text, which is refused as a key. To treat the
+        // variable as absent would start the gateway without the key.
         let text = sandbox::take_variable(name)?.into_string().unwrap_or_default();
         Some((name.to_str().ok()?, Zeroizing::new(text)))
     };
@@ -68,6 +70,7 @@ impl ConfiguredKeys {
         database: &Database,
         settings: &Settings,
     ) -> anyhow::Result<Self> {
+        // A file from an earlier private Postgres must not become the key of another database.
         if self.current.is_none() && database.is_embedded() {
             self.current = read_file(&own_file(settings), OWN_FORBIDDEN_MODE)?;
         }
@@ -143,6 +146,7 @@ fn create_own(path: &Path) -> anyhow::Result<MasterKey> {
     let temporary = write_temporary(path, &key)?;
     // Unlike a rename, a link never replaces a key that another gateway has just created.
     let linked = fs::hard_link(&temporary, path);
+    // If this fails, the key has a second name, which only its owner can read either.
     let _ = fs::remove_file(&temporary);
     match linked {
         Ok(()) => Ok(key),
@@ -158,11 +162,14 @@ fn create_own(path: &Path) -> anyhow::Result<MasterKey> {
 fn write_temporary(path: &Path, key: &MasterKey) -> anyhow::Result<PathBuf> {
     let temporary = path.with_extension(format!("new.{}", std::process::id()));
     let write = || {
+        // A crash may have left it, and process ids are reused. Usually there is none, and
+        // `create_new` reports a file that cannot be removed.
         let _ = fs::remove_file(&temporary);
         let mut options = fs::OpenOptions::new();
         let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(key.expose().as_bytes())?;
         file.write_all(b"\n")?;
+        // On disk before it is used: secrets that are sealed under a lost key are lost, too.
         file.sync_all()
     };
     write().with_context(|| format!("could not write `{}`", temporary.display()))?;

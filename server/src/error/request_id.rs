@@ -8,6 +8,7 @@ tokio::task_local! {
 
 /// Returns the id of the request that this task answers, if any.
 pub(super) fn current() -> Option<String> {
+    // Spawned tasks do not inherit the id, so its absence is not an error.
     ID.try_with(|id| id.header_value().to_str().ok().map(str::to_owned)).ok()?
 }
 

@@ -90,6 +90,7 @@ impl ToolCaller for ProgramCalls {
         let run = Arc::clone(&self.run);
         async move {
             let started = Instant::now();
+            // Keeps the memory of a large result reserved until the call has ended.
             let memory = Slot::default();
             let answer =
                 run.answer(&call.namespace, &call.action, call.args, cancel, &memory).await;
@@ -107,6 +108,7 @@ impl ToolCaller for ProgramCalls {
             };
             run.context.requester.progress.call_ended();
             run.log().record(call.id, note, answer.as_ref().err().map(|error| error.error_code));
+            // A program's error has only a message and a code, so the hint is dropped.
             answer.map_err(|error| CallError::new(error.message).with_code(error.error_code.name()))
         }
         .boxed()
@@ -130,6 +132,8 @@ impl RunningProgram {
         // The child is not trusted: what it calls is compared with the analysis of this process.
         let declared =
             ToolId::from_call(namespace, action).ok().and_then(|id| self.declared.get(&id));
+        // A program that declares a client tool is delegated and never runs here, so no honest
+        // child makes such a call.
         let Some(tool) = declared.filter(|tool| tool.routing == Routing::Server) else {
             let id = protocol::escape_text(&format!("{namespace}:{action}"));
             let event = AuditEvent::new("call_tool", id.as_str(), AuditOutcome::Refused)
@@ -140,6 +144,7 @@ impl RunningProgram {
                 "Refused a call that the program did not declare"
             );
             let tenant = self.context.requester.tenant();
+            // The call is refused, whether or not that can be recorded.
             if let Err(error) = self.context.gateway.registry.audit(&tenant, event).await {
                 tracing::error!(error = %error, "Could not record a refused call");
             }
@@ -168,6 +173,7 @@ pub(crate) async fn call_directly(
     let started = Instant::now();
     let memory = Slot::default();
     let answer = call_registered(gateway, requester, id, arguments, cancel, &memory).await;
+    // The client's own claim: it connects log lines, and nothing is decided by it.
     let run_id = run.as_ref().and_then(|run| run.get("run_id")).and_then(Value::as_str);
     tracing::info!(
         scope = %requester.scope(),
@@ -222,12 +228,14 @@ async fn call(
     memory: &Slot<Reserved>,
 ) -> Result<Value, ErrorBody> {
     let RunContext { gateway, requester, .. } = context;
+    // Counted before anything is started, so that a call over the quota costs the upstream nothing.
     gateway.limits.count_call(&gateway.registry, requester.scope(), &tool.id).await?;
     // Cancels everything that the call has started when this function ends, also by a timeout or by being dropped.
     let inner = cancel.child_token();
     let _end = inner.clone().drop_guard();
     let answer = async {
         match (tool.kind, &tool.capability) {
+            // Not one of `tools`, which are pure functions: a search depends on the caller.
             (EntryType::Native, _) if tool.id.as_str() == SEARCH_TOOLS => {
                 search_tools(gateway, requester, arguments).await
             }
@@ -243,6 +251,7 @@ async fn call(
                 gateway.upstreams.call(scope, tool, arguments, secret.as_ref(), memory).await
             }
             (EntryType::Deno, Some(capability)) => {
+                // The callers of this function expect an MCP result, not the bare value.
                 nested::run(context, tool, capability, arguments, inner).await.map(wrap_value)
             }
             (EntryType::Stdio | EntryType::Deno, _) => Err(ErrorBody::new(
@@ -288,6 +297,7 @@ async fn call_native(tool: &ResolvedTool, arguments: Value) -> Result<Value, Err
         ));
     };
     // Native tools are CPU-bound, so they must not run on the async threads.
+    // A timeout of the call does not stop this thread, so each tool limits its own work.
     let answer = tokio::task::spawn_blocking(move || native.call(arguments)).await;
     match answer {
         Ok(Ok(value)) => Ok(wrap_value(value)),

@@ -71,6 +71,7 @@ pub(crate) async fn reach(
             reached.insert(Named { base, id: tool.id.clone() }, tool);
         }
         next.retain(|named| !reached.contains_key(named));
+        // Before the next look-ups, so that a program beyond the limit costs no more queries.
         if reached.len() + next.len() > CAPABILITY_REACH {
             let message =
                 format!("the program reaches more than {CAPABILITY_REACH} tools and capabilities");
@@ -83,6 +84,8 @@ pub(crate) async fn reach(
             let ids: Vec<ToolId> = of_scope.iter().map(|named| named.id.clone()).collect();
             let base = &of_scope[0].base;
             let step = look_up(base, &ids).await?;
+            // What is missing at the first level is returned instead: it may be a tool of the
+            // caller's machine, which a capability cannot call.
             if let Some(missing) = step.missing.first() {
                 return Err(unknown(base, missing, &reached));
             }
@@ -97,10 +100,12 @@ pub(crate) async fn reach(
         .collect::<Result<_, ErrorBody>>()?;
     for (named, routing) in routings {
         if let Some(tool) = reached.get_mut(&named) {
+            // The cache of tools may hold the same allocation, so `make_mut` changes a copy.
             Arc::make_mut(tool).routing = routing;
         }
     }
     for tool in &mut resolved.tools {
+        // The list still has the tools from before `make_mut`, with the recorded routing.
         if let Some(known) = reached.get(&Named { base: base.clone(), id: tool.id.clone() }) {
             *tool = Arc::clone(known);
         }
@@ -121,6 +126,8 @@ pub(super) fn callees(tool: &ResolvedTool) -> impl Iterator<Item = Named> {
 pub(crate) fn below(named: &Named, reached: &Reach) -> Result<BTreeSet<Named>, ErrorBody> {
     let mut all = BTreeSet::new();
     let mut level = BTreeSet::from([named.clone()]);
+    // One round more than there are levels: in the last one, plain tools have no callees. Recursion
+    // never gets to an empty level, so the limit detects it, too.
     for _ in 0..=CAPABILITY_DEPTH {
         level =
             level.iter().filter_map(|named| reached.get(named)).flat_map(|t| callees(t)).collect();
@@ -148,6 +155,7 @@ pub(crate) fn listed(named: &Named, reached: &Reach) -> Result<BTreeSet<ToolId>,
     Ok(below
         .into_iter()
         .map(|inner| match reached.get(&inner) {
+            // A short name can reach the catalog from every scope; other scopes need the full name.
             Some(tool) if inner.base != named.base && *tool.fqdn.scope() != Scope::public() => {
                 inner.id.within(tool.fqdn.scope())
             }

@@ -71,6 +71,7 @@ async fn find(
     let candidates = u32::try_from(candidates).unwrap_or(u32::MAX);
     let found = gateway.registry.discover(&requester.tenant(), &query, candidates).await;
     let found = found.map_err(|error| match error {
+        // The caller's mistake; `registry_error` would log a failure of the registry.
         RegistryError::Invalid(reason) => ErrorBody::new(ErrorCode::InvalidRequest, reason),
         other => registry_error(&other),
     })?;

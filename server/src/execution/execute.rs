@@ -76,6 +76,7 @@ pub(crate) async fn execute(
             return Envelope::error(error);
         }
     };
+    // The marks are only for `pml`, and only if it may run the program: each can cost a query.
     let may_run_on_client = plan.routing == Routing::Client || options.dry_run;
     if requester.client == ClientKind::Package && may_run_on_client {
         mark_missing_secrets(gateway, requester, &mut plan).await;
@@ -92,6 +93,7 @@ pub(crate) async fn execute(
 
 /// Answers `pml_continue`. Runs on the gateway never wait for a human, so there is no workflow to continue.
 pub(crate) fn continue_workflow(request: &ContinueRequest) -> Envelope {
+    // The answer is read by a model, and the id may be any text.
     let shown: String = request.workflow_id.chars().take(64).flat_map(char::escape_debug).collect();
     Envelope::error(ErrorBody::new(
         ErrorCode::WorkflowNotFound,
@@ -114,6 +116,7 @@ async fn plan(
             return Err(ErrorBody::new(ErrorCode::InvalidRequest, "`args` is not an object"));
         }
     };
+    // Checked before the analysis, which is the expensive part.
     let local_tools = local_tools(requester.client, &request.local_tools)?;
     let analysis = gateway.analyser.analyse(&code).await?;
     if let Some(error) = analysis.error_body() {
@@ -142,6 +145,8 @@ async fn plan(
         .collect::<Result<Vec<_>, ErrorBody>>()?;
     let routing =
         RoutingRules::decide(analysis.dynamic, tools_used.iter().map(|tool| tool.routing));
+    // Without the names that the caller's machine has: their entries in the registry are not
+    // called, so it does not matter what these hide.
     let registered = resolved
         .tools
         .iter()
@@ -196,8 +201,10 @@ fn dry_run(plan: Plan) -> Envelope {
         let used = plan.tools_used.iter().find(|used| used.id == id.as_str());
         let side = used.map_or(Side::Unknown, |used| used.routing.into());
         let named = Named { base: plan.base.clone(), id: id.clone() };
+        // The errors are recursion and nesting, for which `plan` has already refused the program.
         let below = capabilities::below(&named, &plan.reach).unwrap_or_default();
         let runs_on_server = |named: &Named| {
+            // What is unknown counts as the server, so that the plan hides no egress.
             plan.reach.get(named).is_none_or(|tool| tool.routing == Routing::Server)
         };
         Place {
@@ -232,6 +239,7 @@ fn dry_run(plan: Plan) -> Envelope {
     Envelope::Success(Box::new(Success {
         result,
         run: RunNote {
+            // The answer must have an id. Nothing is recorded under it: nothing ran.
             execution_id: Uuid::now_v7().to_string(),
             executed: ExecutedOn::Server,
             duration_ms: 0.0,
@@ -249,6 +257,7 @@ fn dry_run(plan: Plan) -> Envelope {
 
 async fn delegate(gateway: &SharedGateway, requester: &Requester, plan: Plan) -> Envelope {
     let execution_id = Uuid::now_v7();
+    // After this time, the outcome of the delegated run counts as indeterminate.
     let limit = Limits::client().wall;
     let decided = record(gateway, requester, &plan, execution_id, Decision::Client, limit).await;
     if let Err(error) = decided {
@@ -296,6 +305,7 @@ async fn record(
         decision,
         code_hash: Integrity::of(plan.code.as_bytes()),
         code_bytes: plan.code.len(),
+        // Only sizes and a hash: records contain neither code nor arguments.
         args_bytes: plan.args.to_string().len(),
         dynamic: plan.analysis.dynamic,
         tools: recorded_tools(plan),
@@ -314,6 +324,7 @@ async fn run(
 ) -> Envelope {
     let execution_id = Uuid::now_v7();
     // Refused before anything is recorded, so that a flood of programs costs no writes.
+    // Held until the end of this function, so that the program counts until its end is recorded.
     let Some(admitted) = gateway.queue.admit(requester.scope()) else {
         return Envelope::error(busy(gateway.queue.limits()));
     };

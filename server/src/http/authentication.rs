@@ -26,6 +26,8 @@ pub(super) async fn find_caller(
         return Ok(None);
     }
     let caller = gateway.credentials.check(&gateway.registry, headers).await?;
+    // Counted only now, because these limits belong to the key and the organisation. Guessed
+    // credentials are counted before, by their address.
     gateway.limits.count_caller(&gateway.registry, &caller).await?;
     Ok(Some(caller))
 }
@@ -64,6 +66,7 @@ impl Reader {
     pub(super) async fn of(gateway: &SharedGateway, headers: &HeaderMap) -> Result<Self, ApiError> {
         match find_caller(gateway, headers).await? {
             Some(caller) if caller.rights.contains(Right::Read) => Ok(Self::Tenant(caller)),
+            // Not treated as anonymous: the caller would see fewer entries without learning why.
             Some(_) => Err(ApiError::lacks(Right::Read)),
             None if gateway.anonymous_read => Ok(Self::Anonymous),
             None => Err(ApiError::new(ErrorCode::Unauthorized, "the request carries no API key")),

@@ -86,7 +86,10 @@ where
     D: Deserializer<'de>,
     T: DeserializeOwned,
 {
+    // `/openapi.json` declares these members as integers, and a client that validates by that
+    // schema may send `30.0` for 30.
     let mut value = Value::deserialize(from)?;
+    // Integers stay as they are: converted to floats, large ones would lose digits.
     let fraction = value.as_f64().filter(|_| value.is_f64());
     // Above 2^53 (about 9e15), floats cannot represent every integer.
     if let Some(whole) = fraction.filter(|it| it.fract() == 0.0 && it.abs() <= 9e15) {
@@ -125,6 +128,8 @@ async fn collect(
     most: Option<usize>,
 ) -> Result<Bytes, ApiError> {
     let request = request.with_limited_body();
+    // axum keeps a route's limit private, but the limited body reports it as its upper bound,
+    // because the timeout layer hides the declared size of the body within.
     let limit = request.body().size_hint().upper().and_then(|limit| usize::try_from(limit).ok());
     let limit = most.or(limit).unwrap_or(super::BODY_LIMIT);
     let declared = declared(request.headers());
@@ -151,6 +156,8 @@ async fn collect(
             None => axum::body::to_bytes(body, limit).await.map_err(NotKept::Cut),
         }
     };
+    // The timeout layer limits only the silence between two pieces. At the minimum rate of a
+    // connection, a body of 10 MiB would take almost three hours.
     let read = tokio::time::timeout(TIME_LIMIT, reading).await.map_err(|_| late())?;
     read.map_err(|why| match why {
         NotKept::TooLarge => too_large(),
@@ -179,6 +186,7 @@ fn is_late(error: &(dyn Error + 'static)) -> bool {
 }
 
 fn is_caused_by<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
+    // Each layer around the body wraps the error of the one within.
     let mut cause = Some(error);
     while let Some(error) = cause {
         if error.is::<E>() {
@@ -193,6 +201,7 @@ fn is_caused_by<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
+    // The gateway never decompresses a body, so that a small one cannot expand into a large one.
     let encoded = headers.get(header::CONTENT_ENCODING).is_some_and(|value| value != "identity");
     kind.trim().eq_ignore_ascii_case("application/json") && !encoded
 }

@@ -37,6 +37,8 @@ pub(crate) async fn ready(State(gateway): State<SharedGateway>) -> impl IntoResp
     // Concurrently, so that an unresponsive database is waited for only once.
     let (database, secrets, sandbox) = tokio::join!(
         gateway.registry.check_ready(),
+        // `check_ready` runs one statement, whose first answer has the same limit. This is a
+        // transaction, which may take 10 s on a slow database.
         tokio::time::timeout(LIMIT, gateway.registry.check_secrets()),
         gateway.sandboxes.layers(),
     );

@@ -44,11 +44,13 @@ pub(crate) async fn once(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
+    // The other methods of the API are idempotent by definition (RFC 9110, 9.2.2).
     if request.method() != Method::POST || !request.headers().contains_key(HEADER) {
         return Ok(next.run(request).await);
     }
     let key = parse_key(request.headers())?.to_owned();
     let (parts, sent) = request.into_parts();
+    // Read before the claim, because the body is a part of what identifies the request.
     let sent = body::read(&gateway.memory, Request::from_parts(parts.clone(), sent)).await?;
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
     let target = format!("{target}{}", credential_suffix(&caller, parts.uri.path()));
@@ -61,6 +63,7 @@ pub(crate) async fn once(
             ErrorCode::IdempotencyKeyReused,
             "this `Idempotency-Key` was already used for a different request",
         )),
+        // Within the time limit of a request, `API_TIMEOUT`, a retry may find the answer.
         Claim::Running { seconds } if seconds < LONGEST_RUN => Err(ApiError::new(
             ErrorCode::RequestInProgress,
             "the request with this `Idempotency-Key` is still running",
@@ -80,6 +83,8 @@ pub(crate) async fn once(
                 let response = next.run(request).await;
                 settle(&gateway, &tenant, key, response).await
             });
+            // A panic ends only the task, and the layer that answers panics does not see it. The
+            // key stays claimed, because the request may have taken effect.
             task.await.unwrap_or_else(|error| {
                 tracing::error!(error = %error, "A request ended without an answer");
                 Err(ApiError::new(ErrorCode::Internal, "the request ended without an answer"))
@@ -123,6 +128,8 @@ async fn settle(
     response: Response,
 ) -> Result<Response, ApiError> {
     let (parts, answer) = response.into_parts();
+    // If this fails, the key stays claimed: the request may have taken effect, so it must not be
+    // executed again.
     let answer: Bytes = to_bytes(answer, ANSWER_LIMIT).await.map_err(|error| {
         tracing::error!(error = %error, "Could not store an answer");
         ApiError::new(ErrorCode::Internal, "the answer is too large")
@@ -148,6 +155,7 @@ async fn settle(
 fn replay(answer: StoredAnswer) -> Response {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
     let kind = if status.is_success() { "application/json" } else { "application/problem+json" };
+    // Other headers of the first answer, such as `Location`, are not stored.
     let mut response = (status, answer.body).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

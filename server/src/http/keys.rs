@@ -133,6 +133,7 @@ pub(crate) async fn create_key(
     if new.rights == Rights::default() {
         return Err(invalid("`can` is empty; a key needs at least one right"));
     }
+    // The audit event names the label, because the key has no id yet.
     require_all(&gateway, &caller, "key.create", &new.name, &new.rights).await?;
     let created = gateway.registry.create_key(&caller.tenant(), new).await;
     Ok(new_key(created.map_err(explain)?))
@@ -160,6 +161,7 @@ pub(crate) async fn rotate_key(
         // The caller receives the new key, so it must have all rights of the old one.
         let old = gateway.registry.key(&tenant, id).await?;
         require_all(&gateway, &caller, "key.rotate", &id.to_string(), &old.rights).await?;
+        // `None`, a caller without a role, is lower than every role.
         if old.org_role > caller.org_role {
             let event = AuditEvent::new("key.rotate", id.to_string(), AuditOutcome::Refused);
             gateway.registry.audit(&tenant, event).await?;
@@ -200,9 +202,11 @@ fn requested_key(
     }
     // Only the canonical spelling is accepted, so that each key has one URL.
     let parsed = Uuid::try_parse(&id).ok().filter(|parsed| parsed.to_string() == id);
+    // Tokens and sessions have no key id: without the first condition, any invalid id matches.
     if parsed.is_some() && parsed == caller.key_id {
         return parsed.ok_or_else(ApiError::not_found);
     }
+    // Before the answer 404, so that callers without the right get 403 for every id.
     require(caller, Right::Admin)?;
     parsed.ok_or_else(ApiError::not_found)
 }

@@ -62,6 +62,8 @@ pub(crate) fn service(
     // No sessions: every request is independent, so any replica can answer it.
     let mut config = StreamableHttpServerConfig::default();
     config.legacy_session_mode = false;
+    // One JSON document instead of a stream with one event. If progress notifications precede the
+    // answer, rmcp sends a stream anyway.
     config.json_response = true;
     config.cancellation_token = shutdown;
     config.allowed_hosts = hosts;
@@ -72,6 +74,8 @@ pub(crate) fn service(
         .chain(serve.allowed_origins.iter().cloned())
         .collect();
     config.max_request_body_bytes = MESSAGE_LIMIT;
+    // An empty list of origins would otherwise disable the check. The list above is never empty,
+    // but the check must not depend on that.
     let config = config.enforce_origin_validation();
     let running = Arc::new(Running::default());
     let handler = McpHandler { gateway: Arc::clone(&gateway), running: Arc::clone(&running) };
@@ -118,6 +122,7 @@ pub(crate) async fn post_message(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
+    // rmcp ignores `Content-Encoding`: it would report the compressed bytes as invalid JSON.
     if refusal::is_encoded(&parts.headers) {
         let message = "the body is compressed; send it uncompressed";
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, message).into_response();
@@ -135,6 +140,8 @@ pub(crate) async fn post_message(
         Err(refusal) => return refusal.into_response(),
     };
     let headers = parts.headers.clone();
+    // The clone shares the bytes. They are needed again for a cancellation, and for the refusal of
+    // a body that rmcp could not parse.
     let mut request = Request::from_parts(parts, Body::from(body.clone()));
     let head = Arc::new(AnswerHead::default());
     request.extensions_mut().insert(Arc::clone(&head));
@@ -144,6 +151,7 @@ pub(crate) async fn post_message(
     let mut response = memory.work(&reserved, answer).await;
     if let Some(right) = head.missing_right.get() {
         *response.status_mut() = StatusCode::FORBIDDEN;
+        // `oauth::challenge` derives the header `WWW-Authenticate` from it.
         response.extensions_mut().insert(MissingRight(*right));
     }
     if let Some(seconds) = head.retry_after.get() {
@@ -202,10 +210,12 @@ impl ServerHandler for McpHandler {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, rmcp::ErrorData> {
+        // These two statements are rmcp's default; the method is overridden for what follows them.
         let answer = self.negotiate_initialize(&request)?;
         context.peer.set_peer_info(request);
         let parts = context.extensions.get::<http::request::Parts>();
         if let Some(head) = parts.and_then(|parts| parts.extensions.get::<Arc<AnswerHead>>()) {
+            // A request has one handshake, so this is never set twice.
             let _ = head.initialized.set(());
         }
         Ok(answer)
@@ -224,6 +234,8 @@ impl ServerHandler for McpHandler {
                 rmcp::ErrorData::internal_error("the request has no caller", None)
             })?;
         let name = Name::new(&caller, &parts.headers, context.id.clone());
+        // Registered before the call begins, because its cancellation may arrive at any time from
+        // now on. `running` is kept to the end: dropping it removes the call from the table.
         let running = self.running.enter(name, &context.ct);
         let mut requester = Requester::new(caller, &parts.headers);
         let run = context.meta.get(meta_tools::RUN_META).cloned();
@@ -273,6 +285,7 @@ impl McpHandler {
         run: Option<Value>,
         cancel: CancellationToken,
     ) -> CallToolResult {
+        // Not checked by the route, because the needed right depends on the tool.
         let needed = needed_right(name);
         if !requester.caller.rights.contains(needed) {
             return envelope_result(&Envelope::error(ErrorBody::new(

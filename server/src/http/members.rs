@@ -92,6 +92,7 @@ pub(crate) async fn put_member(
     require(&caller, Right::Admin)?;
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
     let project = place(&caller, query.project)?;
+    // Unlike in `remove_member`, a name that no member can have is an invalid request.
     let Path(principal) = principal.map_err(|error| invalid(error.body_text()))?;
     let principal = parse_principal(&principal)?;
     let given = gateway.registry.set_member(&caller, project.as_ref(), &principal, body.role);

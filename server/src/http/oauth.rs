@@ -49,6 +49,7 @@ pub(crate) async fn challenge(gateway: &SharedGateway, request: Request, next: N
     // RFC 6750, 3.1: a request without a credential gets no error code.
     let presented = request.headers().contains_key(header::AUTHORIZATION);
     let mut response = next.run(request).await;
+    // Without an issuer, a 401 keeps the plain challenge that `ApiError` has set.
     let Some(tokens) = &gateway.credentials.tokens else { return response };
     let (error, rights) = match (response.status(), response.extensions().get::<MissingRight>()) {
         (StatusCode::UNAUTHORIZED, _) if presented => (Some("invalid_token"), FIRST.to_vec()),
@@ -56,6 +57,7 @@ pub(crate) async fn challenge(gateway: &SharedGateway, request: Request, next: N
         (StatusCode::FORBIDDEN, Some(MissingRight(right))) => {
             (Some("insufficient_scope"), vec![*right])
         }
+        // No token would help against any other refusal.
         _ => return response,
     };
     if let Ok(value) = HeaderValue::from_str(&challenge_text(tokens, error, &rights)) {
@@ -67,6 +69,7 @@ pub(crate) async fn challenge(gateway: &SharedGateway, request: Request, next: N
 fn challenge_text(tokens: &Tokens, error: Option<&str>, rights: &[Right]) -> String {
     let words: Vec<String> = rights.iter().copied().map(word_of).collect();
     let error = error.map(|error| format!(", error=\"{error}\"")).unwrap_or_default();
+    // Rights and the origin of a URL contain nothing that would have to be escaped.
     format!(
         "Bearer realm=\"pml\"{error}, resource_metadata=\"{}\", scope=\"{}\"",
         tokens.metadata_url(),

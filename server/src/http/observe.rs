@@ -46,7 +46,9 @@ where
 {
     router.layer(
         ServiceBuilder::new()
+            // Outermost, so that no layer within can show a credential in debug output.
             .layer(SetSensitiveRequestHeadersLayer::new(SENSITIVE))
+            // Before the next layer, which keeps an id that a request already has.
             .map_request(clear)
             .layer(SetRequestIdLayer::x_request_id(NewId))
             .layer(
@@ -93,6 +95,7 @@ impl MakeRequestId for NewId {
 fn span(request: &Request) -> Span {
     let id = request.extensions().get::<RequestId>();
     let id = id.and_then(|id| id.header_value().to_str().ok()).unwrap_or_default();
+    // Without a route there is no `MatchedPath`, and the path would be the client's text.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str);
     tracing::info_span!("request", request.id = id, method = %request.method(), route)
 }

@@ -213,8 +213,10 @@ impl Incoming {
         gateway: &SharedGateway,
         place: &Place,
     ) -> Result<(OfficialReader, &'static str), ApiError> {
+        // A link decides alone: a credential that is sent as well has no effect.
         let (tenant, cache) = match &place.slug {
             Some(slug) => {
+                // The tenant has no principal, so entries that are private to one stay hidden.
                 let scope = gateway.registry.scope_of_link(slug).await.map_err(official_error)?;
                 // A cached answer would outlive the revocation of the link.
                 (Tenant::of(scope), "private, no-store")
@@ -265,6 +267,7 @@ fn parse_place(place: Result<Path<Place>, PathRejection>) -> Result<Place, ApiEr
 
 /// Parses the page size. Larger numbers are reduced to the limit, because clients of other registries send them.
 fn page_limit(text: &str) -> Option<u32> {
+    // Of a zero, nothing remains, so it is refused. `parse` alone would accept a sign.
     let digits = text.trim_start_matches('0');
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     let number = digits.parse::<i64>().ok().filter(|_| is_number)?;

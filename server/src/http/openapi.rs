@@ -157,6 +157,7 @@ fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
     if path.starts_with("/r/") {
         refused.extend(["400", "503"]);
     }
+    // The routes in `UNCOUNTED` of `admission/limits.rs` have no rate limit.
     if !["/health", "/ready", "/version"].contains(&path) {
         refused.push("429");
     }
@@ -166,6 +167,7 @@ fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
     if operation.get("requestBody").is_some() {
         refused.extend(["413", "415"]);
     }
+    // The requests for which `idempotency::once` accepts a key.
     if method == "post" && path.starts_with("/api/v1/") {
         refused.extend(["409", "422"]);
         let parameter = json!({

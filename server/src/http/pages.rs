@@ -38,11 +38,14 @@ impl Pages {
         if let Some(url) = &self.public_url {
             return Some(url.clone());
         }
+        // HTTP/2 has the host in the target, and a client may omit `Host` (RFC 9113, 8.3.1).
         let named = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let host = named.or_else(|| uri.authority().map(|authority| authority.as_str()))?;
         if !self.is_host(host) {
             return None;
         }
+        // The gateway itself speaks plain HTTP. Under any other name, it is reached through a proxy
+        // that terminates TLS.
         let is_loopback = LOOPBACK.contains(&without_port(&host.to_ascii_lowercase()));
         let scheme = if is_loopback { "http" } else { "https" };
         Some(format!("{scheme}://{host}"))
@@ -61,6 +64,7 @@ impl Pages {
         let named = [hosts.next().flatten(), uri.authority().map(|authority| authority.as_str())];
         let mut named = named.into_iter().flatten().peekable();
         let is_named = named.peek().is_some() && named.all(|host| self.is_host(host));
+        // `singular` has already refused a second `Host`; this check does not rely on it.
         if hosts.next().is_some() || !is_named {
             return refused(
                 "`Host` is not a name of this gateway; the operator can allow it with PML_ALLOWED_HOSTS",
@@ -80,6 +84,7 @@ impl Pages {
         let name = without_port(&host);
         LOOPBACK.contains(&name)
             || self.hosts.iter().any(|allowed| match without_port(allowed) == allowed {
+                // The operator may list an IPv6 address without the brackets that it has in `Host`.
                 true => name == allowed || name.trim_matches(['[', ']']) == allowed,
                 false => host == *allowed,
             })
@@ -87,6 +92,7 @@ impl Pages {
 
     fn is_origin(&self, origin: &str) -> bool {
         let origin = origin.to_ascii_lowercase();
+        // Parsed, because a comparison of prefixes would accept `http://localhost.evil.test`.
         let is_loopback = Url::parse(&origin).is_ok_and(|url| {
             url.scheme() == "http" && url.host_str().is_some_and(|host| LOOPBACK.contains(&host))
         });

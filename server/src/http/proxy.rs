@@ -48,6 +48,7 @@ pub(crate) async fn pass_message(
     }
     let memory = &gateway.memory;
     let body = body::read(memory, request).await?;
+    // Held until the end, because `post` parses the message.
     let _reserved = memory.parsed(exchange.scope(), &body, Parsed::Names).await?;
     Ok(exchange.post(body).await)
 }
@@ -119,6 +120,7 @@ impl Incoming {
             self;
         pages.check(&uri, &headers)?;
         require(&caller, Right::Execute)?;
+        // An invalid name cannot be that of a server, so it gets the same answer as an unknown one.
         let name = server.ok().and_then(|Path(name)| name.parse::<EntryName>().ok());
         let name = name.ok_or_else(ApiError::not_found)?;
         let requester = Requester::new(caller, &headers);

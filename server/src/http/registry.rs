@@ -93,6 +93,7 @@ pub(crate) async fn list_entries(
             RegistryError::Invalid(reason) => ApiError::new(ErrorCode::InvalidRequest, reason),
             other => other.into(),
         })?;
+    // Shared caches may store what anybody can read; `Vary` keeps it from other callers.
     let cache = match reader {
         Reader::Anonymous => "public, max-age=60",
         Reader::Tenant(_) => "private, no-store",
@@ -147,6 +148,7 @@ pub(crate) async fn get_entry(
     let found = match gateway.registry.served_entry(&reader.tenant(), &wanted, version).await {
         Ok(found) => found,
         Err(RegistryError::NotFound(_)) => return Ok(not_found(&name)),
+        // Disclosed only to readers who can see the entry: the query is limited to their tenant.
         Err(RegistryError::HashMismatch { current }) => {
             let message = format!("the content of MCP '{}' has changed", shown(&name));
             let body =
@@ -189,8 +191,12 @@ fn cloud_response(served: &ServedEntry, gateway: Option<String>) -> Result<Respo
         Some(gateway) => {
             json!(format!("{gateway}/mcp/proxy/{}.{}", fqdn.scope(), fqdn.namespace()))
         }
+        // The upstream's own address would bypass the proxy, and with it the secrets, rules and
+        // audit log of the gateway.
         None => Value::Null,
     };
+    // Without `ETag` and never cached: the address may come from the request's `Host`, and the
+    // stored hash does not cover this form.
     let headers = [
         (header::CACHE_CONTROL, "private, no-store"),
         (header::VARY, "authorization, x-api-key, accept"),
@@ -216,6 +222,7 @@ fn entry_response(headers: &HeaderMap, served: &ServedEntry) -> Response {
             _ => json_text(served.json.clone()),
         }
     };
+    // Also on a 304, which must have these headers of the full answer (RFC 9110, 15.4.5).
     let out = response.headers_mut();
     if let Ok(etag) = HeaderValue::from_str(&etag) {
         out.insert(header::ETAG, etag);

@@ -112,6 +112,7 @@ pub(crate) async fn put_secret(
     let value = SecretValue::new(Zeroizing::new(new.value)).map_err(refused)?;
     let hosts = new.hosts.iter().map(|host| host.parse()).collect::<Result<Vec<KeyHost>, _>>();
     let hosts = hosts.and_then(KeyHost::sorted).map_err(refused)?;
+    // Checked only here, because the needed right depends on the owner, which is in the body.
     require(&caller, right_for(new.owner))?;
     let tenant = Requester::new(caller, &headers).tenant();
     let record = gateway
@@ -137,6 +138,7 @@ pub(crate) async fn delete_secret(
     let name: SecretName = name.parse().map_err(refused)?;
     let Query(query) = query.map_err(|_| invalid("the query is not `for=me` or `for=project`"))?;
     require(&caller, right_for(query.owner))?;
+    // Without a master key, all routes of secrets give the same answer; a 404 would be misleading.
     gateway.registry.check_secrets().await?;
     let tenant = Requester::new(caller, &headers).tenant();
     gateway
@@ -155,6 +157,8 @@ fn right_for(owner: SecretOwner) -> Right {
 }
 
 fn refused(error: RegistryError) -> ApiError {
+    // The registry's messages about names, values and hosts never repeat the input, which may be
+    // the secret in the wrong field.
     invalid(error.to_string())
 }
 

@@ -85,6 +85,8 @@ pub(crate) async fn create_session(
     if rights == Rights::default() {
         return Err(invalid("`can` is empty; a session needs at least one right"));
     }
+    // Compared with the effective rights of the caller, which the role of its principal may have
+    // reduced below those of its API key.
     if let Some(missing) = caller.missing(&rights) {
         record(AuditOutcome::Refused, json!({ "lacks": missing.as_str() })).await?;
         let detail =
@@ -108,6 +110,7 @@ pub(crate) async fn create_session(
         scope: &caller.scope,
         principal: caller.principal.as_str(),
         can: &rights,
+        // Not the requested time: a session ends with the credential that it was created from.
         expires_at: issued.expires_at,
     };
     let answer = (StatusCode::CREATED, private(Json(body))).into_response();

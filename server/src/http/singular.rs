@@ -78,6 +78,7 @@ fn check_host(version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Ap
     };
     let host = std::str::from_utf8(host.as_bytes()).ok();
     let host = host.and_then(|host| host.parse::<Authority>().ok());
+    // An authority may have a user name, but `Host` may not (RFC 9110, 7.2).
     let Some(host) = host.filter(|host| !host.as_str().contains('@')) else {
         return refused("`Host` is not a host, with or without a port");
     };
@@ -97,6 +98,7 @@ fn is_same(target: &Authority, host: &Authority, scheme: Option<&Scheme>) -> boo
         _ => None,
     };
     let port = |authority: &Authority| authority.port_u16().or(default_port);
+    // `host()` omits a user name, in which another implementation could find a different host.
     let has_user = target.as_str().contains('@');
     !has_user && target.host().eq_ignore_ascii_case(host.host()) && port(target) == port(host)
 }

@@ -57,6 +57,8 @@ impl Credentials {
                     tracing::info!(why, "Refused a token");
                     Err(refused("token"))
                 }
+                // Not 401, which would make the client get another token from the issuer: that one
+                // would have no scope either.
                 Err(error @ TokenError::NoScope) => {
                     Err(ApiError::new(ErrorCode::Forbidden, error.to_string()))
                 }
@@ -69,6 +71,8 @@ impl Credentials {
         match registry.authenticate(credential).await {
             Ok(caller) => Ok(caller),
             Err(RegistryError::InvalidCredential) => Err(refused("API key")),
+            // For example, the database does not answer. A 401 would tell the client to discard a
+            // valid key.
             Err(other) => Err(other.into()),
         }
     }
@@ -81,6 +85,7 @@ impl Credentials {
 fn presented_key(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get_all(header::AUTHORIZATION).iter().map(|value| {
         let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+        // Schemes ignore case, and several spaces may follow them (RFC 9110, 11.1 and 11.4).
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
     let plain = headers.get_all("x-api-key").iter().map(|value| value.to_str().ok());
@@ -116,6 +121,7 @@ mod tests {
         };
         let same = several(&[("authorization", "Bearer pml_x"), ("x-api-key", "pml_x")]);
         assert_eq!(same.as_deref(), Some("pml_x"));
+        // An intermediary could have checked one of them, and the gateway would use the other.
         for other in [("authorization", "Bearer pml_y"), ("x-api-key", "pml_y")] {
             assert_eq!(several(&[("authorization", "Bearer pml_x"), other]), None);
         }

@@ -37,6 +37,7 @@ pub(crate) struct Requester {
 impl Requester {
     /// Creates the requester from an authenticated caller and the request's headers.
     pub(crate) fn new(caller: Arc<Caller>, headers: &HeaderMap) -> Self {
+        // Not verified: a wrong declaration only gets the caller a program instead of a result.
         let client = match headers.get(CLIENT_HEADER).map(|value| value.as_bytes()) {
             Some(b"package") => ClientKind::Package,
             _ => ClientKind::Plain,

@@ -47,6 +47,7 @@ impl SentSecrets {
 /// Parses the hosts in a header, also in several lines. If one is invalid, none is allowed, because the intent is
 /// unknown.
 fn hosts(headers: &HeaderMap, name: &str) -> Option<Vec<KeyHost>> {
+    // A list may be split over several lines, so `singular` lets this header be repeated.
     let mut named = headers.get_all(name).iter().peekable();
     named.peek()?;
     let read: Option<Vec<KeyHost>> = named
@@ -92,6 +93,7 @@ mod tests {
         assert_eq!(read(&["A.example"]), Some(vec![a.clone()]));
         assert_eq!(read(&["a.example, http://b.example:8080"]), Some(vec![a.clone(), b.clone()]));
         assert_eq!(read(&["a.example", "http://b.example:8080"]), Some(vec![a, b]));
+        // Omitting only the invalid host would be a guess at what the sender meant.
         for void in [&["*"][..], &[""], &["a.example,"], &["a.example", "*.example"]] {
             assert_eq!(read(void), Some(Vec::new()), "{void:?}");
         }

@@ -113,6 +113,7 @@ impl Sessions {
     ) -> Result<IssuedSession, jsonwebtoken::errors::Error> {
         let now = Utc::now();
         let end = now + TimeDelta::from_std(lifetime.min(MAX_LIFETIME)).unwrap_or_default();
+        // Whole seconds, rounded down, so that the session never outlives its credential.
         let expires = caller.expires_at.map_or(end, |at| at.min(end)).timestamp();
         let claims = Claims {
             iss: self.issuer.clone(),
@@ -125,8 +126,10 @@ impl Sessions {
             pml_scope: caller.scope.clone(),
             rights: rights.clone(),
         };
+        // Never empty: without a master key, `of` creates no `Sessions`.
         let signer = &self.signers[0];
         let token = jsonwebtoken::encode(&signer.header, &claims, &signer.encoding_key)?;
+        // From the claim, which has no fraction of a second.
         let expires_at = DateTime::from_timestamp(expires, 0).unwrap_or(now);
         Ok(IssuedSession { token, expires_at })
     }
@@ -152,11 +155,14 @@ impl Sessions {
 
     /// Verifies a session, and returns the caller that it claims.
     fn verify(&self, credential: &str) -> Option<Caller> {
+        // With the longest scope and principal, a session has little more than 1 KiB.
         if credential.len() > TOKEN_LIMIT {
             return None;
         }
+        // The compared header selects the key, never a `kid` that was parsed from the token.
         let signer = self.signers.iter().find(|signer| credential.starts_with(&signer.prefix))?;
         let mut validation = Validation::new(Algorithm::HS256);
+        // The installation issues and verifies sessions itself, so their end is exact.
         validation.leeway = 0;
         validation.set_required_spec_claims(&["iss", "aud", "sub", "exp"]);
         validation.set_issuer(&[&self.issuer]);
@@ -173,6 +179,8 @@ impl Sessions {
             return None;
         }
         Some(Caller {
+            // A session is not its key: `self` must not resolve, and it cannot rotate the key. The
+            // registry adds the current role at each use.
             key_id: None,
             principal: claims.sub.parse().ok()?,
             scope: claims.pml_scope,
@@ -258,6 +266,7 @@ mod tests {
             r#"{"alg":"HS256","kid":"b","typ":"pml-session+jwt"}"#,
             r#"{"alg":"HS256","kid":"a"}"#,
             r#"{"alg":"HS256","kid":"a","typ":"pml-session+jwt","crit":["exp"]}"#,
+            // The same members in another order: the bytes differ.
             r#"{"alg":"HS256","typ":"pml-session+jwt","kid":"a"}"#,
             "{}",
             "",

@@ -122,6 +122,7 @@ impl Tokens {
         let claims = self.verified(token, header.alg, key)?;
         let expires_at = self.check(&claims)?;
         let principal = self.principal(&claims)?;
+        // Checked after what makes a token invalid: a 403 means that only its scope is wrong.
         let scope = self.scope(&claims).ok_or(TokenError::NoScope)?;
         let rights = rights(claims.get(&self.claims.rights)).collect();
         let claimed = Caller {
@@ -149,12 +150,14 @@ impl Tokens {
         algorithm: Algorithm,
         key: Arc<DecodingKey>,
     ) -> Result<Arc<Map<String, Value>>, TokenError> {
+        // Only the hash is kept, so that the cache contains no credentials.
         let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         if let Some(known) = self.verified.get(&hash).filter(|it| Arc::ptr_eq(&it.key, &key)) {
             return Ok(known.claims);
         }
         let mut validation = Validation::new(algorithm);
         validation.leeway = LEEWAY;
+        // The library ignores `nbf` by default.
         validation.validate_nbf = true;
         validation.set_required_spec_claims(&["iss", "aud", "sub", "exp"]);
         validation.set_issuer(&[&self.claims.issuer]);
@@ -163,6 +166,7 @@ impl Tokens {
             .map_err(|error| TokenError::Invalid(refusal(error.kind())))?
             .claims;
         let claims = Arc::new(claims);
+        // Cached although `check` may refuse the claims: it is called for cached ones as well.
         self.verified.insert(hash, Verified { key, claims: Arc::clone(&claims) });
         Ok(claims)
     }
@@ -301,6 +305,7 @@ fn is_type(found: &str, wanted: &str) -> bool {
 fn metadata_url(audience: &str) -> String {
     const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
     let Ok(url) = audience.parse::<reqwest::Url>() else { return WELL_KNOWN.to_owned() };
+    // The gateway serves the metadata under these two paths only.
     let path = if url.path() == "/mcp" { "/mcp" } else { "" };
     format!("{}{WELL_KNOWN}{path}", url.origin().ascii_serialization())
 }

@@ -70,6 +70,8 @@ impl JsonTexts {
         for at in self.seen..self.rest.len() {
             let byte = self.rest[at];
             if self.in_string {
+                // Bytes suffice for the scan: in UTF-8, no byte of a longer character equals a
+                // quote, a bracket or a backslash.
                 self.in_string = self.is_escaped || byte != b'"';
                 self.is_escaped = !self.is_escaped && byte == b'\\';
                 continue;
@@ -96,6 +98,7 @@ impl JsonTexts {
         }
         self.rest.drain(..start);
         self.seen = self.rest.len();
+        // Only the incomplete text is limited: complete ones have already left the buffer.
         if self.rest.len() > self.limit { Err(InvalidStream) } else { Ok(out) }
     }
 }
@@ -139,7 +142,9 @@ impl Events {
         let text = String::from_utf8_lossy(event);
         let lines = || text.split(['\r', '\n']).filter(|line| !line.is_empty());
         let data: Vec<&str> = lines().filter_map(data_of).collect();
+        // Joined first, because a secret may be split over several `data` lines.
         let payload = data.join("\n");
+        // The other lines contain no JSON, but an id or a comment could contain the secret as well.
         let mut others = lines().filter(|line| data_of(line).is_none());
         let redacted = self.redactor.json(&payload);
         if redacted == payload && !others.any(|line| self.redactor.text(line) != line) {
@@ -151,6 +156,7 @@ impl Events {
             out.push('\n');
         }
         if !data.is_empty() {
+            // The payload may contain line breaks; each line of it needs the field name.
             for line in redacted.split('\n') {
                 out += "data: ";
                 out += line;
@@ -166,6 +172,8 @@ impl Events {
 fn data_of(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("data")?;
     match rest.strip_prefix(':') {
+        // One space after the colon does not belong to the value, and a line without a colon has an
+        // empty one.
         Some(value) => Some(value.strip_prefix(' ').unwrap_or(value)),
         None => rest.is_empty().then_some(""),
     }
@@ -173,6 +181,7 @@ fn data_of(line: &str) -> Option<&str> {
 
 /// Returns the end of the first event: the position after an empty line.
 fn end_of_event(bytes: &[u8], from: usize) -> Option<usize> {
+    // Lines may end with LF, CRLF or CR. The last form is that of a server that mixes two of them.
     let ends: [&[u8]; 4] = [b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n"];
     (from..bytes.len()).find_map(|at| {
         let end = ends.iter().find(|end| bytes[at..].starts_with(end))?;

@@ -46,6 +46,7 @@ pub(super) fn check(headers: &HeaderMap, message: &Message) -> Result<(), String
         Some(method) if method != message.method => {
             return Err("`Mcp-Method` differs from the method in the body".to_owned());
         }
+        // A response has no method, so it needs no header either.
         None if needed && !message.method.is_empty() => {
             return Err("`Mcp-Method` is missing".to_owned());
         }
@@ -95,6 +96,7 @@ pub(super) fn onward(
             out.insert(name, value.clone());
         }
     }
+    // Their names depend on the tool, so they cannot be listed.
     for (name, value) in headers.iter().filter(|(name, _)| name.as_str().starts_with(PARAMS)) {
         out.append(name, value.clone());
     }
@@ -102,7 +104,9 @@ pub(super) fn onward(
         out.insert(SESSION, session);
     }
     let bearer = key.map(|key| zeroize::Zeroizing::new(format!("Bearer {}", key.expose())));
+    // Never omitted: `upstreams::secrets::find` has refused values that a header cannot contain.
     if let Some(mut bearer) = bearer.and_then(|bearer| HeaderValue::from_str(&bearer).ok()) {
+        // Keeps the value out of debug output, for example in the log of the HTTP client.
         bearer.set_sensitive(true);
         out.insert(AUTHORIZATION, bearer);
     }

@@ -94,6 +94,7 @@ impl Message {
         match self.method.as_str() {
             "tools/call" | "prompts/get" => self.name.as_deref(),
             "resources/read" => self.uri.as_deref(),
+            // Not forwarded, but a header that contradicts the body is refused first.
             "tasks/get" | "tasks/update" | "tasks/cancel" => self.task_id.as_deref(),
             _ => None,
         }
@@ -185,6 +186,7 @@ impl<'de> Deserialize<'de> for Parts {
 
 fn id<E: serde::de::Error>(id: Value) -> Result<Value, E> {
     let is_valid = match &id {
+        // Limited, because the gateway repeats the id in its own answers.
         Value::String(text) => text.len() <= 256,
         Value::Number(number) => number.as_i64().is_some_and(|id| id.abs() <= LARGEST_ID),
         _ => false,
@@ -206,6 +208,8 @@ impl<'de> Deserialize<'de> for Params {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Params, A::Error> {
                 let (mut params, mut names) = (Params::default(), Names::default());
                 while let Some(name) = names.next(&mut map)? {
+                    // Within `arguments`, names that differ only in case are the business of the
+                    // tool.
                     refuse_variant(&name, &EXACT_NAMES)?;
                     match name.as_str() {
                         "name" => params.name = map.next_value::<Text>()?.0,
@@ -259,6 +263,7 @@ pub(super) fn id_of(body: &[u8]) -> Value {
     struct Id {
         #[serde(default)]
         id: Value,
+        // Makes serde read only objects: otherwise, `[7]` would be read as the id 7.
         #[serde(flatten)]
         _rest: IgnoredAny,
     }

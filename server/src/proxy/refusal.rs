@@ -44,6 +44,7 @@ impl Refusal {
         };
         let mut result = serde_json::to_value(envelope_result(&Envelope::error(error)))
             .unwrap_or_else(|_| json!({ "isError": true, "content": [] }));
+        // Stateless versions require the member; clients of earlier versions do not know it.
         if stateless {
             result["resultType"] = json!("complete");
         }

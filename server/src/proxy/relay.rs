@@ -35,6 +35,7 @@ pub(super) struct Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
+        // In `drop`, because a stream also ends when the client disconnects.
         let (scope, status, bytes) = (&self.slot.scope, self.status, self.bytes);
         let duration_ms = self.started.elapsed().as_secs_f64() * 1e3;
         match &self.tool {
@@ -83,6 +84,7 @@ impl Relay {
             }
         }
         let caller = Arc::clone(&requester.caller);
+        // A time in the past becomes zero: the stream of an expired credential ends at once.
         let left = caller.expires_at.map(|at| (at - Utc::now()).to_std().unwrap_or_default());
         let until = tokio::time::Instant::now() + left.unwrap_or(STREAM_LIMIT).min(STREAM_LIMIT);
         let gateway = Arc::clone(gateway);
@@ -108,6 +110,7 @@ impl Relay {
                     reserved = None;
                 } else if reserved.is_none() {
                     let memory = relay.gateway.memory.of(&relay.caller.scope);
+                    // If no memory becomes free, the stream ends, and the client can resume it.
                     reserved = Some(memory.arriving(ANSWER_LIMIT).await.ok()?);
                 }
                 let chunk = relay.chunk(&mut answer).await?;
@@ -131,14 +134,20 @@ impl Relay {
     async fn chunk(&mut self, answer: &mut reqwest::Response) -> Option<std::io::Result<Bytes>> {
         loop {
             tokio::select! {
+                // No bytes are lost when another branch wins. The limit then starts again, but
+                // `until` does not move.
                 chunk = tokio::time::timeout(SILENCE, answer.chunk()) => return match chunk {
                     Ok(Ok(chunk)) => chunk.map(Ok),
                     // Without the error's text, which could contain parts of the request.
                     Ok(Err(_)) => Some(Err(std::io::Error::other("the connection to the server broke"))),
+                    // Ended without an error, like a stream that the server has closed: the client
+                    // resumes it.
                     Err(_) => None,
                 },
                 () = tokio::time::sleep_until(self.until) => return None,
                 changed = self.changes.changed() => {
+                    // An error would mean that no change is reported any more, so that a
+                    // revocation could be missed.
                     if changed.is_err() || !self.is_still_authorized().await {
                         return None;
                     }

@@ -18,6 +18,7 @@ impl Names {
         &mut self,
         map: &mut A,
     ) -> Result<Option<String>, A::Error> {
+        // Compared after decoding, so that `n\u0061me` is a duplicate of `name`.
         let Some(Name(name)) = map.next_key::<Name<'de>>()? else { return Ok(None) };
         if !self.0.insert(name.clone().into_owned()) {
             return Err(A::Error::custom(format!("duplicate member `{}`", shown(&name))));
@@ -124,6 +125,7 @@ impl<'de> Visitor<'de> for Any {
         Ok(self.keep.then(|| text.to_owned()))
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        // Not `IgnoredAny`: an element may be an object with duplicate members.
         while items.next_element::<Checked>()?.is_some() {}
         Ok(None)
     }

@@ -80,11 +80,13 @@ async fn check_run(
     id: &str,
     code: &str,
 ) -> Result<(), ErrorBody> {
+    // The id may be any text, and a model reads the messages that contain it.
     let shown: String = id.chars().take(64).flat_map(char::escape_debug).collect();
     let unknown = || {
         let message = format!("this gateway has no run `{shown}` of this key");
         ErrorBody::new(ErrorCode::NotFound, message)
     };
+    // A delegated run is known to its caller by its `workflow_id`, which has this prefix.
     let id: Uuid = id.strip_prefix("ws_").unwrap_or(id).parse().map_err(|_| unknown())?;
     let tenant = requester.tenant();
     let run = gateway.registry.execution(&tenant, id).await.map_err(|error| match error {

@@ -40,6 +40,7 @@ pub(crate) async fn publish(
     let name = text(&server, "name")?.to_owned();
     let namespace = own_namespace(&name, &caller.scope)?.to_owned();
     let version = text(&server, "version")?;
+    // Only for the hint: `publish_any` parses the version again.
     parse_version(Some(version)).map_err(|error| {
         let hint = "the version must be three numbers, such as 1.2.0";
         ErrorBody { message: format!("{}; {hint}", error.message), ..error }
@@ -55,6 +56,7 @@ pub(crate) async fn publish(
     }
     let tools = tools(&server)?;
     let body = PublishServer::of_server_json(&namespace, server, tools)?;
+    // A server.json has no field for tools, so a server without any is published, with a warning.
     let published = servers::publish_any(gateway, caller, body).await?;
     let mut warnings = Vec::new();
     if published.tools.is_empty() {

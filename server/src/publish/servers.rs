@@ -336,6 +336,7 @@ fn check_any_tools(
 fn check_tool(namespace: &str, tool: ToolDescriptor) -> Result<CatalogTool, ErrorBody> {
     let id =
         ToolId::new(namespace, &tool.name).map_err(|error| invalid(format!("`tools`: {error}")))?;
+    // MCP requires this type of `inputSchema`.
     let is_object = |schema: &Value| schema.get("type") == Some(&json!("object"));
     if !is_object(&tool.input_schema) || !is_storable(&tool.input_schema) {
         return Err(invalid(format!(

@@ -30,6 +30,7 @@ fn native() -> Vec<CatalogServer> {
             install: None,
             proxy_to: None,
             env_required: Vec::new(),
+            // Overrides the operator's rules, because only the gateway has these tools.
             routing: Some(Routing::Server),
             warnings: Vec::new(),
             server_json: None,
@@ -52,6 +53,7 @@ fn own() -> CatalogServer {
         env_required: Vec::new(),
         routing: Some(Routing::Server),
         warnings: Vec::new(),
+        // Unlike native tools, `search_tools` does not wrap its answer as `{value: …}`.
         result: ResultMode::Text,
         server_json: None,
         tools: vec![tool],

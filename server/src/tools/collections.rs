@@ -131,6 +131,7 @@ fn sort(input: Sort) -> Result<Vec<Value>, ToolFailure> {
         Some(KeyPaths::One(path)) => vec![path],
         Some(KeyPaths::Several(paths)) => paths,
     };
+    // The keys of all items are copied, so their number multiplies the memory.
     if paths.len() > 8 {
         return Err(ToolFailure::InvalidArguments("`by` has more than 8 key paths".to_owned()));
     }
@@ -151,6 +152,7 @@ fn sort(input: Sort) -> Result<Vec<Value>, ToolFailure> {
         };
         match input.order {
             Direction::Ascending => ordering,
+            // Reversing the sorted list instead would also reverse equal items.
             Direction::Descending => ordering.reverse(),
         }
     });
@@ -171,6 +173,7 @@ struct Unique {
 fn unique(input: Unique) -> Result<Vec<Value>, ToolFailure> {
     let mut seen = HashSet::new();
     let mut items = input.items;
+    // By identity, because `==` of serde_json distinguishes `1` from `1.0`.
     items.retain(|item| seen.insert(identity(find_by(input.by.as_ref(), item))));
     Ok(items)
 }

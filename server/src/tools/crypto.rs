@@ -108,6 +108,7 @@ fn read(field: &str, text: String, encoding: TextEncoding) -> Result<Vec<u8>, To
     let decoded = match encoding {
         TextEncoding::Utf8 => return Ok(text.into_bytes()),
         TextEncoding::Hex => HEXLOWER_PERMISSIVE.decode(text.as_bytes()),
+        // Strict, also about padding and unused trailing bits: each value has only one text.
         TextEncoding::Base64 => BASE64.decode(text.as_bytes()),
         TextEncoding::Base64url => BASE64URL_NOPAD.decode(text.as_bytes()),
     };
@@ -208,6 +209,7 @@ fn hmac(input: HmacInput) -> Result<String, ToolFailure> {
 }
 
 fn authenticate<M: Mac + KeyInit>(key: &[u8], data: &[u8]) -> Result<Vec<u8>, ToolFailure> {
+    // HMAC takes keys of any length (RFC 2104, section 3), so this fails for none.
     let mut mac = <M as KeyInit>::new_from_slice(key)
         .map_err(|error| ToolFailure::InvalidArguments(format!("`key`: {error}")))?;
     mac.update(data);
@@ -282,6 +284,7 @@ fn random_bytes(input: RandomBytes) -> Result<String, ToolFailure> {
         )));
     }
     let mut bytes = vec![0; input.length];
+    // From the kernel, without a generator in between, because the bytes may become keys.
     getrandom::fill(&mut bytes)
         .map_err(|error| ToolFailure::Failed(format!("could not get random bytes: {error}")))?;
     Ok(write(&bytes, input.encoding))

@@ -169,6 +169,8 @@ fn format(input: Format) -> Result<String, ToolFailure> {
     let zone = zone(input.timezone.as_deref())?;
     let at = in_zone(input.datetime.read("datetime", zone.as_ref())?, zone);
     let format = input.format.as_deref().unwrap_or("rfc3339");
+    // A directive can pad its value to a width of up to three digits, so a long format would expand
+    // to a much larger text.
     check_path("format", format)?;
     match format {
         "rfc3339" => Ok(rfc3339(&at)),
@@ -178,6 +180,8 @@ fn format(input: Format) -> Result<String, ToolFailure> {
         "time" => Ok(at.time().to_string()),
         "unix" => Ok(at.timestamp().as_second().to_string()),
         "unix_ms" => Ok(at.timestamp().as_millisecond().to_string()),
+        // A text without directives would be returned as it is, which hides a misspelt name and
+        // other syntaxes such as `YYYY`.
         _ if format.contains('%') => strtime::format(format, &at)
             .map_err(|error| ToolFailure::InvalidArguments(format!("`format`: {error}"))),
         other => Err(ToolFailure::InvalidArguments(format!(
@@ -242,6 +246,7 @@ fn moved(at: &Zoned, by: &Add) -> Option<Zoned> {
         .checked_mul(3_600)?
         .checked_add(by.minutes.checked_mul(60)?)?
         .checked_add(by.seconds)?;
+    // A duration moves the instant; the days of a span move the local time.
     let time = SignedDuration::from_secs(seconds)
         .checked_add(SignedDuration::from_millis(by.milliseconds))?;
     at.checked_add(Span::new().try_months(months).ok()?)
@@ -300,6 +305,7 @@ fn diff(input: Diff) -> Result<Real, ToolFailure> {
     };
     let total = start
         .until((unit, &end))
+        // Relative to `start`, because months and days differ in length.
         .and_then(|span| span.total((unit, &start)))
         .map_err(|error| ToolFailure::Failed(format!("the time between them: {error}")))?;
     Real::new(total, "the time between them")

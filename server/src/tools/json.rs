@@ -122,6 +122,7 @@ struct Stringify {
 }
 
 fn stringify(mut input: Stringify) -> Result<String, ToolFailure> {
+    // Arguments are not validated against the schema, which has the same maximum.
     if input.indent > 10 {
         return Err(ToolFailure::InvalidArguments("`indent` can be at most 10".to_owned()));
     }
@@ -136,6 +137,7 @@ fn stringify(mut input: Stringify) -> Result<String, ToolFailure> {
         let formatter = PrettyFormatter::with_indent(spaces.as_bytes());
         input.value.serialize(&mut Serializer::with_formatter(&mut text, formatter))
     };
+    // Every `Value` can be written as JSON, so only the limit of the text can be the reason.
     written.map_err(|_full| ToolFailure::ResultTooLarge { limit: MAX_RESULT_BYTES })?;
     text.finish()
 }
@@ -181,12 +183,14 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
 }
 
 fn get(mut input: Get) -> Result<Value, ToolFailure> {
+    // `pointer_mut` returns `None` for such a text, and `default` would hide the mistake.
     if !input.pointer.is_empty() && !input.pointer.starts_with('/') {
         return Err(ToolFailure::InvalidArguments(
             "`pointer` must start with `/`, or be empty for the whole value".to_owned(),
         ));
     }
     match input.data.pointer_mut(&input.pointer) {
+        // Taken instead of cloned: the rest of the data is dropped anyway.
         Some(value) => Ok(value.take()),
         None => input.default.ok_or_else(|| {
             ToolFailure::Failed(
@@ -207,6 +211,8 @@ struct Merge {
 }
 
 fn merge(mut input: Merge) -> Result<Value, ToolFailure> {
+    // Needs no budget: a merge repeats no part of the patch, so the result is at most as large and
+    // as deep as both arguments together.
     json_patch::merge(&mut input.target, &input.patch);
     Ok(input.target)
 }

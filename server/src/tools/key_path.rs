@@ -82,6 +82,7 @@ fn write_identity(value: &Value, out: &mut String) {
             let number = comparable(number);
             // Writing to a string cannot fail.
             let _infallible = match number {
+                // Without the `;`, `[1, 2]` and `[12]` would have the same identity.
                 Comparable::Integer(integer) => write!(out, "{integer};"),
                 Comparable::Real(real) => write!(out, "r{:x};", real.to_bits()),
             };
@@ -93,6 +94,7 @@ fn write_identity(value: &Value, out: &mut String) {
             out.push(']');
         }
         Value::Object(fields) => {
+            // The members of a `Value` are in the order of their insertion, which does not count.
             let mut fields: Vec<_> = fields.iter().collect();
             fields.sort_unstable_by_key(|(key, _)| *key);
             out.push('{');
@@ -141,6 +143,7 @@ pub(super) fn order(left: &Value, right: &Value) -> Ordering {
                 .find(|order| order.is_ne())
                 .unwrap_or_else(|| left.len().cmp(&right.len()))
         }
+        // Two objects rank equal, so a stable sort keeps their order.
         (left, right) => rank(left).cmp(&rank(right)),
     }
 }

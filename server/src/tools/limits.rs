@@ -120,6 +120,7 @@ impl BoundedText {
 
     /// Returns the text.
     pub(super) fn finish(self) -> Result<String, ToolFailure> {
+        // Cannot fail: `push` takes texts, and serde_json writes UTF-8, although as bytes.
         String::from_utf8(self.text)
             .map_err(|_error| ToolFailure::Failed("the result is not UTF-8".to_owned()))
     }

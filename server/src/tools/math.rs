@@ -136,10 +136,12 @@ fn stats(input: Stats) -> Result<Summary, ToolFailure> {
     let n = count as f64;
     let total = sum(numbers.iter().copied());
     let mean = total / n;
+    // The formula for a single pass subtracts two large sums, and so loses digits.
     let squares = sum(numbers.iter().map(|number| (number - mean).powi(2)));
     let sample = (count > 1).then(|| squares / (n - 1.0));
     let mut percentiles = BTreeMap::new();
     for wanted in input.percentiles {
+        // Also keeps the index computed by `percentile` within the list.
         if !(0.0..=100.0).contains(&wanted) {
             return Err(ToolFailure::InvalidArguments(format!(
                 "`percentiles`: `{wanted}` is not between 0 and 100"

@@ -27,6 +27,7 @@ impl Real {
 
 impl Serialize for Real {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // As an integer, a larger double would show digits that it does not have.
         if self.0.fract() == 0.0 && self.0.abs() <= MAX_SAFE_INTEGER {
             #[expect(clippy::cast_possible_truncation, reason = "an integer in range")]
             serializer.serialize_i64(self.0 as i64)

@@ -51,6 +51,8 @@ impl Pattern {
         let invalid = |error: &dyn std::fmt::Display| {
             ToolFailure::InvalidArguments(format!("`pattern` is not a regular expression: {error}"))
         };
+        // `Regex` does not expose the parsed pattern, so it is parsed here as well, to count its
+        // positions. The other two flags do not change their number.
         let hir = ParserBuilder::new()
             .nest_limit(MAX_NESTING)
             .case_insensitive(flags.ignore_case)
@@ -80,6 +82,8 @@ impl Pattern {
     /// Compiles an I-Regexp (RFC 9485), as JSONPath uses it.
     pub(super) fn compile_iregexp(pattern: &str, whole: bool) -> Result<Self, ToolFailure> {
         let translated = translate_iregexp(pattern);
+        // The group keeps alternatives together: in `^a|b$`, each has only one anchor. Without the
+        // flag `multi_line`, `$` matches only at the very end, not before a final line feed.
         let anchored = if whole { format!("^(?:{translated})$") } else { translated };
         Self::compile(&anchored, Flags::default())
     }
@@ -119,6 +123,8 @@ fn positions(hir: &Hir) -> usize {
         // A class with non-ASCII characters matches up to four bytes, each a position.
         HirKind::Class(class) => class.maximum_len().unwrap_or(1),
         HirKind::Repetition(repetition) => {
+            // A repetition without a maximum is compiled to its minimum and a loop. Nested
+            // repetitions multiply, so the arithmetic saturates.
             let times = repetition.max.unwrap_or(repetition.min.saturating_add(1));
             let times = usize::try_from(times).unwrap_or(usize::MAX);
             positions(&repetition.sub).saturating_mul(times).saturating_add(2)
@@ -139,6 +145,7 @@ fn translate_iregexp(pattern: &str) -> String {
             translated.push_str("[^\\n\\r]");
             continue;
         }
+        // A class of an I-Regexp contains no other class, so a flag is enough to recognize its end.
         match character {
             _ if escaped => escaped = false,
             '\\' => escaped = true,

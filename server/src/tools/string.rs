@@ -71,6 +71,7 @@ struct Text {
 }
 
 fn upper(input: Text) -> Result<String, ToolFailure> {
+    // Both conversions lengthen a text at most threefold, far below the limit of a result.
     Ok(input.text.to_uppercase())
 }
 
@@ -249,9 +250,11 @@ fn template(input: Template) -> Result<String, ToolFailure> {
         let Some((name, behind)) = after.split_once("}}") else {
             break;
         };
+        // A value is inserted without being searched, so text in it cannot refer to other values.
         let value = input.values.get(name.trim()).ok_or_else(|| {
             ToolFailure::InvalidArguments(format!(
                 "`template` refers to `{0}`, but `values` has no `{0}`",
+                // The next `}}` may be at the other end of a large text.
                 name.trim().chars().take(100).collect::<String>()
             ))
         })?;

@@ -124,6 +124,8 @@ fn no_tool_panics() {
                     let mut arguments = example.arguments.clone();
                     arguments[field] = shape.clone();
                     if let Err(ToolFailure::Failed(message)) = tool.call(arguments.clone()) {
+                        // `NativeTool::call` turns a panic into this message, so a panic alone
+                        // would not fail the test.
                         assert!(!message.contains("internal error"), "{} {arguments}", tool.id());
                     }
                 }
@@ -145,6 +147,7 @@ fn large_and_deep_arguments_are_refused() {
         deep = json!([deep]);
     }
     for tool in all() {
+        // The quotes and the object around the value are what exceeds each limit.
         for arguments in [json!({"data": "x".repeat(MAX_ARGUMENT_BYTES)}), json!({"data": deep})] {
             assert!(
                 matches!(tool.call(arguments), Err(ToolFailure::InvalidArguments(_))),

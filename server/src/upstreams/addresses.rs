@@ -67,13 +67,16 @@ impl PrivateHosts {
         if !matches!(url.scheme(), "http" | "https") {
             return Err("its address is neither `http` nor `https`".to_owned());
         }
+        // Whoever can see an entry sees its address, so it must not contain a credential.
         if !url.username().is_empty() || url.password().is_some() {
             return Err("its address contains a user name or a password".to_owned());
         }
         let host = url.host_str().ok_or("its address has no host")?;
+        // An address needs no look-up, so `GuardedResolver` never sees it: this is its only check.
         // `Url` has already normalized decimal, octal and hexadecimal spellings of addresses.
         match plain(host).parse::<IpAddr>() {
             Ok(address) if !self.allow(host, address) => Err(refusal(host)),
+            // A name is checked when it is resolved, at each connection.
             _ => Ok(url),
         }
     }
@@ -86,6 +89,7 @@ fn check_host(text: &str) -> Result<(), String> {
         return Ok(());
     }
     let shown = protocol::escape_text(text);
+    // `db.internal:8080` is a URL, too: with the scheme `db.internal` and without a host.
     let instead = match Url::parse(text).ok().filter(Url::has_host) {
         Some(url) => url.host_str().map(str::to_owned),
         None => Url::parse(&format!("http://{text}"))
@@ -122,6 +126,7 @@ fn plain(host: &str) -> String {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     match bare.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().to_string(),
+        // With and without a trailing dot, a name denotes the same host in DNS.
         Err(_) => bare.trim_end_matches('.').to_ascii_lowercase(),
     }
 }
@@ -135,6 +140,7 @@ fn reach(address: IpAddr) -> Reach {
 
 fn reach_v4(address: Ipv4Addr) -> Reach {
     let [a, b, c, d] = address.octets();
+    // Exceptions come before their ranges: 100.100.100.200 is in 100.64.0.0/10.
     match (a, b, c, d) {
         // Link-local, with the metadata service of most clouds; Alibaba's and Azure's are elsewhere.
         (169, 254, ..) | (100, 100, 100, 200) | (168, 63, 129, 16) => Reach::Never,
@@ -151,6 +157,7 @@ fn reach_v4(address: Ipv4Addr) -> Reach {
 }
 
 fn reach_v6(address: Ipv6Addr) -> Reach {
+    // First: a translator or tunnel connects to the embedded address.
     if let Some(inner) = inner_v4(address) {
         return reach_v4(inner);
     }
@@ -201,6 +208,7 @@ impl GuardedResolver {
     /// Creates a resolver that asks the system's.
     pub(crate) fn new(private: PrivateHosts) -> Self {
         Self::with_look_up(private, |host| {
+            // The HTTP client replaces port 0 by the port of the URL.
             Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.collect()) })
         })
     }
@@ -222,6 +230,7 @@ impl Resolve for GuardedResolver {
         let (private, found) = (self.private.clone(), (self.look_up)(host.clone()));
         Box::pin(async move {
             let mut addresses = found.await?;
+            // The client connects to one of these addresses, without another look-up.
             addresses.retain(|address| private.allow(&host, address.ip()));
             if addresses.is_empty() {
                 return Err(refusal(&host).into());

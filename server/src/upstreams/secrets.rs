@@ -26,7 +26,9 @@ pub(crate) struct Need<'a> {
 impl<'a> Need<'a> {
     /// Returns the requirement of a tool, if its upstream needs a secret.
     pub(crate) fn of_tool(tool: &'a ResolvedTool) -> Option<Self> {
+        // Only the first: a request has one header `Authorization`.
         let variable = tool.env_required.first()?;
+        // `purpose` refuses the empty address of an entry without an upstream.
         let url = tool.proxy_to.as_deref().unwrap_or_default();
         Some(Self { what: tool.id.as_str(), scope: tool.fqdn.scope(), url, variable })
     }
@@ -89,9 +91,11 @@ pub(crate) async fn find(
     need: Need<'_>,
 ) -> Result<FoundSecret, ErrorBody> {
     let purpose = need.purpose()?;
+    // An empty header counts as absent, so that the stored secret is used.
     let sent = requester.secrets.get(need.variable).filter(|sent| !sent.value.expose().is_empty());
     let (value, stored) = match sent {
         Some(sent) if purpose.may_have(sent.hosts.as_deref()) => (sent.value.clone(), None),
+        // Without a fallback to the stored secret, which is not the one that the caller chose.
         Some(_) => return Err(not_for_host(need, &purpose.host, "was sent with the call")),
         None => {
             let (value, stored) = stored(registry, requester, need, purpose).await?;
@@ -118,6 +122,7 @@ pub(crate) async fn is_available(
     requester: &Requester,
     need: Need<'_>,
 ) -> bool {
+    // The call fails for another reason, which it reports itself.
     let Ok(purpose) = need.purpose() else { return true };
     if let Some(sent) =
         requester.secrets.get(need.variable).filter(|sent| !sent.value.expose().is_empty())
@@ -141,6 +146,7 @@ async fn stored(
     let host = purpose.host.clone();
     match registry.use_secret(&requester.tenant(), &name, purpose.clone()).await {
         Ok(Some(used)) => {
+            // As a `Secret`, the value is removed from log lines from here on.
             let value = Secret::new(used.value.expose());
             Ok((value, StoredSecret { name, purpose, stamp: used.stamp }))
         }

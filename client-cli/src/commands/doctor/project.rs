@@ -90,6 +90,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
             findings.push(trust(&config));
             config.cloud_url
         }
+        // The other checks continue without the gateway that the file may name.
         Err(error) => {
             findings.push(Finding::new(".pml.json", State::Failed(2), error));
             None
@@ -101,6 +102,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     for (program, for_what) in [("npx", "npm"), ("uvx", "PyPI")] {
         findings.push(match programs.find(program, workspace.root()) {
             Ok(found) => Finding::new(program, State::Good, found.file.display().to_string()),
+            // The program exists but must not be used, which its own message explains.
             Err(error @ (ProgramError::InWorkspace { .. } | ProgramError::Interpreter { .. })) => {
                 Finding::new(program, State::Warning, error.to_string())
             }
@@ -144,6 +146,7 @@ async fn gateway(settings: &Settings, file: Option<&str>, root: &Path) -> Vec<Fi
         Ok(gateway) => gateway,
         Err(error) => return failed("gateway", &error),
     };
+    // The user did not choose the default gateway, so it is not contacted.
     if gateway.is_default() {
         let detail = "none configured; programs whose tools are all local run without one. To configure one, run `pml login --url URL`";
         return vec![Finding::new("gateway", State::Warning, detail)];
@@ -152,6 +155,7 @@ async fn gateway(settings: &Settings, file: Option<&str>, root: &Path) -> Vec<Fi
         Ok(keys) => keys,
         Err(error) => return failed("key", &error),
     };
+    // The clone shares the key that is found, so the keyring is asked once.
     let cloud = match Cloud::new(gateway.clone(), keys.clone()) {
         Ok(cloud) => cloud,
         Err(error) => return failed("gateway", &error.message),
@@ -230,6 +234,7 @@ fn agent_file(
     };
     let command = entry.get("command").and_then(Value::as_str).unwrap_or_default();
     let args = entry.get("args").and_then(Value::as_array);
+    // In any place: the options of `pml` may precede or follow the command.
     let serves = args.is_some_and(|args| args.iter().any(|arg| arg.as_str() == Some("stdio")));
     if Path::new(command).file_name().is_none_or(|name| name != "pml") || !serves {
         let detail = "its server `pml` does not run `pml stdio`";

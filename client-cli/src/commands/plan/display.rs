@@ -12,6 +12,7 @@ pub(super) fn is_hidden(c: char) -> bool {
     }
     let mut bytes = [0; 4];
     let text: &str = c.encode_utf8(&mut bytes);
+    // The same rule as for all other output, so that no character is escaped in one place only.
     escape_text(text) != text
 }
 
@@ -83,6 +84,7 @@ pub(super) fn argument(argument: &Argument, limit: Limit) -> String {
 /// Renders an excerpt of the program, delimited from the surrounding text.
 pub(super) fn code(source: &str, limit: Limit) -> String {
     let source = short(source, limit);
+    // A backtick within the excerpt would look like its end.
     if source.contains('`') { source } else { format!("`{source}`") }
 }
 
@@ -106,8 +108,12 @@ fn is_plain(name: &str) -> bool {
 fn literal(value: &Value, limit: Limit) -> String {
     match value {
         Value::String(text) => match limit.cut(text) {
+            // JSON escapes quotes and control characters; the second step, for example, text
+            // direction marks.
             None => escape_text(&value.to_string()),
             Some((kept, length_note)) => {
+                // Quoted after it was cut, so that no escape sequence is cut in half. The ellipsis
+                // belongs before the closing quote.
                 let quoted = Value::String(kept).to_string();
                 let open = quoted.strip_suffix('"').unwrap_or(&quoted);
                 format!("{}…\"{length_note}", escape_text(open))

@@ -29,6 +29,7 @@ pub(super) fn leaves_machine(
     if !lines.is_empty() || !within.is_empty() {
         let _ = writeln!(out, "\n{}", style.paint(Part::Warning, "Leaves this machine"));
     } else if plan.complete {
+        // Only for a complete plan: otherwise a call that is not listed may send something.
         let nothing = "No result of a tool on this machine reaches the server.";
         let _ = writeln!(out, "\n{}", style.paint(Part::Heading, nothing));
     } else {
@@ -99,6 +100,7 @@ fn egress_lines(plan: &Plan) -> Vec<(String, String)> {
         }
     };
     plan.egress
+        // The list is sorted by its sources, so equal ones are adjacent.
         .chunk_by(|one, next| one.from == next.from)
         .filter_map(|pairs| {
             let from = name(&pairs.first()?.from);

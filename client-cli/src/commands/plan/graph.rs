@@ -111,10 +111,12 @@ impl Graph {
                 }
             }
         }
+        // A result that is passed on may decide as well. One edge is enough, and data says more.
         control.retain(|pair, _| !data.contains_key(pair));
         let known: BTreeSet<(usize, usize)> = data.keys().copied().collect();
         let decided: BTreeSet<(usize, usize)> = control.keys().copied().collect();
         let all = known.union(&decided).copied().collect();
+        // An order edge is omitted if a longer path of data and decisions leads to the same call.
         let order = reduced(nodes.len(), all, &effects_in_order(plan, &indexes));
         let left = reduced(nodes.len(), known, &decided);
         let mut edges: Vec<Edge> =
@@ -125,6 +127,7 @@ impl Graph {
         }));
         edges.extend(order.into_iter().map(|(from, to)| Edge { from, to, kind: EdgeKind::Order }));
         if !plan.args_egress.is_empty() {
+            // The last node, so that the indexes of the tasks stay valid.
             let from = nodes.len();
             nodes.push(Node {
                 id: "args".into(),
@@ -164,6 +167,8 @@ fn effects_in_order(plan: &Plan, indexes: &BTreeMap<&str, usize>) -> BTreeSet<(u
             continue;
         }
         for to in &effects {
+            // A call in a function that is called twice is in two steps. Edges back to it would
+            // form a circle.
             edges.extend(before.iter().filter(|from| *from < to).map(|from| (*from, *to)));
         }
         // Many-to-many edges would clutter the diagram, and add nothing to the step numbers.
@@ -191,11 +196,13 @@ fn reduced(
     let has_other_path = |from: usize, to: usize| {
         let mut seen = vec![false; nodes];
         let steps = next.get(from).into_iter().flatten().copied();
+        // Without the direct edge, which is not another path.
         let mut waiting: Vec<usize> = steps.filter(|step| *step != to).collect();
         while let Some(index) = waiting.pop() {
             if index == to {
                 return true;
             }
+            // All edges lead to higher indexes, so no path from here leads back to `to`.
             if index > to {
                 continue;
             }

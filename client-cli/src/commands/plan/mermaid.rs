@@ -57,6 +57,7 @@ fn classes(graph: &Graph, out: &mut String) {
     let mut class = |name: &str, belongs: &dyn Fn(&Node) -> bool| {
         let ids: Vec<&str> =
             graph.nodes.iter().filter(|node| belongs(node)).map(|node| &*node.id).collect();
+        // A `class` line without nodes is a syntax error.
         if !ids.is_empty() {
             let _ = writeln!(out, "  class {} {name}", ids.join(","));
         }
@@ -90,6 +91,7 @@ fn label<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
 fn escaped(line: &str) -> String {
     line.chars()
         .map(|c| match c {
+            // An allow-list, because viewers differ in what they treat as special.
             ' ' | ':' | '.' | ',' | '/' | '=' | '_' | '…' => c.to_string(),
             c if c.is_alphanumeric() => c.to_string(),
             c => format!("#{};", u32::from(c)),

@@ -35,6 +35,7 @@ pub(super) fn svg(graph: &Graph) -> Option<String> {
         return None;
     }
     let layered = lay_out(graph);
+    // The legend needs this width, even below a small diagram.
     let mut frame = Frame { left: 0.0, right: 560.0, bottom: 0.0 };
     let mut body = String::new();
     for (index, edge) in graph.edges.iter().enumerate() {
@@ -114,6 +115,8 @@ fn crossed_layers(graph: &Graph) -> usize {
         .map(|edge| (edge.from, edge.to))
         .filter(|(from, to)| from < to)
         .collect();
+    // In this order, the layer of a node is final before an edge from it is looked at: all edges to
+    // it come from lower indexes.
     forward.sort_by_key(|(_, to)| *to);
     let layer = |layers: &[usize], index: usize| layers.get(index).copied().unwrap_or(0);
     for (from, to) in forward {
@@ -144,6 +147,7 @@ impl Frame {
 /// Computes the positions of all nodes and edges.
 fn lay_out(graph: &Graph) -> Layered<NodeLabel, EdgeLabel> {
     let mut layered: Layered<NodeLabel, EdgeLabel> =
+        // Two calls may have several edges between them, so edges are named by their index.
         Layered::with_options(GraphOptions { directed: true, multigraph: true, compound: false });
     for (index, node) in graph.nodes.iter().enumerate() {
         let (width, height) = size(node);

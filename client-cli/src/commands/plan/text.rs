@@ -124,6 +124,8 @@ fn groups(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
             );
             let _ = writeln!(out, "{}", line.trim_end());
             if !row.why.is_empty() {
+                // Aligned with the tools: the two columns before them, and three gaps of two
+                // spaces.
                 let margin = " ".repeat(id + mode + 6);
                 let _ = writeln!(out, "{margin}{}", style.paint(Part::Dim, &row.why));
             }
@@ -193,6 +195,7 @@ fn why(task: &PlannedTask) -> String {
 
 /// Lists parts of `args` and tasks after a word; `None` if there are none.
 fn sources(word: &str, mut parts: Vec<String>, tasks: &[String]) -> Option<String> {
+    // `args` alone means any part of it, which is still true.
     if parts.len() > PARTS_LIMIT {
         parts = vec!["args".to_owned()];
     }

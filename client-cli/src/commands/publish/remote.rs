@@ -36,6 +36,7 @@ pub(super) async fn tools(
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(invalid("is neither `http` nor `https`"));
     }
+    // `http_client` refuses this too, but its message is about the API key of the gateway.
     if key.is_some() && url.scheme() == "http" && !http_client::is_this_machine(&url) {
         return Err(invalid("is not encrypted: a secret is sent only over `https`"));
     }
@@ -51,9 +52,11 @@ pub(super) async fn tools(
     listed.map_err(|what| {
         // The message may quote the request.
         let what = match key {
+            // An empty key would match between all letters; `App::variable` treats it as unset.
             Some(key) => what.replace(key, "[redacted]"),
             None => what,
         };
+        // Shortened after the redaction, which would not find half a key.
         let what = protocol::escape_text(&what.chars().take(500).collect::<String>());
         ErrorBody::new(ErrorCode::ToolUnavailable, format!("the server at `{url}` {what}"))
     })
@@ -74,10 +77,12 @@ async fn ask(url: &Url, key: Option<&str>) -> Result<Vec<ToolDescriptor>, String
     let service = service.map_err(|error| format!("cannot be reached: {error}"))?;
     let mut tools: Vec<ToolDescriptor> = Vec::new();
     let mut page = PaginatedRequestParams::default();
+    // A server may return cursors without end.
     for _ in 0..PAGES_LIMIT {
         let listed = service.peer().list_tools(Some(page.clone())).await;
         let listed = listed.map_err(|error| format!("does not list its tools: {error}"))?;
         for tool in listed.tools {
+            // By way of JSON, because both types have the form of the protocol.
             let tool = serde_json::to_value(tool).and_then(serde_json::from_value);
             tools.push(tool.map_err(|error| format!("lists an invalid tool: {error}"))?);
         }

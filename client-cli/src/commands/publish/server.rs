@@ -74,6 +74,7 @@ pub(crate) async fn publish(
             CliError::cannot_run(what).with_hint("Set one with `--version`, such as 1.2.0.")
         );
     }
+    // The scope is a placeholder to check the name; the gateway uses the scope of the API key.
     Fqdn::server(Scope::public(), &described.name)
         .map_err(|error| CliError::cannot_run(format!("`{shown}`: {error}")))?;
     let tools = tools(app, &described, stop).await;
@@ -137,6 +138,7 @@ fn is_version(text: &str) -> bool {
     let mut numbers = text.split('.');
     numbers.clone().count() == 3
         && numbers.all(|number| {
+            // The check of the digits is not redundant: `parse` accepts a leading `+`.
             number.bytes().all(|byte| byte.is_ascii_digit()) && number.parse::<u32>().is_ok()
         })
 }
@@ -151,6 +153,7 @@ async fn tools(
     match (described.kind, &described.install, &described.proxy_to) {
         (Kind::Stdio, Some(install), None) => {
             // Not a question: the user wrote or chose this file. But the program that starts is shown.
+            // As JSON, so that it is visible where each argument ends.
             let command = shown(&json!([&install.command, &install.args]).to_string());
             let names: Vec<String> =
                 install.env_required.iter().map(|name| format!("`{}`", shown(name))).collect();
@@ -162,6 +165,7 @@ async fn tools(
             Ok(app.tools_of(&described.name, install, stop).await?)
         }
         (Kind::Http, None, Some(url)) => {
+            // A request has room for one bearer token, so further variables are not used here.
             let variable = described.env_required.first();
             let key = variable.map(|name| {
                 app.variable(name).ok_or_else(|| {

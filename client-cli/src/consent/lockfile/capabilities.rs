@@ -52,6 +52,8 @@ impl Lockfile {
         let module = &capability.module;
         self.check(module)?;
         let pinned = self.capabilities(&module.id)?;
+        // The id is a short name, which another project can use too. The approval of its capability
+        // does not count for this one.
         let same_name = || pinned.iter().filter(|known| known.name == module.name);
         if same_name().any(|known| known.integrity == module.integrity) {
             return Ok(None);
@@ -93,6 +95,7 @@ impl Lockfile {
         let name = module.versioned();
         // Read again under the lock: another `pml` process may have added entries.
         let done = self.store.locked(|store| {
+            // Another process may have pinned different bytes for this version since the question.
             self.check(module)?;
             let mut content = read(&self.workspace)?;
             content.capabilities.insert(name.clone(), module.integrity);
@@ -109,6 +112,7 @@ impl Lockfile {
     pub(crate) fn capabilities(&self, id: &ToolId) -> Result<Vec<Pinned>, ErrorBody> {
         let mut pinned = self.all_capabilities()?;
         pinned.retain(|known| {
+            // With its hash, because the id may be pinned to one.
             id.can_be(&known.name.clone().pinned(known.integrity.short()))
                 && id
                     .version()
@@ -129,6 +133,7 @@ impl Lockfile {
             else {
                 continue;
             };
+            // The entry of another user pins the hash in `check`, but allows nothing.
             let trusted = || self.store.is_trusted(&self.key(&key), &record(integrity));
             if trusted().map_err(invalid)? {
                 pinned.push(Pinned { name, version, integrity });

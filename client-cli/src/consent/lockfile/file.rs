@@ -70,9 +70,11 @@ pub(super) fn invalid(what: impl std::fmt::Display) -> ErrorBody {
 /// Opens the folder of the file; `None` if there is none.
 fn folder(workspace: &Workspace) -> Result<Option<OwnedFd>, ErrorBody> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // Relative to the open workspace: a folder that replaces it under its path is not used.
     match rustix::fs::openat(workspace.directory(), PLACE.0, flags, Mode::empty()) {
         Ok(folder) => Ok(Some(folder)),
         Err(Errno::NOENT) => Ok(None),
+        // With `O_DIRECTORY`, Linux reports a symbolic link as `ENOTDIR`.
         Err(Errno::LOOP | Errno::NOTDIR) => {
             Err(invalid(format!("`{}` is not a folder of this workspace", PLACE.0)))
         }
@@ -101,6 +103,8 @@ pub(super) fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
     if bytes.len() > FILE_LIMIT {
         return Err(invalid("it is larger than 1 MiB"));
     }
+    // For a map, serde silently keeps the last of two equal keys; another reader of the file may
+    // use the first.
     strict_json::check_unique(&bytes).map_err(invalid)?;
     let content: Content = serde_json::from_slice(&bytes).map_err(invalid)?;
     if content.version != VERSION {

@@ -33,6 +33,7 @@ pub(super) fn grants_shown(grant: &Grant, before: Option<&Grants>) -> Vec<String
     }
     let mut lines = vec![runs];
     for (name, source) in &grant.variables {
+        // Without an earlier approval every variable is new, so a mark would say nothing.
         let new = match before {
             Some(before) if before.variables.get(name) != Some(source) => "NEW: ",
             _ => "",

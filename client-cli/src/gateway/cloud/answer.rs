@@ -33,6 +33,7 @@ pub(super) fn result(answer: &Value, id: u64) -> Result<Option<Value>, String> {
     if let Some(message) = message {
         return Err(format!("it refused the request: {message}"));
     }
+    // The result of an MCP request is always an object.
     Ok(answer.get("result").filter(|result| result.is_object()).cloned())
 }
 
@@ -65,6 +66,7 @@ pub(super) fn envelope(structured: &Value) -> Result<Envelope, String> {
 }
 
 fn check_success(success: &mut Success) -> Result<(), String> {
+    // `result` stays as it is: it is the program's value, which is escaped only for a terminal.
     success.tools_used.iter_mut().flatten().for_each(clean_tool);
     success.dag.iter_mut().for_each(clean);
     check_run(&mut success.run)
@@ -119,6 +121,7 @@ fn clean_error(error: &mut ErrorBody) {
 /// Escapes every text of a value, and every key.
 pub(super) fn clean(value: &mut Value) {
     match value {
+        // Line breaks are kept for code frames, which have several lines.
         Value::String(text) => escape_lines(text),
         Value::Array(items) => items.iter_mut().for_each(clean),
         Value::Object(members) => {

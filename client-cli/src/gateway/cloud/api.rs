@@ -106,6 +106,7 @@ impl Cloud {
         struct Body {
             rules: RoutingRules,
         }
+        // Not through `api`, which has no headers for the request and treats 304 as a failure.
         let url = self.gateway.join("api/v1/routing");
         let mut request = self.http.get(url).header(ACCEPT, "application/json");
         if let Some(etag) = known {
@@ -118,6 +119,7 @@ impl Cloud {
         let etag = response.headers().get(ETAG).and_then(|etag| etag.to_str().ok());
         let etag = etag.unwrap_or_default().to_owned();
         match response.status().as_u16() {
+            // After a request without `If-None-Match`, there are no earlier rules that could stay.
             304 if known.is_some() => Ok(None),
             200 => {
                 let body: Body = serde_json::from_slice(&self.read(response).await?)
@@ -138,6 +140,7 @@ impl Cloud {
         path: &str,
         body: Option<Value>,
     ) -> Result<Vec<u8>, ErrorBody> {
+        // `join` would encode the `?` as a part of the path.
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let mut url = self.gateway.join(path);
         url.set_query((!query.is_empty()).then_some(query));

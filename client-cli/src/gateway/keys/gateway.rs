@@ -10,6 +10,7 @@ use crate::http_client::is_this_machine;
 /// Completes an address without a scheme, for the error message: `http` for this machine, else `https`.
 fn with_scheme(text: &str) -> String {
     let host = text.split(['/', ':']).next().unwrap_or_default();
+    // An IPv6 address contains `:`, so `host` is only a part of it.
     let is_this_machine = host == "localhost"
         || text.starts_with("[::1]")
         || host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback());
@@ -108,6 +109,7 @@ impl Gateway {
 
     /// Returns whether it is the default, which the user did not name.
     pub(crate) fn is_default(&self) -> bool {
+        // By the source and not by the URL: a user who names the default address has chosen it.
         self.place == DEFAULT_PLACE
     }
 

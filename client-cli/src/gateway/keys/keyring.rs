@@ -156,9 +156,11 @@ impl Keyring {
             };
             // A write fails if the program exits early; its exit status then has the reason.
             let _ = stdin.write_all(input.unwrap_or_default().as_bytes()).await;
+            // `store` reads the key up to the end of its input.
             drop(stdin);
             let (mut out, mut err) = (Vec::new(), Vec::new());
             let (mut stdout, mut stderr) = (stdout.take(OUTPUT_LIMIT), stderr.take(OUTPUT_LIMIT));
+            // Concurrently: the program blocks when one of its pipes is full and nobody reads it.
             tokio::try_join!(stdout.read_to_end(&mut out), stderr.read_to_end(&mut err))?;
             let status = child.wait().await?;
             Ok(Output { status, stdout: out, stderr: err })

@@ -68,6 +68,7 @@ impl KeySource {
     /// Returns [`KeyError`] if the variable or the file cannot be used.
     pub(crate) fn of_user(gateway: &Gateway, root: Option<&Path>) -> Result<Self, KeyError> {
         if let Some(key) = from_variable(gateway, super::variable())? {
+            // Without the keyring, which would otherwise be asked first and may prompt the user.
             return Ok(Self::new(gateway, None, Some((key, KeyPlace::Variable))));
         }
         let file = user_file();
@@ -105,6 +106,7 @@ impl KeySource {
             }
             Found { key: fallback.clone(), keyring_error }
         };
+        // Concurrent requests wait for one search, so a locked keyring prompts only once.
         found.get_or_init(search).await
     }
 

@@ -24,6 +24,7 @@ pub(crate) fn store_key(path: &Path, gateway: &Gateway, key: &ApiKey) -> Result<
 /// # Errors
 /// As [`store_key`].
 pub(crate) fn delete_key(path: &Path, gateway: &Gateway) -> Result<bool, KeyError> {
+    // `change` would create a missing file.
     if read_keys(path)?.is_none() {
         return Ok(false);
     }
@@ -58,6 +59,7 @@ fn change<T>(
 ) -> Result<T, KeyError> {
     let mut out = None;
     write(path, |path| {
+        // A file that must not be used is an error, and is not overwritten.
         let mut keys = read_keys(path)?.unwrap_or_default();
         out = Some(edit(&mut keys));
         let text = serde_json::to_string_pretty(&keys);
@@ -86,6 +88,8 @@ fn write(
         .mode(0o700)
         .create(folder)
         .map_err(|error| refused(&error))?;
+    // The folder is locked, because each write replaces the file by a new one, for which a lock on
+    // the old one has no effect.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(folder, flags, Mode::empty()).map_err(|error| refused(&error))?;
     // Held until the file is in place; the system releases the lock if the process dies.

@@ -15,6 +15,7 @@ const LINKS_LIMIT: usize = 40;
 pub(super) fn leads_through(path: &Path, root: Option<&Path>) -> bool {
     let Some(root) = root else { return false };
     let mut rest: VecDeque<OsString> = parts(path).collect();
+    // All callers pass absolute paths.
     let mut at = PathBuf::from("/");
     let mut links = 0;
     while let Some(part) = rest.pop_front() {

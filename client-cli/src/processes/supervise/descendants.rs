@@ -32,6 +32,7 @@ pub(super) fn reap_except(program: Pid) {
     for (pid, _) in children {
         if let Some(pid) = Pid::from_raw(pid).filter(|pid| *pid != program) {
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+            // One by one: to wait for any child could take the exit code of `program`.
             let _ = rustix::process::waitid(WaitId::Pid(pid), options);
         }
     }
@@ -39,6 +40,7 @@ pub(super) fn reap_except(program: Pid) {
 
 /// Kills a process only if it still is a descendant: its pid may have been reused since it was read.
 fn kill(pid: i32) {
+    // Opened before the check, so that the signal goes to the process that was checked, or to none.
     let Some(handle) = Pid::from_raw(pid)
         .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())
     else {
@@ -78,6 +80,7 @@ fn parents() -> HashMap<i32, i32> {
         .flatten()
         .filter_map(|entry| {
             let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            // A process that exits during the walk is skipped. The next walk finds its children.
             let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
             // The name in parentheses may itself contain parentheses.
             let mut fields = stat.rsplit_once(')')?.1.split_whitespace();

@@ -58,11 +58,15 @@ impl Gate {
                 return Verdict::Answered(parse_error(&id, &error.to_string()));
             }
         };
+        // More lenient than `is_id`: any JSON-RPC id is repeated, so that the client can match the
+        // error to its request.
         let id = message.get("id").filter(|id| id.is_number() || id.is_string());
         let refused = |problem: &str| Verdict::Answered(invalid_request(id, problem));
         let Some(members) = message.as_object() else {
+            // MCP has no batches since its version 2025-06-18.
             return refused("a message is one object; batches are not supported");
         };
+        // Parsed again, because `Value` has kept only one of two equal members.
         if let Err(error) = serde_json::from_slice::<Members>(line) {
             return refused(&error.to_string());
         }
@@ -70,9 +74,12 @@ impl Gate {
             return refused("`jsonrpc` is not \"2.0\"");
         }
         let params = members.get("params");
+        // JSON-RPC also allows an array; MCP does not.
         let is_well_formed = params.is_none_or(Value::is_object);
         let Some(method) = members.get("method") else {
             let is_answer = members.contains_key("result") || members.contains_key("error");
+            // Until a session has begun, the library ends the connection at anything except a
+            // request.
             return match (is_answer, self.greeted) {
                 (false, _) => refused("`method` is missing"),
                 (true, false) => Verdict::Ignored("a response before any request"),
@@ -80,6 +87,7 @@ impl Gate {
             };
         };
         let Some(method) = method.as_str() else { return refused("`method` is not a string") };
+        // JSON-RPC forbids an answer to a notification, even to an invalid one.
         let Some(id) = members.get("id") else {
             return match (is_well_formed, self.greeted) {
                 (false, _) => Verdict::Ignored("a notification whose `params` are not an object"),
@@ -87,12 +95,15 @@ impl Gate {
                 (true, true) => Verdict::Passed,
             };
         };
+        // JSON-RPC allows more, but MCP forbids `null` and the library reads 64-bit integers only.
         if !is_id(id) {
             return refused("`id` is neither a string nor a 64-bit integer");
         }
         if !is_well_formed {
             return refused("`params` is not an object");
         }
+        // In a JSON pointer, `~1` stands for `/` (RFC 6901). Since MCP 2026-07-28, a client need
+        // not send `initialize`: each request states the version.
         let version = "/_meta/io.modelcontextprotocol~1protocolVersion";
         self.greeted |= method == "initialize"
             || params.is_some_and(|params| params.pointer(version).is_some());

@@ -39,6 +39,8 @@ pub(super) fn edit_file(workspace: Reach<'_>, value: Value) -> Result<String, Na
     input.check()?;
     let opened = read::open(workspace, &input.path)?;
     if !input.dry_run {
+        // Refused early, before any work. `write::replace` checks again, because the path may lead
+        // to another file by then.
         workspace.allow(&input.path, &opened.real, Operation::Change)?;
     }
     let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
@@ -46,6 +48,7 @@ pub(super) fn edit_file(workspace: Reach<'_>, value: Value) -> Result<String, Na
     // Lossy decoding would destroy bytes that are not UTF-8.
     let original = String::from_utf8(bytes)
         .map_err(|_| failed(format!("`{}` is not UTF-8 text", shown(&input.path))))?
+        // The reference server also writes all line ends of an edited file as LF.
         .replace("\r\n", "\n");
     let mut edited = original.clone();
     for edit in &input.edits {
@@ -99,6 +102,7 @@ fn apply(content: &str, edit: &Edit) -> Result<String, NativeError> {
         .ok_or_else(|| {
             failed(format!("Could not find exact match for edit:\n{}", edit.old_text))
         })?;
+    // The indentation follows the rules of the reference server, so that both write the same text.
     let indent = indent_of(lines[found]);
     let new_lines: Vec<String> = new
         .split('\n')
@@ -123,6 +127,7 @@ fn apply(content: &str, edit: &Edit) -> Result<String, NativeError> {
 
 /// Returns whether JavaScript's `trim` and `\s` treat a character as white space.
 fn is_space(c: char) -> bool {
+    // Rust counts U+0085 as white space and U+FEFF not; JavaScript does the opposite.
     (c.is_whitespace() && c != '\u{85}') || c == '\u{feff}'
 }
 
@@ -140,6 +145,8 @@ fn indent_of(line: &str) -> &str {
 fn unified(name: &str, original: &str, edited: &str) -> String {
     let diff = TextDiff::configure()
         .algorithm(Algorithm::Myers)
+        // Myers' algorithm takes very long for large texts that have little in common. After the
+        // deadline, the library returns an approximation.
         .deadline(Instant::now() + Duration::from_secs(2))
         .diff_lines(original, edited);
     let mut out =
@@ -167,6 +174,7 @@ fn span(group: &[DiffOp], range: fn(&DiffOp) -> std::ops::Range<usize>) -> Strin
 }
 
 fn fenced(diff: &str) -> String {
+    // The fence is longer than any in the diff, which could otherwise end the block.
     let mut ticks = 3;
     while diff.contains(&"`".repeat(ticks)) {
         ticks += 1;

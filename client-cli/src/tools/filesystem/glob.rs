@@ -31,8 +31,10 @@ impl Pattern {
             return Err(invalid(tool, "a pattern has too many alternatives in braces"));
         }
         let positive = text.trim_start_matches('!');
+        // Each leading `!` negates the pattern, so two cancel out, as in `minimatch`.
         let negated = (text.len() - positive.len()) % 2 == 1;
         let glob = GlobBuilder::new(positive)
+            // By default, `*` and `?` would match `/` too.
             .literal_separator(true)
             .backslash_escape(true)
             .empty_alternates(true)

@@ -42,8 +42,11 @@ fn entries(given: &str, folder: &Opened) -> Result<Vec<Entry>, NativeError> {
         if matches!(raw.to_bytes(), b"." | b"..") {
             continue;
         }
+        // A name that is not UTF-8 is listed with replacement characters. As that name usually does
+        // not exist, such a folder is not entered.
         let name = raw.to_string_lossy().into_owned();
         let kind = match entry.file_type() {
+            // Some file systems do not store the type in the directory.
             FileType::Unknown => stat_name(folder.fd.as_fd(), &name)
                 .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
             kind => kind,
@@ -220,6 +223,7 @@ impl Walk<'_> {
             if self.is_excluded(&path) {
                 continue;
             }
+            // A link to a folder is not entered: a walk that follows links may never end.
             if entry.kind != FileType::Directory {
                 nodes.push(json!({ "name": entry.name, "type": "file" }));
                 continue;
@@ -234,6 +238,7 @@ impl Walk<'_> {
     }
 
     fn visit(&mut self, folder: &Opened) -> Result<Vec<Entry>, NativeError> {
+        // Asked once per folder: nothing interrupts a thread that is reading a directory.
         if (self.cancelled)() {
             return Err(NativeError::new(protocol::ErrorCode::Cancelled, "the run was cancelled"));
         }
@@ -327,6 +332,7 @@ pub(super) fn search_files(
             }
         }
     }
+    // The walk takes folders from a stack, so the results are not in order.
     results.sort();
     Ok(if results.is_empty() { "No matches found".to_owned() } else { results.join("\n") })
 }

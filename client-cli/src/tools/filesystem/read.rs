@@ -25,6 +25,7 @@ const FILES_LIMIT: usize = 1_000;
 #[derive(Deserialize)]
 struct ReadText {
     path: String,
+    // Not integers: the schema of the reference server says `number`, so `10.0` is valid.
     tail: Option<f64>,
     head: Option<f64>,
 }
@@ -186,6 +187,7 @@ fn first_lines(mut file: File, path: &str, count: usize) -> Result<String, Nativ
             }
             bytes.push(byte);
         }
+        // A single line can be arbitrarily long.
         if bytes.len() > RESULT_LIMIT {
             return Err(too_large("these lines", bytes.len() as u64, "request fewer"));
         }
@@ -206,6 +208,7 @@ fn last_lines(mut file: File, path: &str, size: u64, count: usize) -> Result<Str
             .map_err(|error| io_error(path, &error))?;
         found += chunk.iter().filter(|byte| **byte == b'\n').count();
         total += chunk.len();
+        // The file became shorter after its size was read.
         if chunk.is_empty() {
             break;
         }
@@ -216,6 +219,7 @@ fn last_lines(mut file: File, path: &str, size: u64, count: usize) -> Result<Str
         }
     }
     chunks.reverse();
+    // Decoded as a whole, because a character may be split between two chunks.
     let text = decode(chunks.concat()).replace("\r\n", "\n");
     let lines: Vec<&str> = text.split('\n').collect();
     Ok(lines[lines.len().saturating_sub(count)..].join("\n"))
@@ -260,6 +264,7 @@ struct OnePath {
 pub(super) fn get_file_info(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
     let input: OnePath = arguments("filesystem:get_file_info", value)?;
     let relative = workspace.relative(&input.path)?;
+    // `O_PATH` needs no right to read the file, and has no effect on a FIFO or a device.
     let opened = workspace.open_beneath(&input.path, &relative, OFlags::PATH)?;
     workspace.refuse_own(&input.path, &opened.real)?;
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;

@@ -39,7 +39,11 @@ pub(super) fn replace(
     let relative = workspace.relative(given)?;
     for _ in 0..RACE_RETRIES {
         let (place, mode) = target(workspace, given, &relative)?;
+        // A file that did not exist when `target` checked the place was not checked itself, so it
+        // must not be replaced.
         let existing = if mode.is_some() { Existing::Replaced } else { Existing::Kept };
+        // A new file takes the name. Other hard links keep the old content: one of them may be a
+        // protected place, which a check by name cannot see.
         match atomic::write(&place.folder, &place.name, content, mode, existing) {
             Ok(()) => return Ok(()),
             // Another process created the file in the meantime: try again, with its mode and the same checks.
@@ -59,8 +63,10 @@ fn target(
     match workspace.open_beneath(given, relative, OFlags::PATH) {
         Ok(opened) => {
             workspace.require_file(given, &opened)?;
+            // The place of the link's target: the link stays, as it would with an ordinary write.
             let place = workspace.open_place(given, &opened.real)?;
             workspace.allow(given, &place.real, Operation::Change)?;
+            // A set-user-ID bit is dropped, as the kernel does when a file is written.
             Ok((place, Some(Mode::from_raw_mode(opened.stat.st_mode & 0o777))))
         }
         Err(error) if error.is_missing() => {
@@ -120,6 +126,8 @@ pub(super) fn create_directory(workspace: Reach<'_>, value: Value) -> Result<Str
     let given = &input.path;
     let relative = workspace.relative(given)?;
     let mut prefix = PathBuf::new();
+    // One component at a time, because a single call with the whole path could follow a link out of
+    // the workspace.
     for component in relative.components() {
         prefix.push(component);
         let flags = OFlags::PATH | OFlags::DIRECTORY;

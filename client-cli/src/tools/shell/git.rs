@@ -79,9 +79,11 @@ pub(super) async fn restrict(
     folder: &Path,
 ) {
     let mut settings: Vec<(String, &str)> = [
+        // It can name a program, which Git runs to find changed files.
         ("core.fsmonitor", "false"),
         ("core.pager", "cat"),
         ("core.askPass", ""),
+        // The URL `ext::COMMAND` runs a command.
         ("protocol.ext.allow", "never"),
         // A bare repository must be named explicitly: a folder of the project could look like one.
         ("safe.bareRepository", "explicit"),
@@ -89,7 +91,9 @@ pub(super) async fn restrict(
     .map(|(key, value)| (key.to_owned(), value))
     .into();
     for (name, value) in [
+        // Git prefers these variables to `pager.COMMAND`, `core.editor` and `core.sshCommand`.
         ("GIT_PAGER", "cat"),
+        // Git treats `:` as an editor that changes nothing, and starts no program for it.
         ("GIT_EDITOR", ":"),
         ("GIT_SEQUENCE_EDITOR", ":"),
         ("GIT_SSH_COMMAND", "ssh"),
@@ -98,11 +102,14 @@ pub(super) async fn restrict(
         variables.insert(name.to_owned(), value.to_owned());
     }
     let Some(at) = command_at(argv) else { return set(variables, settings) };
+    // The name of an alias is in no list, so an alias never counts as read-only.
     let is_read_only = READ_ONLY.contains(&argv[at].as_str());
     if is_read_only {
         for (key, value) in [
             ("core.hooksPath", "/dev/null"),
+            // Git verifies signatures by running `gpg.program`.
             ("log.showSignature", "false"),
+            // Each submodule has settings of its own.
             ("submodule.recurse", "false"),
             ("diff.external", ""),
         ] {
@@ -116,8 +123,10 @@ pub(super) async fn restrict(
     for key in of_repository(&argv[1..at], variables, program, folder).await {
         let matches = |start: &str, end: &str| key.starts_with(start) && key.ends_with(end);
         if matches("alias.", "") {
+            // An alias that begins with `!` is a command for the shell.
             settings.push((key, ""));
         } else if is_read_only && matches("filter.", ".required") {
+            // Without its command, a required filter makes Git fail.
             settings.push((key, "false"));
         } else if is_read_only && matches("filter.", "") {
             settings.push((key, ""));
@@ -126,12 +135,15 @@ pub(super) async fn restrict(
     set(variables, settings);
     if WITH_DIFF_OPTIONS.contains(&argv[at].as_str()) {
         let off = ["--no-ext-diff", "--no-textconv"].map(str::to_owned);
+        // Directly after the command: behind a `--` they would be paths.
         argv.splice(at + 1..at + 1, off);
     }
 }
 
 /// Passes settings to Git in the environment, where they override all configuration files.
 fn set(variables: &mut BTreeMap<String, String>, settings: Vec<(String, &str)>) {
+    // Only `-c` among the arguments overrides these. The program chooses its arguments, and the
+    // repository does not.
     variables.insert("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string());
     for (index, (key, value)) in settings.into_iter().enumerate() {
         variables.insert(format!("GIT_CONFIG_KEY_{index}"), key);
@@ -156,6 +168,7 @@ async fn of_repository(
     };
     let text = String::from_utf8_lossy(&output.stdout);
     let words: Vec<&str> = text.split('\0').collect();
+    // The user's own filters and aliases are trusted.
     let pairs = words.chunks_exact(2).filter(|pair| matches!(pair[0], "local" | "worktree"));
     pairs.map(|pair| pair[1].to_owned()).collect()
 }

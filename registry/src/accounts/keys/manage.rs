@@ -57,6 +57,7 @@ impl Registry {
             if wanted.kind() == PrincipalKind::Reserved {
                 return Err(reserved(wanted));
             }
+            // In a transaction of its own, so that the event of a refusal is committed.
             self.require_holder(tenant, "key.create", &id.to_string(), wanted, None).await?;
         }
         let key = ApiKey::generate()?;
@@ -80,6 +81,7 @@ impl Registry {
                         principal: principal.as_str().to_owned(),
                         name: new.name,
                         rights: new.rights,
+                        // A placeholder: the database sets the time, and `insert` returns it.
                         created_at: DateTime::UNIX_EPOCH,
                         expires_at: new.expires_at,
                         revoked_at: None,
@@ -174,6 +176,8 @@ impl Registry {
         grace: Duration,
     ) -> Result<(ApiKey, KeyRecord), RegistryError> {
         let scope = tenant.require_scope()?.clone();
+        // Read here for its principal and creator, which never change, and again in the
+        // transaction.
         let old = self.key(tenant, id).await?;
         let holder: Principal = old.principal.parse()?;
         let target = id.to_string();
@@ -199,6 +203,8 @@ impl Registry {
                         made_by: Some(creator(&actor)),
                         ..old
                     };
+                    // Inserted first, because `replaced_by` of the old key refers to the new one.
+                    // If the old key cannot be rotated, the error below undoes the insert.
                     record.created_at = insert(&mut *connection, &record, &hash).await?;
                     // Of two concurrent rotations, this condition lets one succeed.
                     let ended = sqlx::query!(

@@ -135,12 +135,14 @@ pub(super) async fn insert(
 
 /// Encodes a cursor opaquely, so that clients do not depend on its form.
 pub(super) fn write_cursor(last: &KeyRecord) -> String {
+    // Postgres stores microseconds, so nothing of the time is lost.
     format!("{:016x}{}", last.created_at.timestamp_micros(), last.id.simple())
 }
 
 /// Parses the output of [`write_cursor`].
 pub(super) fn read_cursor(cursor: &str) -> Result<(DateTime<Utc>, Uuid), RegistryError> {
     let invalid = || RegistryError::Invalid("the cursor does not belong to this list".to_owned());
+    // Checked before the parsing, which would also accept a sign.
     let is_hex = cursor.len() == 48 && cursor.bytes().all(|byte| byte.is_ascii_hexdigit());
     let (time, id) = cursor.split_at_checked(16).filter(|_| is_hex).ok_or_else(invalid)?;
     let micros = i64::from_str_radix(time, 16).map_err(|_| invalid())?;

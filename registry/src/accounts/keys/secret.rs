@@ -24,6 +24,8 @@ impl ApiKey {
     pub(super) fn generate() -> Result<Self, RegistryError> {
         let mut text = PREFIX.to_owned();
         while text.len() < PREFIX.len() + RANDOM {
+            // Almost always enough for one round: 248 of 256 values can be used, and 30 digits are
+            // needed.
             let mut bytes = [0; 64];
             getrandom::fill(&mut bytes).map_err(|error| {
                 RegistryError::Invalid(format!("the system has no random numbers: {error}"))
@@ -43,6 +45,7 @@ impl ApiKey {
     }
 
     pub(super) fn hash(&self) -> [u8; 32] {
+        // A fast hash without a salt suffices: nobody can guess the 178 random bits of a key.
         Sha256::digest(self.0.as_bytes()).into()
     }
 }

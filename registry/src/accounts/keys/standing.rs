@@ -55,6 +55,7 @@ impl Registry {
                 standing
             }
         };
+        // Checked at each use, because the answer of the database is cached.
         let ended = |at: Option<DateTime<Utc>>| at.is_some_and(|at| at <= Utc::now());
         if !standing.is_valid || ended(standing.expires_at) {
             return Err(RegistryError::InvalidCredential);
@@ -89,6 +90,8 @@ impl Registry {
                 )
                 .fetch_one(&mut *connection)
                 .await?;
+                // A principal that never was a member is limited by its credential only; one whose
+                // role was removed has no rights.
                 let mut standing = Standing {
                     is_valid: its.is_open && (!its.is_bound || its.role.is_some()),
                     at_most: None,
@@ -122,6 +125,8 @@ impl Registry {
                         Some(at_most) => its_rights.within(at_most),
                         None => its_rights,
                     }),
+                    // `None` is the lowest: a role remains only if the principal has one and the
+                    // key allows one.
                     org_role: standing.org_role.min(ceiling),
                     expires_at: key.expires_at,
                     is_valid: standing.is_valid,

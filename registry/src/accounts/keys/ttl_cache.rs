@@ -55,6 +55,8 @@ impl<K: Eq + Hash, V: Clone> TtlCache<K, V> {
 
     pub(super) fn insert(&self, key: K, value: V, generation: u64) {
         let mut entries = self.lock();
+        // Only expired answers make room. If the cache is still full, further answers are not
+        // cached, which costs queries but no memory.
         if entries.len() >= CAPACITY {
             let ttl = self.ttl();
             entries.retain(|_, (_, since)| since.elapsed() < ttl);
@@ -66,6 +68,7 @@ impl<K: Eq + Hash, V: Clone> TtlCache<K, V> {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<K, (V, Instant)>> {
+        // The map stays usable after a panic: at worst, an answer is missing and is read again.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -49,6 +49,7 @@ impl Actor {
 
     /// Refuses callers who do not manage the organisation.
     pub(crate) fn require_org(&self, role: Role) -> Result<(), RegistryError> {
+        // `None`, which is no role, is less than every role.
         if self.org_role >= Some(role) && self.rights.contains(Right::Admin) {
             return Ok(());
         }
@@ -65,6 +66,7 @@ impl Actor {
             Some(scope) if scope.org() != self.org => {
                 Err(RegistryError::NotFound(scope.to_string()))
             }
+            // The role alone does not suffice: the key must have the right `admin` as well.
             Some(_) if self.org_role >= Some(Role::Admin) => self.require_org(Role::Admin),
             Some(scope) if self.own.as_ref() == Some(scope) => {
                 if self.rights.contains(Right::Admin) {
@@ -82,6 +84,7 @@ impl Actor {
         connection: &mut PgConnection,
         event: AuditEvent,
     ) -> Result<(), RegistryError> {
+        // The caller of this method continues in this scope, and must switch back.
         act_for(connection, self.log.org(), self.log.project()).await?;
         if self.own.is_none() {
             // A database without a catalog has no public scope yet.

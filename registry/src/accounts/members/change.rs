@@ -54,6 +54,8 @@ pub(super) fn change(
                         write(connection, &actor, place, &principal, role, before).await?
                     ));
                 }
+                // Only a refusal is recorded. Other errors, such as an unknown project, roll the
+                // transaction back.
                 Err(refused @ (RegistryError::NotAllowed(_) | RegistryError::Conflict(_))) => {
                     refused
                 }
@@ -89,6 +91,7 @@ async fn decide(
 ) -> Result<Option<Role>, RegistryError> {
     actor.require(project)?;
     let place = project.map_or("", Scope::project);
+    // Locked before anything is read: the decision must still hold when it is written.
     lock_org(connection, &actor.org).await?;
     act_for(connection, &actor.org, place).await?;
     let is_open = sqlx::query_scalar!(
@@ -107,6 +110,8 @@ async fn decide(
             None => actor.org.clone(),
         }));
     }
+    // If `place` is empty, this reads the roles in all projects, which a removal from the
+    // organisation ends as well.
     let rows = sqlx::query!(
         "select project, role from memberships
         where org = $1 and principal = $3 and role is not null and ($2 = '' or project = $2)",
@@ -178,7 +183,9 @@ async fn write(
     };
     let event = event(principal, project.as_ref(), role, AuditOutcome::Allowed, before);
     actor.record(connection, event).await?;
+    // Recording the event has switched to the scope of the log.
     act_for(connection, &actor.org, place).await?;
+    // A membership refers to its user, also the row without a role that a removal leaves.
     sqlx::query!(
         "insert into users (org, principal) values ($1, $2) on conflict do nothing",
         actor.org,
@@ -196,6 +203,8 @@ async fn write(
         .execute(&mut *connection)
         .await?;
     }
+    // A removal writes a row even where there was none: a principal without a row would not be
+    // limited by a membership at all.
     let row = sqlx::query!(
         "insert into memberships (org, project, principal, role) values ($1, $2, $3, $4)
         on conflict (org, project, principal) do update set role = excluded.role, updated_at = now()

@@ -90,6 +90,7 @@ pub(super) fn read_cursor(cursor: &str) -> Result<(String, String), RegistryErro
     let text = unhex(cursor).ok_or_else(invalid)?;
     let (principal, project) = text.split_once(CURSOR_MARK).ok_or_else(invalid)?;
     let principal: Principal = principal.parse().map_err(|_| invalid())?;
+    // The project is empty for a role in the organisation, so it cannot be parsed as a name.
     let is_name = project.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if !is_name || project.len() > 128 {
         return Err(invalid());

@@ -39,6 +39,8 @@ pub(super) enum ForeignQuery {
 
 impl ForeignQuery {
     pub(super) fn of_words(text: &str, intent: &Intent) -> Self {
+        // Words are letters and digits, so they have no wildcards of `like`. Words of fewer than
+        // three letters contain no trigram, so no index could find them.
         let words = text.split(|c: char| !c.is_alphanumeric());
         let mut patterns: Vec<String> = words
             .filter(|word| word.chars().count() >= 3)
@@ -110,6 +112,8 @@ impl Registry {
                 Box::pin(async move {
                     let changes = sqlx::query_scalar!("select last_value from entry_changes");
                     let changes = changes.fetch_one(&mut *connection).await?;
+                    // `materialized` and `offset 0` keep the steps separate: a join would read
+                    // every tool of the registry.
                     let rows = match wanted {
                         ForeignQuery::Named { namespace, only } => {
                             sqlx::query_as!(
@@ -186,6 +190,7 @@ impl Registry {
                 })
             })
             .await?;
+        // A look-up by name reads no content, because all of its scores are equal.
         let tools = rows.into_iter().map(|row| {
             let described = texts(&row.content);
             let (description, input_schema) =

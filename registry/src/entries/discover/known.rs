@@ -100,6 +100,7 @@ impl State {
     fn remove(&mut self, entry: &EntryKey) {
         for tool in self.entries.remove(entry).into_iter().flat_map(|entry| entry.tools) {
             self.tools.remove(tool);
+            // The name of a removed tool stays in `names`, whose places are the numbers of tools.
             let (id, _) = &self.names[tool as usize];
             if let Some(alike) = self.by_id.get_mut(id) {
                 alike.retain(|other| *other != tool);
@@ -113,6 +114,7 @@ impl State {
     fn insert(&mut self, entry: &EntryKey, org: &str, row: &Row) -> Result<(), RegistryError> {
         let id = ToolId::new(&entry.1, &row.name)?;
         let scope = Scope::new(org, &entry.0)?;
+        // A search does not find an unreadable content; a look-up by name reports it.
         let Some(described) = texts(&row.content) else { return Ok(()) };
         let number = self.tools.insert(&Described {
             id: &id,
@@ -120,6 +122,7 @@ impl State {
             input_schema: &described.input_schema,
         });
         self.by_id.entry(id.clone()).or_default().push(number);
+        // Numbers are consecutive and never reused, so this is the place of `number`.
         self.names.push((id, scope));
         if let Some(entry) = self.entries.get_mut(entry) {
             entry.tools.push(number);
@@ -215,6 +218,8 @@ impl Registry {
         changes: i64,
     ) -> Result<Known, RegistryError> {
         let mut segments = Vec::new();
+        // Every task locks the narrowest index first, so that tasks never wait for each other in a
+        // circle.
         for audience in Audience::of(tenant) {
             let index = self.known.indexes.get_with(audience.clone(), Arc::default);
             let is_shared = audience == Audience::Everybody;
@@ -223,6 +228,7 @@ impl Registry {
                 segments.push(Segment { state, is_shared });
                 continue;
             }
+            // While this task holds the read lock, it could never get the write lock.
             drop(state);
             let mut state = Arc::clone(&index.state).write_owned().await;
             // Another task may have refreshed it while this one waited for the lock.
@@ -230,8 +236,12 @@ impl Registry {
                 self.refresh(&audience, &mut state).await?;
                 let tools = u32::try_from(state.tools.len()).unwrap_or(u32::MAX);
                 index.weight.store(tools.saturating_add(1), Ordering::Relaxed);
+                // The cache weighs an entry when it is inserted, so a grown index is inserted
+                // again.
                 self.known.indexes.insert(audience, index);
             }
+            // Downgraded without a gap, so that no other task changes the index before it is
+            // searched.
             segments.push(Segment { state: state.downgrade(), is_shared });
         }
         Ok(Known { own: tenant.scope().cloned(), segments })
@@ -250,6 +260,7 @@ impl Registry {
             .into_iter()
             .map(|row| ((row.project, row.namespace, row.name), row.stamp))
             .collect();
+        // An entry with another stamp has changed; it is removed here and read again below.
         let gone =
             state.entries.iter().filter(|(key, entry)| present.get(*key) != Some(&entry.stamp));
         let gone: Vec<EntryKey> = gone.map(|(key, _)| key.clone()).collect();
@@ -258,6 +269,8 @@ impl Registry {
         }
         let mut new: Vec<(EntryKey, String)> =
             present.into_iter().filter(|(key, _)| !state.entries.contains_key(key)).collect();
+        // A `HashMap` has no order. Reading by name makes it predictable which entries the limit
+        // leaves out.
         new.sort_unstable();
         let org = audience.scope().org().to_owned();
         for chunk in new.chunks(CHUNK) {
@@ -267,6 +280,8 @@ impl Registry {
                 break;
             }
             let rows = self.contents(audience, chunk).await?;
+            // Also entries without tools, so that they are not read again. A content that is newer
+            // than its stamp is read again by the next refresh, which finds a new stamp.
             for (key, stamp) in chunk {
                 let entry = Indexed { stamp: stamp.clone(), tools: Vec::new() };
                 state.entries.insert(key.clone(), entry);
@@ -277,6 +292,7 @@ impl Registry {
             }
         }
         let at = Instant::now();
+        // Without change notifications there is no generation, and each search refreshes the index.
         state.current = generation.map(|generation| Current { changes, generation, at });
         Ok(())
     }

@@ -109,6 +109,8 @@ impl Registry {
             if !(is_nearest || is_foreign || with_hidden) {
                 continue;
             }
+            // Two entries at the same distance make the short name ambiguous, so the full one is
+            // shown.
             let alike = row.distances.iter().filter(|distance| **distance == row.distance).count();
             let is_meant = is_nearest && alike == 1;
             let plain: ToolId = row.tool_id.parse()?;
@@ -127,6 +129,7 @@ impl Registry {
                     hides.push(Fqdn::of_tool(owner, &plain));
                 }
             }
+            // `with ordinality` counts from 1.
             let score = usize::try_from(row.nth - 1).ok().and_then(|nth| scores.get(nth));
             tools.push(Discovered {
                 id: if is_meant { plain } else { plain.within(&scope) },

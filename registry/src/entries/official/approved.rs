@@ -80,6 +80,8 @@ pub(super) fn approved_response(
     gateway: Option<&str>,
 ) -> Result<Value, RegistryError> {
     let fqdn = Fqdn::server(Scope::new(&row.org, &row.project)?, &row.namespace)?;
+    // The name and the version are compared as well: a content that was moved to another row has
+    // the right hash.
     let server: Option<Value> = serde_json::from_str(&row.content).ok();
     let mut server = server
         .filter(|server| row.integrity == Integrity::of_json(server).to_string())
@@ -91,6 +93,7 @@ pub(super) fn approved_response(
     let status = match row.status.as_str() {
         "active" => Status::Active,
         "deprecated" => Status::Deprecated,
+        // A constraint allows only `deleted` besides these.
         _ => Status::Deleted,
     };
     let facts = Facts {

@@ -27,6 +27,7 @@ pub(super) fn read_cursor(cursor: &str) -> Result<(After, Option<String>), Regis
         let text = unhex(cursor)?;
         let (part, at, search): (String, Vec<String>, Option<String>) =
             serde_json::from_str(&text).ok()?;
+        // Postgres refuses a NUL in a query.
         if at.iter().any(|text| text.contains('\0')) {
             return None;
         }

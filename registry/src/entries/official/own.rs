@@ -152,6 +152,8 @@ pub(super) async fn own_servers(
             }
         };
         page.last = Some([row.org, row.project, row.namespace, row.at]);
+        // Compared after the rendering: a version may be derived from the content, and then no
+        // column has it.
         let wanted =
             |server: &Value| query.version.is_none_or(|it| server["server"]["version"] == it);
         page.servers.extend(rendered.filter(wanted));
@@ -237,6 +239,7 @@ impl Facts {
         latest: bool,
     ) -> Self {
         let (status, message) = match (deprecated, is_yanked) {
+            // Yanking outweighs a deprecation: the API has one status for each version.
             (_, true) => (Status::Deleted, Some(YANKED.to_owned())),
             (Some(why), false) => (Status::Deprecated, Some(why)),
             (None, false) => (Status::Active, None),
@@ -281,6 +284,7 @@ fn deleted(fqdn: &Fqdn, version: &str, at: DateTime<Utc>) -> Value {
         message: None,
         published_at: at,
         updated_at: at,
+        // No version follows a deletion.
         latest: true,
     };
     response(server, facts, json!({ "fqdn": fqdn.to_string() }))

@@ -21,6 +21,7 @@ pub(crate) fn of_entry(fqdn: &Fqdn, entry: &RegistryEntry, gateway: Option<&str>
     let mut server = match &entry.server_json {
         Some(published) => {
             let mut server = published.clone();
+            // Clients show the title as it is, so it must not hide or reorder text.
             if let Some(title) = server["title"].as_str().map(escape_text) {
                 server["title"] = json!(title);
             }
@@ -43,6 +44,7 @@ pub(crate) fn of_entry(fqdn: &Fqdn, entry: &RegistryEntry, gateway: Option<&str>
 
 /// Returns an entry's version in the official API; `None` for entries that are not listed there.
 pub(crate) fn version_of(entry: &RegistryEntry) -> Option<String> {
+    // The version of an `http` server is that of its entry: it has no package.
     let packaged = match entry.kind {
         EntryType::Http => None,
         EntryType::Stdio if entry.server_json.is_some() => None,
@@ -142,11 +144,14 @@ fn package(install: &Install) -> Option<Value> {
     if spec.is_empty() || spec.starts_with('-') || spec.contains(char::is_whitespace) {
         return None;
     }
+    // A Python package may be written `name==version` or `name@version`.
     let separator = match kind {
         "oci" => ":",
         _ if spec.contains("==") => "==",
         _ => "@",
     };
+    // Neither the `@` of an npm scope nor the `:` of a registry's port separates a version: the
+    // first has no text before it, the second is followed by a slash.
     let (identifier, version) = match spec.rsplit_once(separator) {
         Some((identifier, version)) if !identifier.is_empty() && !version.contains('/') => {
             (identifier, Some(version).filter(|version| is_exact(version)))
@@ -155,6 +160,7 @@ fn package(install: &Install) -> Option<Value> {
     };
     let arguments: Vec<Value> = rest.iter().map(|text| argument(text)).collect();
     let variables: Vec<Value> = install.env_required.iter().map(|name| variable(name)).collect();
+    // Docker passes a variable of the environment only if `-e` names it.
     if kind == "oci" {
         for name in &install.env_required {
             runtime.push(json!({ "type": "named", "name": "-e", "value": name }));

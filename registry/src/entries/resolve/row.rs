@@ -45,6 +45,8 @@ pub(super) fn read(id: &ToolId, rows: &[Row]) -> Result<Found, RegistryError> {
     let mut others: Vec<(bool, Scope)> = Vec::new();
     for other in &rows[1..] {
         let is_near = other.is_nearest == Some(true);
+        // A server's tool and a capability of one project can have the same id. That is not
+        // ambiguous: the query sorts the tool first.
         let known = owner(other).filter(|other| *other != scope);
         others.extend(known.map(|other| (is_near, other)));
     }
@@ -63,6 +65,7 @@ pub(super) fn read(id: &ToolId, rows: &[Row]) -> Result<Found, RegistryError> {
     } else {
         content::from_stored(name, content, integrity, routing)?
     };
+    // Compared with the hash of the verified content, not with a column.
     if id.hash().is_some_and(|hash| fqdn.hash() != Some(&hash)) {
         let now = fqdn.full_tool().into_iter().collect();
         return Ok(Found::Nothing(Absence::Changed, now));
@@ -117,6 +120,7 @@ fn tool(
         return Err(RegistryError::IntegrityMismatch(fqdn));
     };
     let mut env_required = entry.env_required;
+    // An `http` server has its variables in the entry, a `stdio` server in `install`.
     env_required.extend(entry.install.into_iter().flat_map(|install| install.env_required));
     Ok(ResolvedTool {
         id,
@@ -144,6 +148,7 @@ pub(crate) fn capability(
     entry: &RegistryEntry,
     code: Option<String>,
 ) -> Result<Option<ResolvedCapability>, RegistryError> {
+    // The entry has the hash of the code, so the hash of the entry protects both.
     match (&entry.capability, code) {
         (None, None) => Ok(None),
         (Some(program), Some(code)) if Integrity::of(code.as_bytes()) == program.code_hash => {

@@ -46,6 +46,7 @@ pub(super) async fn only_one(
         return Ok(last);
     }
     found.push(last);
+    // The operator must choose: one of them may be the changed content that was flagged.
     let names: Vec<String> = found
         .iter()
         .map(|one| format!("{}@{} ({})", selector.name, one.version, one.integrity))
@@ -79,6 +80,8 @@ pub(super) async fn publish(
             "namespace `{namespace}` looks like `{near}`; choose another one with `--as`"
         )));
     }
+    // Names are compared by their skeletons, not by equality: `rnemory` must not be approved beside
+    // `memory`.
     let taken = sqlx::query!(
         r#"select namespace, upstream from mcp_servers
         where org = $1 and project = $2 and name_skeleton(namespace) = name_skeleton($3)"#,
@@ -96,6 +99,7 @@ pub(super) async fn publish(
             );
             return Err(RegistryError::Invalid(message));
         }
+        // The same server may have its namespace again: this is its next version.
         if other.upstream.as_deref() != Some(name) {
             let message =
                 format!("namespace `{namespace}` is taken; choose another one with `--as`");
@@ -114,12 +118,15 @@ pub(super) async fn publish(
             format!("`{name}` {} was approved before, with different content", candidate.version);
         return Err(RegistryError::Conflict(message));
     }
+    // All versions of a server share one namespace, because only the latest is in the catalog.
     if let Some(other) = known.iter().find(|known| known.namespace != namespace) {
         let message =
             format!("`{name}` was approved as `{}`; use that namespace again", other.namespace);
         return Err(RegistryError::Conflict(message));
     }
     let entry = to_catalog(&server, namespace).map_err(RegistryError::Invalid)?;
+    // The gateway starts no servers. A routing in the row overrides all rules, so none can send
+    // these tools to the gateway.
     let routing = (entry.kind == EntryType::Stdio).then_some(Routing::Client);
     let detail = serde_json::json!({
         "name": name, "version": candidate.version, "integrity": candidate.integrity, "tools": tools.len(),
@@ -130,6 +137,7 @@ pub(super) async fn publish(
     for row in rows {
         seed::write_approved(connection, &scope, row, name).await?;
     }
+    // Before the insert: a unique index allows one latest version for each name.
     sqlx::query!(
         "update official_versions set latest = false, updated_at = clock_timestamp() where name = $1 and latest",
         name,

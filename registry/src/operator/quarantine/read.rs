@@ -54,8 +54,11 @@ pub fn read_page(body: &[u8]) -> Result<ReadPage, String> {
     let servers = servers.ok_or("it has no list `servers`")?;
     let next_cursor = match page.pointer("/metadata/nextCursor") {
         None | Some(Value::Null) => None,
+        // Requesting the next page with an empty cursor could return the first one again.
         Some(Value::String(cursor)) if cursor.is_empty() => None,
         Some(Value::String(cursor)) if cursor.len() <= CURSOR_LIMIT => Some(cursor.clone()),
+        // The whole page is refused: without its cursor, the import would end early and look
+        // complete.
         Some(_) => {
             return Err(format!(
                 "its `nextCursor` is not a string of at most {CURSOR_LIMIT} bytes"
@@ -87,6 +90,8 @@ fn read_server(listed: &Value) -> Result<ReadServer, String> {
         ));
     }
     let version = text("version", VERSION_LIMIT)?;
+    // The API reserves `latest`, and `@` separates a name from its version on the command line.
+    // Other letters could hide or reorder text on the operator's screen.
     if version == "latest"
         || !version.bytes().all(|b| b.is_ascii_graphic())
         || version.contains('@')
@@ -106,9 +111,11 @@ fn read_server(listed: &Value) -> Result<ReadServer, String> {
             content.len()
         ));
     }
+    // The catalog derives columns from its content as `jsonb`, which cannot hold a NUL.
     if content.contains("\\u0000") {
         return Err(format!("`{name}`: a string contains a NUL character"));
     }
+    // In a JSON pointer, `~1` stands for `/` (RFC 6901).
     let status = match listed.pointer("/_meta/io.modelcontextprotocol.registry~1official/status") {
         None => "active",
         Some(Value::String(status))
@@ -132,6 +139,7 @@ fn read_server(listed: &Value) -> Result<ReadServer, String> {
 
 /// Collects the flags for human review, anywhere in a server.json.
 fn collect_flags(value: &Value, flags: &mut Vec<String>) {
+    // The recursion is bounded: `serde_json` refuses to parse more than 128 levels.
     match value {
         Value::String(text) => {
             for word in flags_of(text).words() {
@@ -142,6 +150,7 @@ fn collect_flags(value: &Value, flags: &mut Vec<String>) {
         }
         Value::Array(items) => items.iter().for_each(|item| collect_flags(item, flags)),
         Value::Object(fields) => {
+            // A remote has a type and a URL. Other URLs, such as a website, are not called.
             let insecure = |url: &Value| url.as_str().is_some_and(|url| url.starts_with("http://"));
             if fields.contains_key("type")
                 && fields.get("url").is_some_and(insecure)

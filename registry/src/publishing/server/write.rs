@@ -28,7 +28,10 @@ pub(super) async fn publish(
 ) -> Result<PublishedServer, RegistryError> {
     let namespace = new.server.namespace.clone();
     let server = Publication::server(scope.clone(), namespace.clone());
+    // Locked before anything is read: otherwise two publishers could choose the same next version.
     server.lock(connection).await?;
+    // Checked before `claim` creates the row: afterwards, a server that the operator wrote by hand
+    // would look like the tenant's own.
     check_name(connection, actor, scope, &new.server, routing).await?;
     let visibility = server.claim(connection, actor, new.visibility).await?;
     let existing = server.versions(connection).await?;
@@ -42,6 +45,7 @@ pub(super) async fn publish(
     };
     let stored = |version: Version| {
         let row = server_entry::row(scope, &new.server, Some(&version))?;
+        // A constraint of the table has the same limit, but its error would not name it.
         if row.content.len() > CONTENT_LIMIT {
             let message =
                 format!("the entry has {} bytes; the limit is {CONTENT_LIMIT}", row.content.len());
@@ -78,6 +82,7 @@ pub(super) async fn publish(
     )
     .execute(&mut *connection)
     .await?;
+    // Not simply this version: a lower one can be published after a higher one.
     update_latest(connection, &server).await?;
     Ok(published(version, row.integrity, true))
 }
@@ -135,6 +140,8 @@ async fn check_name(
     if let Some(name) = seen.taken {
         return conflict(format!("`{namespace}:{name}` is or was a capability here"));
     }
+    // Such a rule means that calls of this namespace stay on the user's machine. An `http` server
+    // of that name would receive their arguments.
     if seen.is_clients && routing == Routing::Server {
         return Err(RegistryError::Invalid(format!(
             "the operator's rules route tools of `{namespace}` to the user's machine; an `http` server needs a different name"
@@ -175,6 +182,8 @@ pub(in crate::publishing) async fn update_latest(
     )
     .execute(&mut *connection)
     .await?;
+    // If all versions are yanked, only requests for an exact version resolve, and those read
+    // `server_versions`.
     let Some(latest) = latest else {
         sqlx::query!(
             "delete from mcp_servers where org = $1 and project = $2 and namespace = $3",
@@ -192,6 +201,8 @@ pub(in crate::publishing) async fn update_latest(
     let version: Version = latest.version.parse()?;
     // The entries of the tools are derived from the version's stored entry.
     let row = server_entry::row(scope, &server_of(namespace, entry), Some(&version))?;
+    // Deriving the row must give the published content back. Otherwise the tools would get hashes
+    // of contents that nobody published.
     if row.integrity.to_string() != latest.integrity {
         return Err(RegistryError::IntegrityMismatch(fqdn));
     }
@@ -200,6 +211,7 @@ pub(in crate::publishing) async fn update_latest(
         owner: &latest.owner,
         deprecated: latest.deprecated.as_deref(),
     };
+    // The server first: its tools refer to its row.
     write_server(connection, scope, &row, placement).await?;
     write_tools(connection, scope, row, placement).await?;
     Ok(())

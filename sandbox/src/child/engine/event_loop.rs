@@ -28,6 +28,7 @@ impl Engine {
             if self.deliver_answer()? {
                 continue;
             }
+            // Before waiting: the calls that the program made are still in the buffer.
             self.shared.socket.borrow_mut().flush();
             let due = self.shared.timers.borrow_mut().take_due(self.shared.in_flight.get());
             if let Some(id) = due {
@@ -64,6 +65,8 @@ impl Engine {
                 continue;
             }
             let timeout = self.shared.timers.borrow().next(self.shared.in_flight.get());
+            // This cannot wait forever: an answer is outstanding, or the timeout is that of a
+            // timer.
             self.shared.socket.borrow_mut().fill(timeout);
         }
     }
@@ -89,6 +92,8 @@ impl Engine {
                 }
             }
         }
+        // The interrupt handler may have noticed it within a job. A program that catches the
+        // engine's error must not continue.
         if self.budget.exceeded.get() { Err(self.out_of_cpu(None)) } else { Ok(()) }
     }
 
@@ -108,11 +113,13 @@ impl Engine {
     fn deliver_answer(&self) -> Result<bool, Fault> {
         self.context.with(|ctx| {
             let mut socket = self.shared.socket.borrow_mut();
+            // The host is trusted, so a frame that cannot be read is a broken stream.
             let arrived = socket.inbox().next(HOST_FRAME).unwrap_or_else(|_| exit(EXIT_PANIC));
             let Some(body) = arrived else { return Ok(false) };
             let Ok(FromHost::RpcResult { id, result }) = frame::read_from_host(body) else {
                 exit(EXIT_PANIC)
             };
+            // Parsed before the socket is released, because the text lies in its inbox.
             let result = result.map(|value| ctx.json_parse(value.get()));
             // Released first: `settle` can run code of the program, such as an inherited `then`, which borrows the
             // socket to send a call.
@@ -156,6 +163,7 @@ impl Engine {
                     Some(Ok(Persistent::save(&ctx, value)))
                 }
                 PromiseState::Rejected => {
+                    // Reading the result throws the reason, which makes it the pending exception.
                     let _ = promise.result::<Value<'_>>();
                     let thrown = ctx.catch();
                     Some(Err(self.describe_thrown(&ctx, &thrown)))

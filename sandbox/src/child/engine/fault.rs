@@ -60,6 +60,8 @@ impl Engine {
         if self.budget.is_spent() {
             return self.out_of_cpu(trace.place);
         }
+        // A program can throw an error of any name and code, so what it claims about memory, timers
+        // and arguments counts only if this process has recorded it.
         let kind = match (name.as_str(), message.as_str(), code.as_deref()) {
             _ if starved => FailureKind::OutOfMemory,
             ("InternalError", "out of memory", _) if self.heap.ran_out() => {
@@ -96,6 +98,7 @@ impl Engine {
         }
         let why = self.realm.why_not_serializable.clone().restore(ctx);
         let why = why.and_then(|why| why.call::<_, i32>((thrown.clone(),))).unwrap_or_else(|_| {
+            // Taken out of the context, where a later operation would seem to have thrown it.
             ctx.catch();
             0
         });
@@ -133,6 +136,7 @@ impl Engine {
             .and_then(|stringify| stringify.call::<_, Option<String>>((value.clone(),)));
         match written {
             Ok(Some(text)) => text,
+            // JSON has no text for functions and symbols.
             Ok(None) => format!("a value of type {}", value.type_name()),
             Err(_) => {
                 ctx.catch();
@@ -168,6 +172,7 @@ fn text_of<'js>(ctx: &Ctx<'js>, object: &Object<'js>, key: &str) -> Option<Strin
     if let Some(text) = value.as_string() {
         return text.to_string().ok();
     }
+    // The `code` of a `DOMException` is a number.
     value.as_number().map(|number| number.to_string())
 }
 

@@ -28,6 +28,8 @@ pub(super) fn track(runtime: &Runtime) -> Rc<Rejections> {
                     known.clone().restore(&ctx).is_ok_and(|known| known != promise)
                 });
             } else if seen.len() < MAX_REJECTIONS {
+                // Only the first ones: each entry keeps two values alive, and a program can reject
+                // any number of promises.
                 seen.push((Persistent::save(&ctx, promise), Persistent::save(&ctx, reason)));
             }
         },
@@ -46,6 +48,7 @@ impl Engine {
             for (_, reason) in rejected {
                 let Ok(reason) = reason.restore(&ctx) else { continue };
                 let fault = self.describe(&ctx, &reason, FailureKind::Exception);
+                // A limit ends the run even where an ordinary rejection is only printed.
                 if fatal || fault.kind != FailureKind::Exception.as_str() {
                     return Err(fault);
                 }

@@ -48,6 +48,7 @@ impl Engine {
         match result {
             Ok(text) => {
                 let value = text.as_deref().map(serde_json::from_str::<&RawValue>).transpose();
+                // The engine wrote this text itself, so it is JSON unless the process is corrupted.
                 let Ok(value) = value else { exit(EXIT_PANIC) };
                 let done = ToHost::ExecutionComplete { ok: true, value, error: None };
                 frame::write(socket.out(), &done);

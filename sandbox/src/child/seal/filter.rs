@@ -24,9 +24,12 @@ impl Filter {
         let mut program = self.0.clone();
         let mut own = 0;
         for instruction in program.iter_mut().filter(|one| one.k == OWN_PID) {
+            // The number by which this process knows itself, which differs from the host's in a
+            // process namespace. `abort` uses the same one.
             instruction.k = std::process::id();
             own += 1;
         }
+        // Any other count means that the placeholder is lost or equals another constant.
         if own != 1 {
             return Err("seccomp filter: it does not name its process".to_owned());
         }
@@ -41,10 +44,12 @@ fn system_call_filter() -> Result<BpfProgram, seccompiler::BackendError> {
         libc::SYS_read,
         libc::SYS_write,
         libc::SYS_ppoll,
+        // Newer architectures have only `ppoll`.
         #[cfg(target_arch = "x86_64")]
         libc::SYS_poll,
         libc::SYS_exit,
         libc::SYS_exit_group,
+        // The kernel resumes an interrupted `poll` by this call.
         libc::SYS_restart_syscall,
         libc::SYS_brk,
         libc::SYS_munmap,
@@ -65,6 +70,7 @@ fn system_call_filter() -> Result<BpfProgram, seccompiler::BackendError> {
     .map(|call| (call, Vec::new()))
     .collect();
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        // The third argument of both calls is the protection.
         let not_executable = SeccompCondition::new(
             2,
             SeccompCmpArgLen::Dword,

@@ -175,10 +175,13 @@ async fn every_field_of_a_call_is_checked() {
         format!(
             r#"{{"type":"rpc_call","id":1,"namespace":"a","action":"b","args":{{"x":"{large}"}}}}"#
         ),
+        // A lone surrogate, which no Rust string can hold.
         r#"{"type":"rpc_call","id":1,"namespace":"a","action":"b","args":{"x":"\ud800"}}"#
             .to_owned(),
+        // A field that no call has.
         r#"{"type":"rpc_call","id":1,"namespace":"a","action":"b","args":{},"approved":true}"#
             .to_owned(),
+        // Deeper than the host's parser permits.
         format!(
             r#"{{"type":"rpc_call","id":1,"namespace":"a","action":"b","args":{{"x":{}{}}}}}"#,
             "[".repeat(300),
@@ -271,5 +274,6 @@ async fn answers_to_a_child_that_never_reads_are_bounded() {
     assert!(
         matches!(ending, Ending::Stopped(ref failure) if failure.kind == FailureKind::WallTime)
     );
+    // The limit stops further answers, so the last one may exceed it.
     assert!(run.out.len() <= MAX_UNSENT + 5 * MIB, "{}", run.out.len());
 }

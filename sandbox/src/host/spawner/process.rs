@@ -96,6 +96,7 @@ impl ChildProcess {
     pub(crate) fn deprioritizer(&self) -> impl Fn() + Send + Sync + 'static {
         let pid = self.pid;
         move || {
+            // `SCHED_IDLE` accepts no other priority.
             let idle = libc::sched_param { sched_priority: 0 };
             #[expect(unsafe_code, reason = "no safe wrapper")]
             // SAFETY: the parameter lives across the call. If the call fails, the program costs others time, and
@@ -109,6 +110,7 @@ impl ChildProcess {
             }
             let Ok(mut allowed) = sched_getaffinity(None) else { return };
             let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
+            // With a single processor there is none to leave free.
             if let Some(first) = first.filter(|_| allowed.count() > 1) {
                 allowed.unset(first);
                 let _ = sched_setaffinity(Some(pid), &allowed);
@@ -124,6 +126,7 @@ impl ChildProcess {
     }
 
     fn hand_over(&mut self, on_exit: Option<oneshot::Sender<ExitStatus>>) {
+        // `drop` runs after `kill_and_reap` as well, and finds nothing left to do.
         let Some(pidfd) = self.pidfd.take() else { return };
         // A process that has already died keeps its own exit status.
         let _ = pidfd_send_signal(&pidfd, Signal::KILL);

@@ -100,6 +100,7 @@ impl Zygotes {
                 None => (Zygote::start()?, 1),
             },
         };
+        // After its last fork, only its children and its pending replies keep the zygote alive.
         if forked < self.forks {
             state.current = Some((Arc::clone(&zygote), forked));
         }
@@ -114,6 +115,7 @@ impl Zygotes {
     /// Stops forking from a zygote that failed.
     fn give_up(&self, zygote: &Arc<Zygote>) {
         let mut state = lock(&self.state);
+        // Another request may have replaced it already.
         if state.current.as_ref().is_some_and(|(current, _)| Arc::ptr_eq(current, zygote)) {
             state.current = None;
         }
@@ -138,11 +140,15 @@ impl PendingFork {
             });
             let (zygote, socket, theirs) = match chosen {
                 Ok(chosen) => chosen,
+                // The machine has no process or no socket to offer at present, so trying again
+                // would not help.
                 Err(error) => {
                     (self.done)(Err(error));
                     return None;
                 }
             };
+            // The kernel passes on a copy. The host's own is closed with this round, so that the
+            // host sees the end of the stream when the child exits.
             match Request::Fork.send(&zygote.control, Some(theirs.as_fd())) {
                 Ok(()) => {
                     zygote.expect(Expected::Fork { fork: self, socket });
@@ -157,6 +163,7 @@ impl PendingFork {
 
 impl Zygote {
     fn start() -> io::Result<Arc<Zygote>> {
+        // Packets keep their boundaries, and unlike datagrams they report that the peer has exited.
         let kind = SocketType::SEQPACKET;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
         rustix::io::ioctl_fionbio(&ours, true)?;
@@ -247,6 +254,7 @@ impl Zygote {
 
     /// Abandons this zygote, and requests its pending forks from other zygotes.
     fn fail(self: &Arc<Self>, why: &str) -> Vec<Arc<Zygote>> {
+        // Taken out first, so that the lock is not held while other zygotes are asked.
         let unanswered = std::mem::take(&mut *lock(&self.pending));
         let mut others = Vec::new();
         for pending in unanswered {

@@ -49,9 +49,11 @@ impl Threads {
         F: Future<Output: Send> + Send + 'static,
     {
         let runtime = self.0.as_ref().expect("it is taken only when this is dropped");
+        // In the request's span, so that log lines of the work have the request's id.
         match AbortOnDropHandle::new(runtime.spawn(work.in_current_span())).await {
             Ok(output) => output,
             Err(ended) => match ended.try_into_panic() {
+                // Continued here, where the layer that answers panics catches it.
                 Ok(panic) => std::panic::resume_unwind(panic),
                 // Aborted, because the gateway is stopping: no answer is needed.
                 Err(_) => std::future::pending().await,

@@ -62,6 +62,7 @@ fn from_file(path: &str) -> anyhow::Result<ReadRegistry> {
     use std::io::Read as _;
     let file = std::fs::File::open(path).with_context(|| format!("`{path}`"))?;
     let mut body = Vec::new();
+    // One byte more than the limit shows that the file is larger.
     file.take(TOTAL_LIMIT as u64 + 1)
         .read_to_end(&mut body)
         .with_context(|| format!("`{path}`"))?;
@@ -103,6 +104,7 @@ async fn from_url(source: &str) -> anyhow::Result<ReadRegistry> {
         match read.take(&body)? {
             None => return Ok(read),
             Some(next) => {
+                // Cursors in a circle would otherwise be followed up to the limit on pages.
                 ensure!(
                     seen.insert(next.clone()),
                     "page {} links back to an earlier page",
@@ -123,6 +125,7 @@ async fn page(client: &reqwest::Client, url: Url) -> anyhow::Result<Vec<u8>> {
     ensure!(status.is_success(), "it answers with {status}");
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
+        // Counted as it arrives, because `Content-Length` may be missing or wrong.
         ensure!(body.len() + chunk.len() <= PAGE_LIMIT, "it has more than {PAGE_LIMIT} bytes");
         body.extend_from_slice(&chunk);
     }
@@ -135,6 +138,7 @@ fn servers_url(source: &str) -> anyhow::Result<Url> {
     let path = url.path().trim_end_matches('/').to_owned();
     let path = if path.ends_with("/servers") { path } else { path + "/v0.1/servers" };
     url.set_path(&path);
+    // The largest page of the official API; its default is 30.
     if !url.query_pairs().any(|(name, _)| name == "limit") {
         url.query_pairs_mut().append_pair("limit", "100");
     }

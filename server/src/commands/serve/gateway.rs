@@ -62,7 +62,9 @@ fn children(serve: &Serve) -> Result<(Analyser, Pool, Pool), SandboxError> {
     let default = PoolConfig::default();
     let pool = PoolConfig {
         warm: serve.sandbox_warm.unwrap_or(default.warm),
+        // The forks of one process share an address space layout.
         forks: if serve.isolation == Isolation::Strict { 1 } else { default.forks },
+        // The gateway runs the programs of several tenants, so long ones make way for short ones.
         make_way: true,
         ..default
     };
@@ -87,6 +89,7 @@ pub(super) fn tokens(settings: &OauthSettings) -> anyhow::Result<Option<Tokens>>
         );
     };
     let claims = Claims {
+        // The texts as configured, because they are compared with the claims exactly.
         issuer: address("PML_OAUTH_ISSUER", issuer)?.0,
         audience: address("PML_OAUTH_AUDIENCE", audience)?.0,
         token_type: settings.oauth_token_type.clone(),

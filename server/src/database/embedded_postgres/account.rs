@@ -39,6 +39,8 @@ pub(super) fn closed_ancestor(dir: &Path, account: &Account) -> Option<PathBuf> 
         .into_iter()
         .find(|folder| {
             fs::metadata(folder).is_ok_and(|metadata| {
+                // As in the kernel, the owner's bits alone decide for the owner, even if others may
+                // do more. Supplementary groups do not count: Postgres runs without them.
                 let bit = match metadata.uid() == account.uid {
                     true => 0o100,
                     false if metadata.gid() == account.gid => 0o010,

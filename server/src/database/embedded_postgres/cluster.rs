@@ -50,12 +50,15 @@ impl Cluster {
     /// Creates the folders, and determines the account that owns them.
     pub(super) fn prepare(data_dir: &Path) -> Result<Self, Error> {
         let root = rustix::process::geteuid().is_root();
+        // Postgres of a root gateway runs as another account, which must pass through this folder.
         let mode = if root { 0o711 } else { 0o700 };
         DirBuilder::new()
             .recursive(true)
             .mode(mode)
             .create(data_dir)
             .map_err(Error::io("create", data_dir))?;
+        // One form for all processes: the name of a spare socket folder is a hash of this path, and
+        // the working directories in `/proc` are canonical.
         let data_dir = fs::canonicalize(data_dir).map_err(Error::io("open", data_dir))?;
         let dir = data_dir.join("postgres");
         match DirBuilder::new().mode(0o700).create(&dir) {
@@ -74,6 +77,7 @@ impl Cluster {
     pub(super) fn existing(data_dir: &Path) -> Result<Option<Self>, Error> {
         let dir = data_dir.join("postgres");
         match fs::canonicalize(&dir) {
+            // Without an account: a process that attaches starts no program of Postgres.
             Ok(dir) => Ok(Some(Self { dir, account: None })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::io("open", &dir)(error)),
@@ -84,6 +88,8 @@ impl Cluster {
     fn claim(data_dir: &Path, dir: &Path) -> Result<Account, Error> {
         let metadata = fs::metadata(dir).map_err(Error::io("open", dir))?;
         let accounts = accounts();
+        // A folder of root is new. Any other owner was chosen at an earlier start, and the cluster
+        // in the folder belongs to it.
         let account = if metadata.uid() == 0 {
             ["pml", "postgres", "nobody"]
                 .iter()
@@ -114,6 +120,7 @@ impl Cluster {
 
     fn check_owner(&self) -> Result<(), Error> {
         let metadata = fs::metadata(&self.dir).map_err(Error::io("open", &self.dir))?;
+        // Postgres refuses a folder of another user as well, but without naming a remedy.
         let expected = self.account.as_ref().map_or(rustix::process::geteuid().as_raw(), |a| a.uid);
         if metadata.uid() != expected {
             return Err(Error::ForeignOwner { dir: self.dir.clone(), owner: metadata.uid() });
@@ -145,6 +152,7 @@ impl Cluster {
             .mode(0o600)
             .open(&path)
             .map_err(Error::io("open", &path))?;
+        // The kernel releases the lock however its owner ends, so it is never stale.
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -198,6 +206,8 @@ impl Cluster {
             .arg(&temporary);
         run(initdb, "", "creating the database cluster (initdb)")?;
         let mut single = self.command(binaries.postgres());
+        // In single-user mode no socket is open, so nobody connects before the roles exist. Without
+        // `exit_on_error`, Postgres would continue after a failed statement.
         single.args(["--single", "-c", "exit_on_error=true", "-D"]).arg(&temporary).arg("postgres");
         run(single, ROLES, "creating the database's roles")?;
         let data_dir = self.data_dir();
@@ -219,6 +229,7 @@ impl Cluster {
         let mut settings = vec![
             // No TCP: there is no port that can be in use, and none that another user can connect to.
             "listen_addresses=",
+            // Without TCP, the port only determines the name of the socket.
             "port=5432",
             "unix_socket_permissions=0700",
             "max_connections=100",
@@ -245,6 +256,7 @@ impl Cluster {
 
     fn open_log(&self) -> Result<File, Error> {
         let path = self.log_path();
+        // Only at a start: a running server keeps the file open.
         let grown = fs::metadata(&path).is_ok_and(|metadata| metadata.len() > LOG_LIMIT);
         let mut options = OpenOptions::new();
         options.create(true).mode(0o600);
@@ -304,6 +316,8 @@ impl Cluster {
     }
 
     fn spare_socket_dir(&self) -> PathBuf {
+        // Its keys are fixed, so a later start finds the same folder. Processes that attach read
+        // its name from `postmaster.pid` instead.
         let mut hasher = DefaultHasher::new();
         self.dir.hash(&mut hasher);
         std::env::temp_dir().join(format!("pml-{:016x}", hasher.finish()))
@@ -312,6 +326,7 @@ impl Cluster {
     /// Removes the spare folder; Postgres has removed its socket.
     pub(super) fn remove_spare_socket_dir(&self, socket_dir: &Path) {
         if socket_dir == self.spare_socket_dir() {
+            // Removes only an empty folder. One that is left behind is used by the next start.
             let _ = fs::remove_dir(socket_dir);
         }
     }
@@ -351,6 +366,8 @@ impl Cluster {
                 if Instant::now() >= deadline {
                     break;
                 }
+                // Only the postmaster is signalled, because its children exit with it, and only if
+                // it was found in the folder: the id in a stale file may belong to any process.
                 let postmaster = self.pid_file()?.map(|file| file.pid);
                 let postmaster = postmaster.filter(|pid| orphans.contains(pid));
                 if let (false, Some(pid)) = (signalled, postmaster) {
@@ -404,10 +421,13 @@ impl Cluster {
 
 /// Runs a program to its end.
 fn run(mut command: Command, input: &str, step: &'static str) -> Result<(), Error> {
+    // The program must not outlive this process: the next start removes its folder.
     die_with_parent(&mut command, Signal::KILL);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let program = PathBuf::from(command.get_program());
     let mut child = command.spawn().map_err(Error::io("run", &program))?;
+    // The input is far smaller than the buffer of a pipe, so writing it does not wait for a program
+    // that is itself waiting for its output to be read.
     if let Some(mut stdin) = child.stdin.take() {
         // A program that exits early closes the pipe; its output has the reason.
         let _ = stdin.write_all(input.as_bytes());

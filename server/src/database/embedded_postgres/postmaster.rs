@@ -30,6 +30,7 @@ impl Postmaster {
     pub(super) fn spawn(mut command: Command) -> io::Result<Self> {
         // SIGINT is Postgres's fast shutdown.
         die_with_parent(&mut command, Signal::INT);
+        // With room for the only message, so that the thread never waits for the receiver.
         let (sender, receiver) = mpsc::sync_channel(1);
         let spawner = thread::Builder::new().name("postgres".into()).spawn(move || {
             let spawned = command.spawn().and_then(|child| {
@@ -40,6 +41,7 @@ impl Postmaster {
             match spawned {
                 Ok((handle, mut child)) => {
                     let _ = sender.send(Ok((child.id(), handle)));
+                    // Only reaps the process. That this thread has ended is what reports the exit.
                     let _ = child.wait();
                 }
                 Err(error) => drop(sender.send(Err(error))),

@@ -16,7 +16,10 @@ impl PidFile {
     /// Parses the relevant lines: 1 is the process id, 5 the socket's folder, 8 the status.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let lines: Vec<&str> = text.lines().collect();
+        // A server in single-user mode writes its id with a minus sign, which does not parse: it
+        // has no socket to attach to.
         let pid = lines.first()?.trim().parse().ok()?;
+        // The later lines are added during the start, so they may be missing.
         let socket_dir = PathBuf::from(lines.get(4).copied().unwrap_or_default());
         let ready = lines.get(7).is_some_and(|status| status.trim() == "ready");
         Some(Self { pid, socket_dir, ready })
@@ -40,6 +43,7 @@ pub(super) fn processes_in(dir: &Path) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        // A process that exits meanwhile has no files that can be read, and does not count.
         .filter(|pid| {
             fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
                 && fs::read_to_string(format!("/proc/{pid}/comm"))

@@ -24,6 +24,7 @@ pub(super) fn find(
     let mut versions = Vec::new();
     for dir in candidates {
         match usable(&dir, cluster) {
+            // The files of a cluster can be read only by the major version that created it.
             Ok(major) if wanted.is_none_or(|wanted| wanted == major) => {
                 return Ok(Binaries { dir });
             }
@@ -80,6 +81,7 @@ fn usable(dir: &Path, cluster: &Cluster) -> Result<u32, String> {
         return Err(format!("cannot be entered by user `{account}`"));
     }
     // This also shows whether the program runs at all: a wheel may be for another architecture.
+    // `--version` works for root, too; otherwise `postgres` refuses to run as root.
     let output = Command::new(dir.join("postgres"))
         .arg("--version")
         .env_clear()
@@ -89,6 +91,7 @@ fn usable(dir: &Path, cluster: &Cluster) -> Result<u32, String> {
     let text = String::from_utf8_lossy(&output.stdout);
     let major = text
         .split_ascii_whitespace()
+        // The first number in, for example, `postgres (PostgreSQL) 16.4 (Debian 16.4-1)`.
         .find_map(|word| word.split('.').next()?.parse::<u32>().ok())
         .ok_or_else(|| format!("does not run: {}", tail(&output.stderr)))?;
     if major < OLDEST_MAJOR {

@@ -31,6 +31,7 @@ impl Nesting {
 
     /// Returns the nesting of a program that a program of this nesting calls.
     fn deeper(&self) -> Self {
+        // A separate slot: a capability that calls another one keeps its caller's slot occupied.
         Self { depth: self.depth + 1, ..Self::outermost() }
     }
 }
@@ -48,9 +49,12 @@ pub(super) fn run<'a>(
     Box::pin(async move {
         let fail =
             |code, what: &str| ErrorBody::new(code, format!("capability `{}`: {what}", tool.id));
+        // The resolution refuses deeper nesting before a run. This check bounds the number of
+        // processes independently of it.
         if context.nesting.depth >= CAPABILITY_DEPTH {
             return Err(fail(ErrorCode::TooComplex, "capabilities are nested too deeply"));
         }
+        // Acquired first, so that queued calls occupy neither an analyser nor a sandbox.
         let _slot = context
             .nesting
             .slot
@@ -64,6 +68,7 @@ pub(super) fn run<'a>(
                 "the analysis of its program differs from that at publication; publish it again";
             return Err(fail(ErrorCode::IntegrityMismatch, what));
         }
+        // Nothing is resolved during a run: the routing was decided for exactly these tools.
         let declared =
             capabilities::callees(tool).filter_map(|named| context.reach.get(&named).cloned());
         let inner = RunContext { nesting: context.nesting.deeper(), ..context.clone() };
@@ -74,10 +79,14 @@ pub(super) fn run<'a>(
             args,
             ..Program::default()
         };
+        // A capability gets full limits, but it ends with its caller: by the time limit of the
+        // call, and when the caller's run ends.
         let limits = Limits::server();
         let (gateway, caller) = (context.gateway.clone(), calls.clone());
         // In a separate task: if it were polled by the calling run, all levels would share one stack.
         let task = async move { gateway.nested.run(program, &limits, caller, cancel).await };
+        // Aborted when this future is dropped, because a spawned task would continue. A spawned
+        // task does not inherit the span, which has the id of the request.
         let task = AbortOnDropHandle::new(tokio::spawn(task.in_current_span()));
         let outcome =
             task.await.map_err(|_| fail(ErrorCode::Internal, "its run was aborted; retry"))?;

@@ -33,6 +33,7 @@ pub(super) fn of_body(status: StatusCode, headers: &HeaderMap, body: &Bytes) -> 
 
 fn refusal(body: &Bytes) -> Response {
     let (id, code, message) = match serde_json::from_slice::<Value>(body) {
+        // JSON-RPC 2.0, section 5: the id is null if that of the request cannot be determined.
         Err(error) => (Value::Null, PARSE_ERROR, format!("the body is not JSON: {error}")),
         Ok(Value::Array(_)) => {
             let message = "batches are not part of MCP; send one message at a time";

@@ -21,6 +21,7 @@ pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id")
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Name {
     tenant: Tenant,
+    // Several API keys may act as one principal; one of them must not cancel the calls of another.
     key_id: Option<Uuid>,
     session: Option<String>,
     request: RequestId,
@@ -47,6 +48,7 @@ impl Running {
     /// Registers a call that is cancelled with `outer`, or by its name.
     pub(super) fn enter(self: &Arc<Self>, name: Name, outer: &CancellationToken) -> Entry {
         // Names are not unique: clients without a session id may use the same request ids at the same time.
+        // The child token ends with `outer`, which rmcp cancels when the client disconnects.
         let (id, cancel) = (Uuid::new_v4(), outer.child_token());
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         calls.entry(name.clone()).or_default().push((id, cancel.clone()));

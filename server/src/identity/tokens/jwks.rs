@@ -58,6 +58,7 @@ struct PublicKey {
 
 impl Jwks {
     pub(super) fn new(url: reqwest::Url, max_age: Duration) -> Result<Self, reqwest::Error> {
+        // This client follows no redirects: keys come from the configured address only.
         let http = http_client::for_named(FETCH_LIMIT).build()?;
         Ok(Self { url, http, max_age, current: RwLock::default(), fetching: Default::default() })
     }
@@ -86,6 +87,8 @@ impl Jwks {
             if is_recent {
                 return Err(unknown);
             }
+            // Set before the fetch, so that a failed one counts too: otherwise tokens with invented
+            // key ids could cause a fetch each.
             fetching.for_unknown = Some(Instant::now());
             self.fetch(&mut fetching).await.map_err(|_| TokenError::Unavailable)?;
         }
@@ -99,6 +102,7 @@ impl Jwks {
         if let Some(set) = self.current().filter(is_valid) {
             return Ok(set);
         }
+        // Not limited by `UNKNOWN_PAUSE`: without valid keys, no token can be verified at all.
         let mut fetching = self.fetching.lock().await;
         // Another request may have fetched them while this one waited for the lock.
         if let Some(set) = self.current().filter(is_valid) {
@@ -109,6 +113,7 @@ impl Jwks {
 
     /// Refreshes the keys, unless this is already done; if it fails, the old ones stay valid until the maximum age.
     async fn refresh(&self, old: &Arc<KeySet>) {
+        // Whoever holds the lock is fetching the keys.
         let Ok(mut fetching) = self.fetching.try_lock() else { return };
         if self.current().is_some_and(|now| Arc::ptr_eq(&now, old)) {
             // `fetch` has logged a failure.
@@ -154,6 +159,7 @@ impl Jwks {
         let set: WireSet = serde_json::from_slice(&body).map_err(FetchError::Json)?;
         // RFC 7517, 5: a key that cannot be parsed is ignored, and the others remain valid.
         let known = set.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok());
+        // Limited after the filter, so that keys for other uses do not displace the usable ones.
         Ok(known.filter_map(PublicKey::of).take(KEYS_LIMIT).collect())
     }
 
@@ -168,6 +174,7 @@ impl KeySet {
         let matches = |key: &&PublicKey| {
             key.kid == kid
                 && key.only.is_none_or(|only| only == algorithm)
+                // The declared algorithm may contradict the key, or be absent.
                 && key.key.family() == algorithm.family()
         };
         self.keys.iter().find(matches).map(|key| Arc::clone(&key.key))
@@ -207,6 +214,7 @@ impl PublicKey {
             Some(KeyAlgorithm::PS256) => Some(Algorithm::PS256),
             Some(KeyAlgorithm::ES256) => Some(Algorithm::ES256),
             Some(KeyAlgorithm::EdDSA) => Some(Algorithm::EdDSA),
+            // Not accepted: encryption, longer hashes, and HMAC, whose key would be public here.
             Some(_) => return None,
         };
         let bytes = |text: &str| BASE64URL_NOPAD.decode(text.as_bytes()).ok();
@@ -235,6 +243,7 @@ impl PublicKey {
             _ => return None,
         };
         debug_assert_ne!(key.family(), AlgorithmFamily::Hmac);
+        // A key without an id is useless: every token must name its key.
         Some(Self { kid: jwk.common.key_id?, only, key: Arc::new(key) })
     }
 }

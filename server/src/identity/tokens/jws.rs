@@ -65,10 +65,12 @@ impl Header {
             return None;
         }
         let mut parts = token.split('.').map(|part| BASE64URL_NOPAD.decode(part.as_bytes()).ok());
+        // The first `?` is for a missing part, the second for one that is not base64url.
         let header = parts.next()??;
         // A duplicate member is refused even if we ignore it, because another implementation could use it.
         serde_json::from_slice::<Claims>(&header).ok()?;
         let header: Self = serde_json::from_slice(&header).ok()?;
+        // Only their form is checked; the library decodes them again.
         let (_payload, _signature) = (parts.next()??, parts.next()??);
         let plain = [&header.crit, &header.b64, &header.enc, &header.zip].iter().all(|it| !it.0);
         (plain && parts.next().is_none()).then_some(header)
@@ -93,6 +95,7 @@ impl<'de> Deserialize<'de> for Claims {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Claims, A::Error> {
                 let mut claims = Map::new();
                 while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                    // `Map`'s own parser would keep the last of two claims.
                     if claims.insert(name, value).is_some() {
                         return Err(serde::de::Error::custom("duplicate claim"));
                     }

@@ -144,6 +144,7 @@ fn sum_by(input: SumBy) -> Result<Sums, ToolFailure> {
     }
     let sum = |numbers: &[f64]| Real::new(math::sum(numbers.iter().copied()), "the sum");
     if input.group.is_none() {
+        // All numbers are under one key, and without any item there is none.
         return Ok(Sums::All(sum(groups.values().next().map_or(&[], Vec::as_slice))?));
     }
     let sums = groups.iter().map(|(group, numbers)| Ok((group.clone(), sum(numbers)?)));

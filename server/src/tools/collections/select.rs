@@ -118,6 +118,8 @@ impl Condition {
 
     fn holds(&self, found: &Value) -> bool {
         let order = || {
+            // `key_path::order` also orders values of different types, which `lt` and the others
+            // must not: 5 is not less than a text.
             let alike = found.is_number() && self.value.is_number()
                 || found.is_string() && self.value.is_string();
             alike.then(|| order(found, &self.value))
@@ -125,6 +127,7 @@ impl Condition {
         let text = || found.as_str().zip(self.value.as_str());
         match self.operator {
             Operator::Eq => identity(found) == self.identity,
+            // An item without the key has null there, so `ne` and `not_in` keep it.
             Operator::Ne => identity(found) != self.identity,
             Operator::Lt => order().is_some_and(|order| order.is_lt()),
             Operator::Le => order().is_some_and(|order| order.is_le()),

@@ -30,6 +30,7 @@ impl Moment {
                     clippy::cast_possible_truncation,
                     reason = "the cast saturates, and the extremes are outside of a timestamp's range"
                 )]
+                // Rounded down, not towards zero, also for times before 1970.
                 let milliseconds = number.floor() as i64;
                 Timestamp::from_millisecond(milliseconds)
                     .map(|at| at.to_zoned(TimeZone::UTC))
@@ -71,6 +72,7 @@ pub(super) fn read_text(
         Some(offset) => fixed(offset),
         None => zone.cloned().unwrap_or(TimeZone::UTC),
     };
+    // If daylight saving skips or repeats the local time, this follows RFC 5545.
     local.to_zoned(zone).map_err(|error| invalid(field, &error))
 }
 
@@ -89,6 +91,7 @@ pub(super) fn read_format(
     if broken.offset().is_some() || broken.iana_time_zone().is_some() {
         return broken.to_zoned().map_err(|error| invalid(field, &error));
     }
+    // Succeeds for `%s`, which denotes an instant without any zone.
     if let Ok(timestamp) = broken.to_timestamp() {
         return Ok(timestamp.to_zoned(TimeZone::UTC));
     }
@@ -137,6 +140,7 @@ pub(super) fn rfc3339(at: &Zoned) -> String {
     if *at.time_zone() == TimeZone::UTC {
         at.timestamp().to_string()
     } else {
+        // RFC 3339 has no place for the name of a zone, only for its offset.
         at.timestamp().display_with_offset(at.offset()).to_string()
     }
 }

@@ -88,8 +88,12 @@ impl Comparison {
     }
 
     fn arrays(&mut self, old: &[Value], new: &[Value]) -> Result<(), ToolFailure> {
+        // Each level compares its items again, so the whole costs at most the size of the values
+        // times their depth, which is limited.
         let start = old.iter().zip(new).take_while(|(o, n)| o == n).count();
         let (old, new) = (&old[start..], &new[start..]);
+        // Counted after the common beginning is cut off. Otherwise an item could count for both,
+        // for example in the change from `[1]` to `[1, 1]`.
         let same_end = old.iter().rev().zip(new.iter().rev()).take_while(|(o, n)| o == n).count();
         let (old, new) = (&old[..old.len() - same_end], &new[..new.len() - same_end]);
         let shared = old.len().min(new.len());
@@ -104,6 +108,7 @@ impl Comparison {
             self.remove()?;
             self.path.truncate(length);
         }
+        // In ascending order: `add` must not skip an index (RFC 6902, section 4.1).
         for (index, value) in new.iter().enumerate().skip(shared) {
             let length = self.enter(&(start + index).to_string());
             self.add(value)?;
@@ -130,6 +135,7 @@ impl Comparison {
         let length = self.path.len();
         self.path.push('/');
         for character in key.chars() {
+            // The two characters with a meaning in a pointer are escaped (RFC 6901, section 3).
             match character {
                 '~' => self.path.push_str("~0"),
                 '/' => self.path.push_str("~1"),

@@ -18,6 +18,7 @@ const MAX_WORK: usize = 32 * 1024 * 1024;
 
 /// Applies the operations in order; fails with the index of the first that cannot be applied.
 pub(super) fn apply(mut target: Value, patch: Vec<Value>) -> Result<Value, ToolFailure> {
+    // `test` and `replace` are charged nothing below, so only this limit bounds their number.
     if patch.len() > MAX_OPERATIONS {
         return Err(ToolFailure::InvalidArguments(format!(
             "`patch` has {} operations; at most {MAX_OPERATIONS} are allowed",
@@ -27,10 +28,13 @@ pub(super) fn apply(mut target: Value, patch: Vec<Value>) -> Result<Value, ToolF
     let mut copied = Budget::result();
     let mut work = Budget::new(MAX_WORK);
     for (index, operation) in patch.into_iter().enumerate() {
+        // Parsed one by one, so that an error names the index of the operation.
         let operation: PatchOperation = serde_json::from_value(operation)
             .map_err(|error| ToolFailure::InvalidArguments(format!("`patch[{index}]`: {error}")))?;
         check_cost(&target, &operation, &mut copied, &mut work)
             .map_err(|failure| at(index, failure))?;
+        // The other function of the crate, `patch`, also records how to undo each operation. A
+        // failed patch returns no value, so nothing has to be undone.
         json_patch::patch_unsafe(&mut target, std::slice::from_ref(&operation)).map_err(
             |error| ToolFailure::Failed(format!("`patch[{index}]` ({operation}): {}", error.kind)),
         )?;
@@ -57,6 +61,8 @@ fn check_cost(
     // Inserting or removing an item moves the items after it.
     let mut charge_move = |pointer: &Pointer| {
         let parent = pointer.parent().and_then(|parent| parent.resolve(target).ok());
+        // Objects cost nothing: serde_json removes a member by swapping in the last one. Neither
+        // does a path that does not resolve, because the operation will fail.
         let length = parent.and_then(Value::as_array).map_or(0, Vec::len);
         work.take(length / 4).map_err(too_slow)
     };
@@ -80,6 +86,7 @@ fn check_cost(
             charge_move(&movement.from)?;
             charge_move(&movement.path)?;
             if let Ok(value) = movement.from.resolve(target) {
+                // Moving copies nothing, but measuring the depth visits the whole value.
                 work.take_value(value).map_err(too_slow)?;
                 depth_allowed(&movement.path, value)?;
             }
@@ -88,6 +95,7 @@ fn check_cost(
         PatchOperation::Copy(copy) => {
             charge_move(&copy.path)?;
             if let Ok(value) = copy.from.resolve(target) {
+                // One budget for all copies: each one can double what the previous one made.
                 copied.take_value(value)?;
                 depth_allowed(&copy.path, value)?;
             }

@@ -35,6 +35,7 @@ pub(super) fn select<'v>(path: &str, data: &'v Value) -> Result<Vec<&'v Value>, 
     let invalid = |reason: String| {
         ToolFailure::InvalidArguments(format!("`path` is not a JSONPath: {reason}"))
     };
+    // Checked on the text, because parsing is what deep nesting slows down.
     if nesting(path) > MAX_NESTING {
         return Err(invalid(format!("it nests deeper than {MAX_NESTING} brackets")));
     }
@@ -123,9 +124,12 @@ impl<'v> Evaluation<'v> {
                 selectors.iter().try_for_each(|selector| self.selector(selector, node, out))
             }
             Segment::Descendant(inner) => {
+                // Before the children: a node precedes its descendants (RFC 9535, section 2.5.2.2).
                 self.segment(inner, node, out)?;
                 for child in children(node) {
                     self.spend(1)?;
+                    // Selectors select nothing from scalars. The recursion is as deep as the data,
+                    // whose depth `NativeTool::call` limits.
                     if child.is_array() || child.is_object() {
                         self.segment(segment, child, out)?;
                     }
@@ -178,6 +182,8 @@ impl<'v> Evaluation<'v> {
 
     fn push(&self, value: &'v Value, out: &mut Vec<&'v Value>) -> Result<(), ToolFailure> {
         self.spend(1)?;
+        // The steps limit the time, this limits the memory: the nodes of a segment are all kept
+        // until the next segment has used them.
         if out.len() >= MAX_NODES {
             return Err(ToolFailure::Failed(format!(
                 "the query selects more than {MAX_NODES} values"
@@ -225,6 +231,8 @@ fn slice(length: usize, start: Option<i64>, end: Option<i64>, step: i64) -> Vec<
         }
         _ => {
             let upper = start.map_or(length - 1, normal).clamp(-1, length - 1);
+            // An omitted end is the position before the first item. It must not pass through
+            // `normal`, which would take -1 for the last item.
             let lower = end.map_or(-1, |end| normal(end).clamp(-1, length - 1));
             Box::new((lower + 1..=upper).rev().step_by(stride))
         }

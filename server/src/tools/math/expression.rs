@@ -79,6 +79,7 @@ impl<'t> Reader<'t> {
     fn divisor(&mut self) -> Result<f64, ToolFailure> {
         let start = self.at;
         let value = self.signed()?;
+        // Refused here, because infinity can disappear again: `min(1 / 0, 2)` would be 2.
         if value == 0.0 {
             return Err(ToolFailure::Failed(format!(
                 "`expression`, column {}: division by zero",
@@ -90,6 +91,7 @@ impl<'t> Reader<'t> {
 
     /// Parses a factor with its signs.
     fn signed(&mut self) -> Result<f64, ToolFailure> {
+        // A loop instead of recursion, so that any number of signs needs no stack.
         let mut negative = false;
         loop {
             if self.take("-") {
@@ -160,8 +162,11 @@ impl<'t> Reader<'t> {
         let rest = &self.text[self.at..];
         let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
         let name: &'t str = &rest[..end];
+        // For errors, because parsing the arguments moves `at`.
         let start = self.at;
         self.at += end;
+        // A name before a parenthesis is always a function: there is no implicit multiplication, so
+        // a variable of that name cannot be meant.
         if self.peek() == Some('(') {
             self.at += 1;
             let arguments = self.arguments()?;
@@ -202,6 +207,7 @@ impl<'t> Reader<'t> {
     }
 
     fn deeper(&mut self) -> Result<(), ToolFailure> {
+        // Every error ends the evaluation, so the callers need not restore the depth after one.
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(self.failure(&format!("it nests deeper than {MAX_DEPTH} levels")));
@@ -278,6 +284,7 @@ mod tests {
             ("--3", 3.0),
             ("1e3 + 1.5E-1 + .5 + 2.", 1_002.65),
             ("2 * x + rate_1", 6.5),
+            // NaN stands for an error: the number ends before the `e`, which is unexpected.
             ("2e", f64::NAN),
             ("e", std::f64::consts::E),
             ("round(sin(pi / 2)) + max(1, 2, 3) - min(4, 5)", 0.0),

@@ -16,6 +16,7 @@ pub(super) fn apply(name: &str, arguments: &[f64]) -> Result<f64, String> {
     };
     match name {
         "abs" => one(f64::abs),
+        // In Rust, the `signum` of 0 is 1.
         "sign" => one(|x| if x == 0.0 { 0.0 } else { x.signum() }),
         "sqrt" => one(f64::sqrt),
         "cbrt" => one(f64::cbrt),
@@ -49,12 +50,14 @@ pub(super) fn apply(name: &str, arguments: &[f64]) -> Result<f64, String> {
         // With the sign of the divisor, as in mathematics; `%` has the sign of the dividend.
         "mod" => two(|x, y| x - y * (x / y).floor()),
         "gcd" => two(gcd),
+        // Divided before it is multiplied, so that no intermediate value is larger than the result.
         "lcm" => two(|x, y| if x == 0.0 || y == 0.0 { 0.0 } else { (x / gcd(x, y) * y).abs() }),
         "min" => Ok(some()?.fold(f64::INFINITY, f64::min)),
         "max" => Ok(some()?.fold(f64::NEG_INFINITY, f64::max)),
         "sum" => Ok(super::sum(some()?)),
         #[expect(clippy::cast_precision_loss, reason = "at most a thousand")]
         "mean" | "avg" => Ok(super::sum(some()?) / arguments.len() as f64),
+        // `f64::hypot` does not square its arguments, which would overflow for large ones.
         "hypot" => Ok(some()?.fold(0.0, f64::hypot)),
         "clamp" => match arguments {
             [x, low, high] if low <= high => Ok(x.clamp(*low, *high)),
@@ -88,6 +91,7 @@ fn factorial(x: f64) -> f64 {
 
 fn gcd(x: f64, y: f64) -> f64 {
     let (mut x, mut y) = (x.abs(), y.abs());
+    // With infinity, the loop below would not end: the remainder becomes NaN, which never equals 0.
     if x.fract() != 0.0 || y.fract() != 0.0 || !x.is_finite() || !y.is_finite() {
         return f64::NAN;
     }

@@ -58,9 +58,11 @@ pub(super) fn round(value: f64, digits: i32, mode: Mode) -> f64 {
     if goes_up(stay, dropped, false, negative, mode) {
         number = add_one(stay);
     }
+    // No digit is kept and none is carried, as for 0.4 without digits.
     if number.is_empty() {
         return 0.0;
     }
+    // Parsing gives the double nearest to the decimal text. Dividing would round once more.
     signed(&format!("{number}e{}", -digits), negative)
 }
 
@@ -108,6 +110,7 @@ fn add_one(digits: &[u8]) -> String {
         }
         *digit = 0;
     }
+    // All digits were nines, or there were none: the number gains a digit.
     let zeros: String = digits.iter().map(|_| '0').collect();
     format!("1{zeros}")
 }

@@ -88,6 +88,7 @@ struct Found {
 }
 
 fn find_matches(input: Match) -> Result<Vec<Found>, ToolFailure> {
+    // The maximum in the schema only informs callers: arguments are not validated against it.
     if input.limit > MAX_MATCHES {
         return Err(ToolFailure::InvalidArguments(format!("`limit` can be at most {MAX_MATCHES}")));
     }
@@ -123,6 +124,7 @@ fn find_matches(input: Match) -> Result<Vec<Found>, ToolFailure> {
                 .map(|name| (name.to_owned(), captures.name(name).map(text)))
                 .collect(),
         });
+        // Between the matches: the time of a single search is limited by `for_text`.
         deadline.check()?;
     }
     Ok(found)
@@ -178,6 +180,7 @@ fn replace(input: Replace) -> Result<String, ToolFailure> {
         (Some(search), None) => {
             let mut replaced = BoundedText::new();
             let mut copied_to = 0;
+            // `str::replacen` would build a result of any size before it could be refused.
             for (start, found) in input.text.match_indices(search.as_str()).take(limit) {
                 replaced.push(&input.text[copied_to..start])?;
                 replaced.push(&input.replacement)?;
@@ -200,6 +203,7 @@ fn replace_pattern(input: &Replace, pattern: &str, limit: usize) -> Result<Strin
     let deadline = Deadline::start();
     let mut replaced = BoundedText::new();
     let mut copied_to = 0;
+    // `Regex::replacen` would build a result of any size before it could be refused.
     for captures in regex.captures_iter(&input.text).take(limit) {
         let Some(whole) = captures.get(0) else {
             continue;

@@ -117,6 +117,7 @@ fn hyphen() -> String {
 }
 
 fn slugify(input: Slugify) -> Result<String, ToolFailure> {
+    // The separator is repeated after every word, so its length multiplies the size of the result.
     if input.separator.len() > 8 {
         return Err(ToolFailure::InvalidArguments("`separator` has more than 8 bytes".to_owned()));
     }
@@ -174,6 +175,7 @@ fn pad(input: Pad) -> Result<String, ToolFailure> {
     }
     // At most `length` characters of the padding can be used.
     let fill: Vec<&str> = input.fill.graphemes(true).take(input.length).collect();
+    // `cycle` of an empty list ends at once, so the text would stay too short without an error.
     if input.fill.is_empty() {
         return Err(ToolFailure::InvalidArguments("`fill` is empty".to_owned()));
     }
@@ -183,6 +185,7 @@ fn pad(input: Pad) -> Result<String, ToolFailure> {
         Side::End => 0,
         Side::Both => missing / 2,
     };
+    // `length` does not limit the bytes: a character can have any number of accents.
     let mut padded = BoundedText::new();
     let filling = |count: usize, padded: &mut BoundedText| {
         fill.iter().cycle().take(count).try_for_each(|character| padded.push(character))

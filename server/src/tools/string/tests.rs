@@ -123,6 +123,8 @@ fn short_arguments_cannot_produce_large_results() {
 /// Iterating over all matches of these patterns is quadratic in the text.
 #[test]
 fn quadratic_patterns_are_stopped() {
+    // At every position, the first alternative is tried up to the end of the text and fails, and
+    // then `a` matches one character.
     let text = format!("{}\n", "a".repeat(1_000_000));
     for pattern in [".*[^a]{2}|a", "(?s).*b|a"] {
         for (action, replacement) in [("match", None), ("replace", Some(""))] {

@@ -71,6 +71,7 @@ impl<'v> Evaluation<'v> {
         let (left, right) = (self.comparable(left, node)?, self.comparable(right, node)?);
         let (left, right) = (left.value(), right.value());
         let equal = || match (left, right) {
+            // Two sides without a value are equal (RFC 9535, section 2.3.5.2.2).
             (None, None) => Ok(true),
             (Some(left), Some(right)) => self.equal(left, right),
             _ => Ok(false),
@@ -98,6 +99,7 @@ impl<'v> Evaluation<'v> {
 
     fn equal(&self, left: &Value, right: &Value) -> Result<bool, ToolFailure> {
         self.spend(1)?;
+        // `==` would distinguish `1` from `1.0`, and would not be charged to the budget.
         match (left, right) {
             (Value::Number(left), Value::Number(right)) => {
                 Ok(compare_numbers(left, right).is_some_and(|order| order.is_eq()))
@@ -121,6 +123,7 @@ impl<'v> Evaluation<'v> {
                 if left.len() != right.len() {
                     return Ok(false);
                 }
+                // The numbers of members are equal, so looking up the names of one side is enough.
                 for (name, left) in left {
                     self.spend(1 + name.len() / 32)?;
                     let Some(right) = right.get(name) else {
@@ -181,6 +184,7 @@ impl<'v> Evaluation<'v> {
         match function {
             TestFunction::Length(argument) => match self.argument(argument, node)?.value() {
                 Some(Value::String(text)) => {
+                    // RFC 9535, section 2.4.4: in Unicode scalar values, so the text is read.
                     self.spend(text.len() / 32)?;
                     length(text.chars().count())
                 }
@@ -211,6 +215,8 @@ impl<'v> Evaluation<'v> {
 
     /// Evaluates an argument that must be one value.
     fn argument(&self, argument: &FnArg, node: &'v Value) -> Result<Operand<'v>, ToolFailure> {
+        // The parser accepts every query here. RFC 9535, section 2.4.3, permits only queries that
+        // select at most one node.
         let singular = |segments: &[Segment]| {
             segments.iter().all(|segment| {
                 matches!(segment, Segment::Selector(Selector::Name(_) | Selector::Index(_)))
@@ -240,10 +246,13 @@ impl<'v> Evaluation<'v> {
         whole: bool,
         node: &'v Value,
     ) -> Result<bool, ToolFailure> {
+        // Evaluated before the cache is borrowed: an argument may contain a filter that calls
+        // `match` itself, and a second borrow would panic.
         let (text, expression) = (self.argument(text, node)?, self.argument(expression, node)?);
         let (Some(Value::String(text)), Some(Value::String(expression))) =
             (text.value(), expression.value())
         else {
+            // An argument that is not a text matches nothing (RFC 9535, sections 2.4.6 and 2.4.7).
             return Ok(false);
         };
         self.spend(1 + expression.len() / 32)?;
@@ -285,6 +294,7 @@ fn literal_value(literal: &Literal) -> Value {
 /// Compares numbers by value: `1` equals `1.0`.
 fn compare_numbers(left: &Number, right: &Number) -> Option<std::cmp::Ordering> {
     match (left.as_i128(), right.as_i128()) {
+        // Exactly, if both are integers: two large ones may round to the same double.
         (Some(left), Some(right)) => Some(left.cmp(&right)),
         _ => left.as_f64()?.partial_cmp(&right.as_f64()?),
     }
