@@ -124,7 +124,16 @@ impl Solver<'_> {
         let called = if sorts {
             Value::computed(given)
         } else {
-            self.callbacks(method.calls, callee, this, args, item, count, deep)
+            let matched = match method.calls {
+                // The pattern decides, too, how often there is a match, and which.
+                Calls::Match => {
+                    let (pattern, text) = (self.reach(first), self.convert(first));
+                    let pattern = self.dom.union(pattern, text);
+                    self.dom.union(deep, pattern)
+                }
+                _ => deep,
+            };
+            self.callbacks(method.calls, callee, this, args, item, count, matched)
         };
         self.check_callback(name, called);
         if !self.take(name, method, this, args, called) {
