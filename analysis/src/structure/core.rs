@@ -85,10 +85,23 @@ pub(super) struct Function {
     pub(super) body: Block,
 }
 
+impl Function {
+    /// Returns whether `new` accepts it.
+    pub(super) fn constructs(&self) -> bool {
+        match self.form {
+            FuncForm::Plain => !self.is_async && !self.is_generator,
+            FuncForm::Constructor { .. } => true,
+            FuncForm::Method | FuncForm::Arrow => false,
+        }
+    }
+}
+
 /// The kind of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FuncForm {
     Plain,
+    /// A method or an accessor, which is no constructor.
+    Method,
     /// Has the `this` of the enclosing function.
     Arrow,
     /// The constructor of a class; in a derived one, `super(…)` provides `this`.

@@ -192,7 +192,8 @@ impl Lower {
             ast::MethodKind::Setter => Put::Setter,
         };
         self.core.accessors |= how != Put::Value;
-        let from = self.with_home(object, span, |lower| lower.method_value(function));
+        let from =
+            self.with_home(object, span, |lower| lower.function_value(function, FuncForm::Method));
         self.emit(span, Op::Put { object, key, from, how });
     }
 

@@ -242,15 +242,15 @@ impl Lower {
             }
             ast::Prop::Getter(getter) => {
                 let key = self.prop_key(&getter.key);
-                (key, self.method_value(&getter.function), Put::Getter)
+                (key, self.function_value(&getter.function, FuncForm::Method), Put::Getter)
             }
             ast::Prop::Setter(setter) => {
                 let key = self.prop_key(&setter.key);
-                (key, self.method_value(&setter.function), Put::Setter)
+                (key, self.function_value(&setter.function, FuncForm::Method), Put::Setter)
             }
             ast::Prop::Method(method) => {
                 let key = self.prop_key(&method.key);
-                (key, self.method_value(&method.function), Put::Value)
+                (key, self.function_value(&method.function, FuncForm::Method), Put::Value)
             }
         };
         self.core.accessors |= how != Put::Value;
@@ -261,19 +261,19 @@ impl Lower {
         self.emit(span, Op::Put { object, key, from, how });
     }
 
-    pub(super) fn method_value(&mut self, function: &ast::Function) -> Slot {
-        let func = self.function_of(function, FuncForm::Plain, |_| {});
+    pub(super) fn function_value(&mut self, function: &ast::Function, form: FuncForm) -> Slot {
+        let func = self.function_of(function, form, |_| {});
         self.closure(function.span, func)
     }
 
     fn function_expr(&mut self, function: &ast::FnExpr) -> Slot {
         let span = function.function.span;
         let Some(name) = &function.ident else {
-            return self.method_value(&function.function);
+            return self.function_value(&function.function, FuncForm::Plain);
         };
         self.scoped(|lower| {
             let own = lower.frame().declare(&name.sym);
-            let from = lower.method_value(&function.function);
+            let from = lower.function_value(&function.function, FuncForm::Plain);
             lower.emit(span, Op::Copy { to: own, from });
             from
         })

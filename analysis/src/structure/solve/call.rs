@@ -6,6 +6,10 @@ use crate::structure::builtins;
 use crate::structure::core::{Arg, CallForm, FuncForm, Slot, Wait};
 use crate::structure::domain::{Kind, Paths, Ref};
 
+/// The classes of the engine that programs extend.
+const CONSTRUCTORS: [&str; 9] =
+    ["Array", "Error", "Map", "Object", "Promise", "RangeError", "Set", "TypeError", "Uint8Array"];
+
 impl<'a> Solver<'a> {
     /// Returns a parameter of the current function.
     pub(super) fn argument(&mut self, index: usize) -> Value {
@@ -352,6 +356,10 @@ impl<'a> Solver<'a> {
     fn construct_one(&mut self, callee: Ref, args: &Args) -> Option<Value> {
         match callee {
             Ref::Obj(object) => match self.heap.objects[object as usize].kind {
+                Kind::Func { func, .. } if !self.function(func).constructs() => {
+                    self.may_fail(NONE, Value::computed(NONE));
+                    None
+                }
                 Kind::Func { func, env } => {
                     let made = self.make(0, Kind::Plain);
                     self.prototype_of(object);
@@ -379,6 +387,22 @@ impl<'a> Solver<'a> {
                 Some(self.unknown_call(None, args))
             }
         }
+    }
+
+    /// Returns whether a value is surely a constructor.
+    pub(super) fn constructs(&self, value: Value) -> bool {
+        let shape = self.dom.shape(value);
+        let is_scalar =
+            shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None;
+        !is_scalar
+            && shape.refs.iter().all(|one| match one {
+                Ref::Obj(object) => match self.heap.objects[*object as usize].kind {
+                    Kind::Func { func, .. } => self.function(func).constructs(),
+                    _ => false,
+                },
+                Ref::Builtin(name) => CONSTRUCTORS.contains(&self.dom.names.get(*name)),
+                _ => false,
+            })
     }
 
     /// Returns whether `this` leads to tools and the read of the callee from it has already been reported as a

@@ -334,8 +334,7 @@ impl<'a> Solver<'a> {
         self.define(class, &at(known.0), prototype, Put::Value);
         self.define(prototype, &at(known.2), class, Put::Value);
         if let Some(parent) = parent {
-            let shape = self.dom.shape(parent);
-            if shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None {
+            if !self.constructs(parent) {
                 // `extends` fails for what is not a constructor.
                 self.may_fail_by(parent);
             }
