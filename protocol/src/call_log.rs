@@ -72,12 +72,11 @@ impl CallLog {
         let mut inner = Self::default();
         for call in &self.calls {
             // The call of the capability has exactly the path `outer`, so it is not in its own log.
-            if let Some([first, rest @ ..]) = call.place.strip_prefix(outer) {
-                let place: Vec<u64> = std::iter::once(*first).chain(rest.iter().copied()).collect();
+            if let Some(place @ [_, rest @ ..]) = call.place.strip_prefix(outer) {
                 if rest.is_empty() {
                     inner.issued.extend(call.failed);
                 }
-                inner.calls.push(LoggedCall { place, ..call.clone() });
+                inner.calls.push(LoggedCall { place: place.to_vec(), ..call.clone() });
             }
         }
         inner

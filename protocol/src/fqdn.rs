@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use tool_id::{ToolId, is_version};
 
 /// The longest segment of any name, in bytes.
-const SEGMENT_LIMIT: usize = 128;
+pub(crate) const SEGMENT_LIMIT: usize = 128;
 
 /// Why a text is not a valid name of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,10 +50,10 @@ fn shown(text: &str) -> String {
 fn check_segment(segment: &str, kind: &'static str) -> Result<(), NameError> {
     let reason = if segment.is_empty() {
         "it is empty"
-    } else if segment.len() > SEGMENT_LIMIT {
-        "it is longer than 128 characters"
     } else if !segment.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
         "it may contain only ASCII letters, digits, `_` and `-`"
+    } else if segment.len() > SEGMENT_LIMIT {
+        "it is longer than 128 characters"
     } else if segment.starts_with('-') {
         "it may not start with `-`"
     } else {
@@ -423,6 +423,8 @@ mod tests {
             let error = text.parse::<ToolId>().expect_err(text);
             assert!(error.to_string().len() < 300, "{error}");
         }
+        let error = format!("{}:x", "é".repeat(65)).parse::<ToolId>().unwrap_err();
+        assert!(error.to_string().contains("only ASCII letters"), "{error}");
         let wrong = [
             "",
             "a",

@@ -75,33 +75,63 @@ pub fn code_frame(source: &str, line: u32, column: u32) -> Option<String> {
     let before = usize::try_from(column).ok()?.saturating_sub(1).min(text.chars().count());
     // A long line is shown around the column.
     let start = before.saturating_sub(WIDTH / 2);
-    let shown: String = text.chars().skip(start).take(WIDTH).map(escape).collect();
+    let forms = || escaped(text).skip(start).map(|(_, shown)| shown);
+    let shown: String = forms().take(WIDTH).collect();
     // An escaped character takes more than one column.
-    let caret: usize =
-        text.chars().skip(start).take(before - start).map(|c| escape(c).chars().count()).sum();
+    let caret: usize = forms().take(before - start).map(|shown| shown.chars().count()).sum();
     let number = line.to_string();
     let margin = " ".repeat(number.len());
     Some(format!("{number} | {shown}\n{margin} | {}^", " ".repeat(caret)))
 }
 
-/// Escapes a character for display: controls, and characters that are invisible or change the text's direction.
-pub(crate) fn escape(c: char) -> String {
-    // Zero-width characters and direction marks, line separators and embeddings, invisible
-    // operators and isolates, some single ones, and tag characters, which mirror ASCII without
-    // being visible.
-    let hidden = matches!(c,
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{061c}' | '\u{00ad}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+/// Iterates over the characters of a text, each with its form for display: controls, and characters that are invisible
+/// or change the text's direction, are escaped. A selector that makes the symbol before it an emoji is kept.
+pub(crate) fn escaped(text: &str) -> impl Iterator<Item = (char, String)> {
+    text.char_indices().map(|(at, c)| {
+        let is_kept = c == EMOJI_SELECTOR && selects_emoji(&text[..at], &text[at + c.len_utf8()..]);
+        (c, if is_kept { c.to_string() } else { escape(c) })
+    })
+}
+
+fn escape(c: char) -> String {
     match c {
         '\t' => " ".into(),
-        c if c.is_control() || hidden => c.escape_unicode().to_string(),
+        c if c.is_control() || is_hidden(c) => c.escape_unicode().to_string(),
         c => c.to_string(),
     }
 }
 
-/// Escapes a text for display to a human: control, bidirectional and zero-width characters, and line ends.
+/// Returns whether a character is invisible or changes the text's direction.
+fn is_hidden(c: char) -> bool {
+    matches!(c,
+        // Unicode's `Default_Ignorable_Code_Point`: joiners, direction marks, fillers, variation selectors, and tags,
+        // which mirror ASCII.
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}'
+        // Line separators and interlinear annotations.
+        | '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}')
+}
+
+/// The variation selector for emoji presentation.
+const EMOJI_SELECTOR: char = '\u{fe0f}';
+
+/// Returns whether a selector between these texts has the effect that it is meant for: after a symbol, or in a keycap.
+fn selects_emoji(before: &str, after: &str) -> bool {
+    let is_symbol = |c| {
+        matches!(c,
+            '©' | '®' | '‼' | '⁉' | '\u{2100}'..='\u{2bff}' | '〰' | '〽' | '㊗' | '㊙'
+            | '\u{1f000}'..='\u{1faff}')
+    };
+    let is_key = |c: char| c.is_ascii_digit() || c == '#' || c == '*';
+    before.ends_with(is_symbol) || before.ends_with(is_key) && after.starts_with('\u{20e3}')
+}
+
+/// Escapes a text for display to a human: control, bidirectional and invisible characters, and line ends.
 pub fn escape_text(text: &str) -> String {
-    text.chars().map(escape).collect()
+    escaped(text).map(|(_, shown)| shown).collect()
 }
 
 #[cfg(test)]
@@ -164,6 +194,27 @@ mod tests {
             (&"a:second".into(), &2.into())
         );
         assert!(details(None).get("tool").is_none() && details(Some(3)).get("tool").is_none());
+    }
+
+    #[test]
+    fn invisible_characters_are_escaped() {
+        let hidden = "\u{ad}\u{34f}\u{61c}\u{115f}\u{1160}\u{17b4}\u{180b}\u{180e}\u{200b}\u{200d}\u{2028}\u{202e}\u{2060}\u{3164}\u{fe00}\u{fe0e}\u{fe0f}\u{feff}\u{ffa0}\u{fff9}\u{1bca0}\u{1d173}\u{e0001}\u{e0041}\u{e0100}\u{e01ef}";
+        for c in hidden.chars() {
+            let name = c.escape_unicode();
+            assert_eq!(escape_text(&format!("a{c}b")), format!("a{name}b"));
+        }
+        for shown in ["é漢 한 ह", "⚠\u{fe0f} ❤\u{fe0f}", "1\u{fe0f}\u{20e3}.", "🏷\u{fe0f}"]
+        {
+            assert_eq!(escape_text(shown), shown);
+        }
+        // A selector has no effect at the start, after a letter, or after another one.
+        for (text, shown) in [
+            ("\u{fe0f}", "\\u{fe0f}"),
+            ("1\u{fe0f}", "1\\u{fe0f}"),
+            ("⚠\u{fe0f}\u{fe0f}", "⚠\u{fe0f}\\u{fe0f}"),
+        ] {
+            assert_eq!(escape_text(text), shown);
+        }
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl Intent {
                 for (at, token) in field.iter().enumerate() {
                     let likeness = likeness(word, token, weight);
                     best = best.max(weight * likeness);
-                    if weight == IN_ACTION && likeness >= SYNONYM {
+                    if weight == IN_ACTION && likeness > 0.0 {
                         named[at] = true;
                     }
                 }

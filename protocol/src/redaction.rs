@@ -42,16 +42,22 @@ impl Redactor {
 
     /// Removes the key from a text.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.removed(text).map_or(Cow::Borrowed(text), Cow::Owned)
+    }
+
+    /// Returns the text without the key; `None` if it does not contain the key.
+    fn removed(&self, text: &str) -> Option<String> {
         // This also removes a key that is too short to be searched for within a text.
         if text.strip_prefix("Bearer ").unwrap_or(text) == self.key.as_str() {
-            return Cow::Borrowed(REDACTED);
+            return Some(REDACTED.to_owned());
         }
-        let mut clean = Cow::Borrowed(text);
+        let mut clean = None;
         // One search per form: an automaton for all forms would have to be built for each call, and some keys make
         // that slow.
         for form in self.forms.iter() {
-            if clean.contains(form.as_str()) {
-                clean = Cow::Owned(clean.replace(form.as_str(), REDACTED));
+            let current = clean.as_deref().unwrap_or(text);
+            if current.contains(form.as_str()) {
+                clean = Some(current.replace(form.as_str(), REDACTED));
             }
         }
         clean
@@ -61,14 +67,12 @@ impl Redactor {
     pub fn value(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
-                let clean = self.text(text);
-                if clean != text.as_str() {
-                    *text = clean.into_owned();
+                if let Some(clean) = self.removed(text) {
+                    *text = clean;
                 }
             }
             Value::Number(number) => {
-                let text = number.to_string();
-                if self.text(&text) != text {
+                if self.removed(&number.to_string()).is_some() {
                     // As a whole: the remaining digits would be a different number.
                     *value = Value::String(REDACTED.to_owned());
                 }
@@ -77,7 +81,7 @@ impl Redactor {
             Value::Object(members) => {
                 // Names cannot change in place, so the object is rebuilt if one of them has the
                 // key.
-                let named = members.keys().any(|name| self.text(name) != name.as_str());
+                let named = members.keys().any(|name| self.removed(name).is_some());
                 members.values_mut().for_each(|member| self.value(member));
                 if named {
                     *members = std::mem::take(members)

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::fqdn::SEGMENT_LIMIT;
 use crate::{Install, escape_text};
 
 /// How to start or reach a server.
@@ -48,22 +49,99 @@ pub fn place_of(server: &Value) -> Result<ServerPlace, String> {
     Err(format!("it can be neither started nor reached: {}", escape_text(&why.join("; "))))
 }
 
-/// Returns the namespace that a name suggests: the part after the slash, without characters that a namespace cannot
-/// have.
+/// Returns the namespace that a name suggests: the part after the slash, without what a namespace cannot have. It is
+/// empty if nothing remains.
 pub fn namespace_of(name: &str) -> String {
     let last = name.rsplit('/').next().unwrap_or_default();
     let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '-' };
-    let plain: String = last.chars().map(allowed).collect();
-    plain.trim_matches('-').replace("__", "_")
+    let mut plain: String = last.chars().map(allowed).take(SEGMENT_LIMIT).collect();
+    while plain.contains("__") {
+        plain = plain.replace("__", "_");
+    }
+    plain.trim_start_matches('-').trim_end_matches(['-', '_']).to_owned()
 }
 
-/// Returns whether a text is an exact version, not a range or a tag.
+/// Returns whether a text looks like a version, and not like a range or a tag.
 pub fn is_exact(version: &str) -> bool {
     version.starts_with(|c: char| c.is_ascii_digit() || c == 'v')
         && version.chars().all(|c| c.is_ascii_alphanumeric() || ".-+_".contains(c))
         && version.chars().any(|c| c.is_ascii_digit())
         // npm reads `1.x` as a range.
         && !version.ends_with(".x")
+}
+
+/// Returns whether a version of a package of this type is immutable.
+fn is_immutable(kind: &str, version: &str) -> bool {
+    let version = version.strip_prefix('v').unwrap_or(version);
+    is_exact(version)
+        && match kind {
+            // npm reads `1.2` as a range.
+            "npm" => is_semantic(version) && !is_archive(version),
+            // Tags such as `1` and `1.2` usually move to the next release.
+            "oci" => {
+                let core = version.split(['-', '_', '+']).next().unwrap_or_default();
+                is_release(core) && core.split('.').count() >= 3
+            }
+            _ => is_python_version(version),
+        }
+}
+
+/// Returns whether a text consists of numbers that are separated by dots.
+fn is_release(text: &str) -> bool {
+    text.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Returns whether a text is a version of semver.org: three numbers, and maybe a pre-release and a build.
+fn is_semantic(version: &str) -> bool {
+    let parts = |text: &str| {
+        text.split('.').all(|part| {
+            !part.is_empty()
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        })
+    };
+    let (version, build) = version.split_once('+').unwrap_or((version, "0"));
+    let (core, before) = version.split_once('-').unwrap_or((version, "0"));
+    is_release(core) && core.split('.').count() == 3 && parts(before) && parts(build)
+}
+
+/// Returns whether a text is a version of PEP 440: numbers, and maybe words such as `rc1` and `post2`, and a build.
+fn is_python_version(version: &str) -> bool {
+    const WORDS: [&str; 12] =
+        ["a", "b", "c", "rc", "alpha", "beta", "pre", "preview", "post", "rev", "r", "dev"];
+    let public = version.split('+').next().unwrap_or_default();
+    let end = public.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(public.len());
+    let (release, rest) = public.split_at(end);
+    // A dot may also separate a word from the numbers.
+    let release =
+        if rest.is_empty() { release } else { release.strip_suffix('.').unwrap_or(release) };
+    let mut words = rest.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+    is_release(release) && words.all(|word| WORDS.contains(&word.to_ascii_lowercase().as_str()))
+}
+
+/// Returns whether a text is the name of an npm package: `name` or `@scope/name`. npm reads `owner/repo` as a repository
+/// of GitHub or a folder.
+fn is_npm_name(text: &str) -> bool {
+    let part = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    match text.strip_prefix('@') {
+        Some(scoped) => {
+            scoped.split_once('/').is_some_and(|(scope, name)| part(scope) && part(name))
+        }
+        None => part(text),
+    }
+}
+
+/// Returns whether npm reads a name or a version as a file because of its end.
+fn is_archive(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let mut ends = text.rsplit('.');
+    match (ends.next(), ends.next()) {
+        (Some("gz"), Some(end)) => end == "tar",
+        (Some(end), Some(_)) => matches!(end, "tgz" | "tar"),
+        _ => false,
+    }
 }
 
 /// The fields that the schema of 2025-07-09 had in snake case, with their names since 2025-09-16.
@@ -111,12 +189,15 @@ fn install_of(package: &Value) -> Result<Install, String> {
     // address, from which the command would fetch something else.
     let plain = |extra: &str| {
         !identifier.is_empty()
-            && identifier.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '@')
+            && identifier.starts_with(|c: char| c.is_ascii_alphanumeric())
             && !identifier.contains("..")
             && identifier.chars().all(|c| c.is_ascii_alphanumeric() || extra.contains(c))
     };
     let (command, base, name_is_plain) = match kind {
-        "npm" => ("npx", "https://registry.npmjs.org", plain("@/._-")),
+        "npm" => {
+            let is_plain = is_npm_name(identifier) && !is_archive(identifier);
+            ("npx", "https://registry.npmjs.org", is_plain)
+        }
         "pypi" => ("uvx", "https://pypi.org", plain("._-")),
         "oci" => ("docker", "https://docker.io", plain("/._:-")),
         _ => return Err(format!("{what} has the unknown type `{kind}`")),
@@ -133,12 +214,12 @@ fn install_of(package: &Value) -> Result<Install, String> {
     let spec = match (kind, version) {
         ("oci", "") if identifier.rsplit('/').next().is_some_and(|last| last.contains(':')) => {
             let tag = identifier.rsplit(':').next().unwrap_or_default();
-            if !is_exact(tag) {
+            if !is_immutable(kind, tag) {
                 return Err(format!("{what} has no immutable version"));
             }
             identifier.to_owned()
         }
-        (_, version) if !is_exact(version) => {
+        (_, version) if !is_immutable(kind, version) => {
             return Err(format!("{what} has no immutable version"));
         }
         ("oci", version) => format!("{identifier}:{version}"),
@@ -230,14 +311,11 @@ fn proxy_of(remote: &Value) -> Result<(String, Vec<String>), String> {
         let name = header["name"].as_str().unwrap_or_default();
         let value = header["value"].as_str().unwrap_or_default();
         let variable = value.strip_prefix("Bearer {").and_then(|rest| rest.strip_suffix('}'));
-        match variable {
+        match variable.and_then(secret_name) {
             Some(variable)
-                if name.eq_ignore_ascii_case("authorization")
-                    && variables.is_empty()
-                    && variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') =>
+                if name.eq_ignore_ascii_case("authorization") && variables.is_empty() =>
             {
-                // The registry stores secrets under upper-case names only.
-                variables.push(variable.to_uppercase());
+                variables.push(variable);
             }
             _ if header["isRequired"] == true => {
                 return Err(format!(
@@ -250,11 +328,20 @@ fn proxy_of(remote: &Value) -> Result<(String, Vec<String>), String> {
     Ok((url.to_owned(), variables))
 }
 
+/// Returns the name under which the registry stores the secret of a variable: `[A-Z][A-Z0-9_]{0,127}`.
+fn secret_name(variable: &str) -> Option<String> {
+    let is_name = variable.len() <= 128
+        && variable.starts_with(|c: char| c.is_ascii_alphabetic())
+        && variable.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name.then(|| variable.to_ascii_uppercase())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{Fqdn, Scope};
 
     fn started(server: &Value) -> Install {
         match place_of(server) {
@@ -307,9 +394,16 @@ mod tests {
             ("version", json!("^1.2.3")),
             ("version", json!("1.2.3 && curl x")),
             ("version", json!(1)),
+            ("version", json!("1.0.0-a.tgz")),
             ("identifier", json!("--package=evil")),
             ("identifier", json!("git+https://x/y")),
             ("identifier", json!("../x")),
+            ("identifier", json!("owner/repo")),
+            ("identifier", json!("@a/b/c")),
+            ("identifier", json!("@a")),
+            ("identifier", json!("@/b")),
+            ("identifier", json!("a@b")),
+            ("identifier", json!("a.tar.gz")),
             ("registryType", json!("mcpb")),
             ("registryBaseUrl", json!("https://npm.evil.example")),
             ("transport", json!({ "type": "sse", "url": "https://x" })),
@@ -346,11 +440,77 @@ mod tests {
     }
 
     #[test]
+    fn which_versions_are_immutable_depends_on_the_package_type() {
+        // Whether the version is immutable for npm, OCI and PyPI.
+        for (version, immutable) in [
+            ("1.2.3", [true, true, true]),
+            ("v1.2.3", [true, true, true]),
+            ("2025.12.11", [true, true, true]),
+            ("1.2.3-rc.1+b.2", [true, true, true]),
+            ("1.2.3-alpine", [true, true, false]),
+            ("1.2.3-", [false, true, true]),
+            ("1.2.3_1", [false, true, true]),
+            ("1.2.3.4", [false, true, true]),
+            ("1", [false, false, true]),
+            ("1.2", [false, false, true]),
+            ("1.2rc1.post2.dev3", [false, false, true]),
+            ("1.2-1", [false, false, true]),
+            ("1.x", [false, false, false]),
+            ("1.X", [false, false, false]),
+            ("1.2.x", [false, false, false]),
+            ("1.2.X-1", [false, false, false]),
+            ("1..2", [false, false, false]),
+            ("1.2.", [false, false, false]),
+            ("v", [false, false, false]),
+            ("", [false, false, false]),
+        ] {
+            assert_eq!(
+                ["npm", "oci", "pypi"].map(|kind| is_immutable(kind, version)),
+                immutable,
+                "{version}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_secret_of_a_remote_has_a_name_of_the_registry() {
+        for (variable, name) in [
+            ("x_key", Some("X_KEY")),
+            ("A1", Some("A1")),
+            ("", None),
+            ("1x", None),
+            ("_x", None),
+            ("x-y", None),
+            ("ſ", None),
+            (&"x".repeat(129), None),
+        ] {
+            let value = format!("Bearer {{{variable}}}");
+            let remote = json!({
+                "type": "streamable-http", "url": "https://x.example/",
+                "headers": [{ "name": "Authorization", "value": value }],
+            });
+            let (_, names) = proxy_of(&remote).unwrap();
+            assert_eq!(names, Vec::from_iter(name), "{variable}");
+        }
+    }
+
+    #[test]
     fn derives_a_namespace_from_a_name() {
-        for (name, namespace) in
-            [("io.x/weather", "weather"), ("a/b.c_d", "b-c_d"), ("a/-x-", "x"), ("a/...", "")]
-        {
+        for (name, namespace) in [
+            ("io.x/weather", "weather"),
+            ("a/b.c_d", "b-c_d"),
+            ("a/-x-", "x"),
+            ("a/...", ""),
+            ("a/b___c", "b_c"),
+            ("a/b_____c__", "b_c"),
+            ("a/b_-_", "b"),
+            ("a/-_b", "_b"),
+            (&format!("a/{}_c", "b".repeat(127)), &"b".repeat(127)),
+        ] {
             assert_eq!(namespace_of(name), namespace);
+            if !namespace.is_empty() {
+                Fqdn::server(Scope::public(), namespace).unwrap();
+            }
         }
     }
 }

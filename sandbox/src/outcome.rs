@@ -106,88 +106,71 @@ impl Failure {
     }
 }
 
-/// The class of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FailureKind {
-    /// The program threw and did not catch.
-    Exception,
-    /// The program does not parse.
-    Syntax,
-    /// The wall time ran out.
-    WallTime,
-    /// The CPU time ran out.
-    CpuTime,
-    /// The heap ran out.
-    OutOfMemory,
-    /// The program recursed too deeply.
-    StackOverflow,
-    /// The program exceeded its limit of calls.
-    TooManyCalls,
-    /// The program exceeded its limit of active timers.
-    TooManyTimers,
-    /// A call's arguments were too large.
-    ArgumentTooLarge,
-    /// A tool's result was too large.
-    ToolResultTooLarge,
-    /// The program's result was too large.
-    ResultTooLarge,
-    /// The program's result has no JSON form.
-    ResultNotSerializable,
-    /// The program waits for a promise that can never settle.
-    Deadlock,
-    /// The caller cancelled the run.
-    Cancelled,
-    /// The child died or broke the protocol.
-    Crashed,
-    /// No sealed child could be started.
-    Unavailable,
+/// Declares the kinds once: variant, name in snake case, name of the error, and who determines the kind. A kind of the
+/// `host` is not accepted from a child.
+macro_rules! failure_kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal, $error:literal, $by:ident;)*) => {
+        /// The class of a failure.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum FailureKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl FailureKind {
+            /// Returns the kind's name in snake case.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+
+            fn error_name(self) -> &'static str {
+                match self { $(Self::$kind => $error,)* }
+            }
+
+            /// Parses a kind that a child may report. Only the host determines the others.
+            pub(crate) fn claimed(name: &str) -> Option<Self> {
+                match name {
+                    $($name => failure_kinds!(@$by Self::$kind),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+    (@child $kind:expr) => { Some($kind) };
+    (@host $kind:expr) => { None };
 }
 
-impl FailureKind {
-    const NAMES: [(FailureKind, &'static str, &'static str); 16] = [
-        (FailureKind::Exception, "exception", "Error"),
-        (FailureKind::Syntax, "syntax", "SyntaxError"),
-        (FailureKind::WallTime, "wall_time", "LimitError"),
-        (FailureKind::CpuTime, "cpu_time", "LimitError"),
-        (FailureKind::OutOfMemory, "out_of_memory", "LimitError"),
-        (FailureKind::StackOverflow, "stack_overflow", "RangeError"),
-        (FailureKind::TooManyCalls, "too_many_calls", "LimitError"),
-        (FailureKind::TooManyTimers, "too_many_timers", "RangeError"),
-        (FailureKind::ArgumentTooLarge, "argument_too_large", "LimitError"),
-        (FailureKind::ToolResultTooLarge, "tool_result_too_large", "LimitError"),
-        (FailureKind::ResultTooLarge, "result_too_large", "LimitError"),
-        (FailureKind::ResultNotSerializable, "result_not_serializable", "TypeError"),
-        (FailureKind::Deadlock, "deadlock", "DeadlockError"),
-        (FailureKind::Cancelled, "cancelled", "AbortError"),
-        (FailureKind::Crashed, "crashed", "SandboxError"),
-        (FailureKind::Unavailable, "unavailable", "SandboxError"),
-    ];
-
-    fn row(self) -> (FailureKind, &'static str, &'static str) {
-        *Self::NAMES.iter().find(|row| row.0 == self).expect("the table has every kind")
-    }
-
-    /// Returns the kind's name in snake case.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        self.row().1
-    }
-
-    fn error_name(self) -> &'static str {
-        self.row().2
-    }
-
-    /// Parses a kind that a child may report. Only the host determines the others.
-    pub(crate) fn claimed(name: &str) -> Option<FailureKind> {
-        let kind = Self::NAMES.iter().find(|row| row.1 == name)?.0;
-        let hosts_own = matches!(
-            kind,
-            FailureKind::WallTime
-                | FailureKind::TooManyCalls
-                | FailureKind::Cancelled
-                | FailureKind::Crashed
-                | FailureKind::Unavailable
-        );
-        (!hosts_own).then_some(kind)
-    }
+failure_kinds! {
+    /// The program threw and did not catch.
+    Exception = "exception", "Error", child;
+    /// The program does not parse.
+    Syntax = "syntax", "SyntaxError", child;
+    /// The wall time ran out.
+    WallTime = "wall_time", "LimitError", host;
+    /// The CPU time ran out.
+    CpuTime = "cpu_time", "LimitError", child;
+    /// The heap ran out.
+    OutOfMemory = "out_of_memory", "LimitError", child;
+    /// The program recursed too deeply.
+    StackOverflow = "stack_overflow", "RangeError", child;
+    /// The program exceeded its limit of calls.
+    TooManyCalls = "too_many_calls", "LimitError", host;
+    /// The program exceeded its limit of active timers.
+    TooManyTimers = "too_many_timers", "RangeError", child;
+    /// A call's arguments were too large.
+    ArgumentTooLarge = "argument_too_large", "LimitError", child;
+    /// A tool's result was too large.
+    ToolResultTooLarge = "tool_result_too_large", "LimitError", host;
+    /// The program's result was too large.
+    ResultTooLarge = "result_too_large", "LimitError", child;
+    /// The program's result has no JSON form.
+    ResultNotSerializable = "result_not_serializable", "TypeError", child;
+    /// The program waits for a promise that can never settle.
+    Deadlock = "deadlock", "DeadlockError", child;
+    /// The caller cancelled the run.
+    Cancelled = "cancelled", "AbortError", host;
+    /// The child died or broke the protocol.
+    Crashed = "crashed", "SandboxError", host;
+    /// No sealed child could be started.
+    Unavailable = "unavailable", "SandboxError", host;
 }

@@ -15,7 +15,7 @@ impl Redactor {
     /// The memory that it takes is proportional to the text, whatever its shape. Text that is not JSON is redacted as
     /// plain text.
     pub fn json<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let has_form = self.text(text) != text;
+        let has_form = self.removed(text).is_some();
         // Otherwise, a literal can contain the key only in escaped form.
         let any_literal = has_form || self.key.len() < SHORTEST;
         if !any_literal && !text.contains('\\') {
@@ -38,9 +38,9 @@ impl Redactor {
             _ => Cow::Owned(clean + &text[copied..]),
         };
         // The key may also span several literals, or the text may not be JSON.
-        match self.text(&clean) {
-            Cow::Borrowed(same) if same.len() == clean.len() => clean,
-            cleaner => Cow::Owned(cleaner.into_owned()),
+        match self.removed(&clean) {
+            None => clean,
+            Some(cleaner) => Cow::Owned(cleaner),
         }
     }
 
@@ -48,15 +48,14 @@ impl Redactor {
     fn literal(&self, literal: &str, is_escaped: bool) -> Option<String> {
         let Some(inner) = literal.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
             // In quotes, so that the text remains valid JSON.
-            return (self.text(literal) != literal).then(|| format!("\"{REDACTED}\""));
+            return self.removed(literal).map(|_| format!("\"{REDACTED}\""));
         };
         let meant = if is_escaped { Cow::Owned(unescaped(inner)) } else { Cow::Borrowed(inner) };
-        let clean = self.text(&meant);
-        if clean != meant {
-            return Some(Value::from(clean.as_ref()).to_string());
+        if let Some(clean) = self.removed(&meant) {
+            return Some(Value::from(clean).to_string());
         }
         // The text may also have the key as it is, with a backslash that JSON reads as an escape.
-        (self.text(inner) != inner).then(|| format!("\"{REDACTED}\""))
+        self.removed(inner).map(|_| format!("\"{REDACTED}\""))
     }
 }
 
@@ -142,7 +141,15 @@ mod tests {
         ] {
             assert_eq!(redactor.json(text), clean);
         }
-        assert_eq!(Redactor::new("12345678").json("[12345678,1]"), r#"["[redacted]",1]"#);
-        assert_eq!(Redactor::new("abc").json(r#"["abc","abcd"]"#), r#"["[redacted]","abcd"]"#);
+        for (key, text, clean) in [
+            ("12345678", "[12345678,1]", r#"["[redacted]",1]"#),
+            ("abc", r#"["abc","abcd"]"#, r#"["[redacted]","abcd"]"#),
+            // Texts as long as the replacement.
+            ("abcdefghij", "abcdefghij", REDACTED),
+            ("abc", "Bearer abc", REDACTED),
+            ("abcdefgh", r#""abcdefgh""#, r#""[redacted]""#),
+        ] {
+            assert_eq!(Redactor::new(key).json(text), clean, "{key}");
+        }
     }
 }

@@ -60,8 +60,9 @@ impl Engine {
         if self.budget.is_spent() {
             return self.out_of_cpu(trace.place);
         }
-        // A program can throw an error of any name and code, so what it claims about memory, timers
-        // and arguments counts only if this process has recorded it.
+        // A program can throw an error of any name and code, so what it claims about memory, timers and arguments
+        // counts only if this process has recorded it. The engine reports a stack overflow nowhere else, so a program
+        // can claim one, which changes only the code of its own error.
         let kind = match (name.as_str(), message.as_str(), code.as_deref()) {
             _ if starved => FailureKind::OutOfMemory,
             ("InternalError", "out of memory", _) if self.heap.ran_out() => {

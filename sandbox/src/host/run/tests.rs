@@ -199,11 +199,23 @@ async fn results_and_failures_are_checked() {
     for body in [
         format!(r#"{{"type":"execution_complete","ok":true,"value":"{}"}}"#, "x".repeat(1000)),
         format!(r#"{{"type":"execution_complete","ok":true,"value":{}{}}}"#, "[".repeat(300), "]".repeat(300)),
-        r#"{"type":"execution_complete","ok":false,"error":{"kind":"cancelled","name":"a","message":"b"}}"#.to_owned(),
-        r#"{"type":"execution_complete","ok":false,"error":{"kind":"unavailable","name":"a","message":"b"}}"#.to_owned(),
         r#"{"type":"execution_complete","ok":false,"error":{"kind":"exception","name":"a","message":"b","line":-1}}"#.to_owned(),
         format!(r#"{{"type":"execution_complete","ok":false,"error":{{"kind":"exception","name":"a","message":"{long}"}}}}"#),
     ] {
+        broken(framed(&body)).await;
+    }
+    // Kinds that only the host determines, and one that does not exist.
+    for kind in [
+        "wall_time",
+        "too_many_calls",
+        "tool_result_too_large",
+        "cancelled",
+        "crashed",
+        "unavailable",
+        "other",
+    ] {
+        let error = format!(r#"{{"kind":"{kind}","name":"a","message":"b"}}"#);
+        let body = format!(r#"{{"type":"execution_complete","ok":false,"error":{error}}}"#);
         broken(framed(&body)).await;
     }
     let failed = r#"{"type":"execution_complete","ok":false,"error":{"kind":"exception","name":"E","message":"m","code":"TOOL_RESULT_TOO_LARGE"}}"#;
