@@ -25,7 +25,7 @@ use protocol::ErrorCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use self::terminal::{note, say};
+use self::terminal::{note, say, unless_stopped};
 use crate::analyser::Analyser;
 use crate::app::App;
 use crate::args::{Cli, Command, SecretsCommand, Settings};
@@ -125,7 +125,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             }
             Command::Analyze(analyze) => {
                 let program = read(&analyze.file).await?;
-                analyze::analyze(analyser()?, &analyze, &program).await
+                unless_stopped(&stop, analyze::analyze(analyser()?, &analyze, &program)).await
             }
             Command::Publish(publish) if publish.mcp => {
                 let app = App::open(settings)?;
@@ -145,7 +145,9 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Unpublish(name) => {
                 unpublish::unpublish(App::open(settings)?, name, &stop).await
             }
-            Command::Doctor(doctor) => doctor::doctor(settings, &doctor).await,
+            Command::Doctor(doctor) => {
+                unless_stopped(&stop, doctor::doctor(settings, &doctor)).await
+            }
             Command::Secrets(command) => secrets::secrets(settings, command, &stop).await,
             Command::Login => login::login(settings, &stop).await,
             Command::Logout => login::logout(settings, &stop).await,

@@ -17,7 +17,7 @@ use protocol::discovery::{
 };
 use protocol::model_text::{TextFlags, line_for_model};
 use protocol::ranking::{self, Intent};
-use protocol::{ErrorBody, ErrorCode, Routing, ToolDescriptor, ToolId, ToolUseType, meta_tools};
+use protocol::{ErrorBody, ErrorCode, Routing, ToolDescriptor, ToolId, ToolUseType};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -373,10 +373,11 @@ async fn ask(
     }
     let arguments = serde_json::to_value(question)
         .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
-    let asked = cloud.forward(meta_tools::DISCOVER.name, arguments, cancel);
+    let asked = cloud.discover(arguments, cancel);
     // The limit of `Cloud` itself also covers runs of programs, and is too long for a search.
     let mut result = tokio::time::timeout(GATEWAY_TIMEOUT, asked).await.unwrap_or_else(|_| {
-        let message = format!("{} did not answer within 10 s", cloud.gateway());
+        let seconds = GATEWAY_TIMEOUT.as_secs();
+        let message = format!("{} did not answer within {seconds} s", cloud.gateway());
         Err(ErrorBody::new(ErrorCode::GatewayUnreachable, message))
     })?;
     // The client has checked that the result is an object. On any other value, a mutable index

@@ -178,6 +178,32 @@ fn kind_of(code: ErrorCode) -> ErrorKind {
         | C::Busy
         | C::RateLimited
         | C::IdentityUnavailable => ErrorKind::Unavailable,
-        _ => ErrorKind::Failed,
+        C::ToolFailed
+        | C::ToolTimeout
+        | C::InvalidArguments
+        | C::ToolUnavailable
+        | C::ToolResultTooLarge
+        | C::ArgumentTooLarge
+        | C::ProgramFailed
+        | C::TimeLimit
+        | C::CpuLimit
+        | C::OutOfMemory
+        | C::StackOverflow
+        | C::TooManyCalls
+        | C::ResultTooLarge
+        | C::ResultNotSerializable
+        | C::Deadlock
+        | C::Cancelled
+        | C::SandboxCrashed
+        | C::TooManyTimers
+        | C::NotFound
+        | C::Conflict
+        | C::IdempotencyKeyReused
+        | C::RequestInProgress
+        | C::ShownOnce
+        | C::Gone
+        | C::SecretUnreadable
+        | C::Internal
+        | C::SecretsUnavailable => ErrorKind::Failed,
     }
 }

@@ -18,19 +18,44 @@ pub(crate) fn settings_folder() -> Option<PathBuf> {
 
 /// Returns the user's folder for PML's records, `$XDG_STATE_HOME/pml` or `~/.local/state/pml`.
 pub(crate) fn records_folder() -> Option<PathBuf> {
-    // A relative home folder would depend on the current folder.
-    of_user("XDG_STATE_HOME", ".local/state").filter(|folder| folder.is_absolute())
+    of_user("XDG_STATE_HOME", ".local/state")
 }
 
 fn of_user(variable: &str, otherwise: &str) -> Option<PathBuf> {
     let named = std::env::var_os(variable).map(PathBuf::from);
-    let home = || std::env::home_dir().map(|home| home.join(otherwise));
-    // The XDG Base Directory Specification requires relative paths in these variables to be
-    // ignored.
-    named.filter(|path| path.is_absolute()).or_else(home).map(|path| path.join("pml"))
+    beneath(named, std::env::home_dir(), otherwise)
+}
+
+/// Returns PML's folder beneath the named folder, else beneath `otherwise` in the home folder.
+fn beneath(named: Option<PathBuf>, home: Option<PathBuf>, otherwise: &str) -> Option<PathBuf> {
+    // The XDG Base Directory Specification requires relative paths in its variables to be ignored. A relative home
+    // folder would depend on the current folder as well.
+    let is_absolute = |path: &PathBuf| path.is_absolute();
+    let home = home.filter(is_absolute).map(|home| home.join(otherwise));
+    named.filter(is_absolute).or(home).map(|path| path.join("pml"))
 }
 
 /// Returns the metadata of a name in a folder without following a link.
 pub(crate) fn stat_name(folder: impl AsFd, name: &str) -> Result<Stat, Errno> {
     rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_folders_are_ignored() {
+        for (named, home, expected) in [
+            (Some("/x"), Some("/home/a"), Some("/x/pml")),
+            (Some("x"), Some("/home/a"), Some("/home/a/.config/pml")),
+            (None, Some("/home/a"), Some("/home/a/.config/pml")),
+            (None, Some("home"), None),
+            (Some(""), Some(""), None),
+            (None, None, None),
+        ] {
+            let found = beneath(named.map(PathBuf::from), home.map(PathBuf::from), ".config");
+            assert_eq!(found, expected.map(PathBuf::from), "{named:?} {home:?}");
+        }
+    }
 }

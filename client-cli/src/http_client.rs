@@ -12,9 +12,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use execution::Values;
+use execution::mcp_client::BudgetedClient;
+use protocol::json::MESSAGE_VALUES;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
-use reqwest::{ClientBuilder, NoProxy, Proxy};
+use reqwest::{Client, ClientBuilder, NoProxy, Proxy};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use url::{Host, Url};
 
 /// The time limit for establishing a connection.
@@ -93,6 +98,15 @@ pub(crate) fn builder(url: &Url, credential: Credential) -> Result<ClientBuilder
     let url = url.filter(Url::has_host).ok_or(HttpClientError::Proxy(name))?;
     let proxy = Proxy::https(url).map_err(|_| HttpClientError::Proxy(name))?;
     Ok(builder.proxy(proxy.no_proxy(NoProxy::from_env())))
+}
+
+/// Returns a transport to an MCP server, which checks the size of every answer before it is parsed.
+pub(crate) fn mcp_transport(
+    client: Client,
+    config: StreamableHttpClientTransportConfig,
+) -> StreamableHttpClientTransport<BudgetedClient<Values>> {
+    let client = BudgetedClient::new(client, Values { most: MESSAGE_VALUES });
+    StreamableHttpClientTransport::with_client(client, config)
 }
 
 /// Resolves every name to this machine.

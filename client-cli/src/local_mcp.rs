@@ -183,11 +183,14 @@ impl LocalServers {
         self.server(namespace)?.check()
     }
 
-    /// Checks a server that is not added yet, as [`check`](Self::check) does.
+    /// Checks that a server that may not be added yet can be added and started.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// As [`add`](Self::add) and [`check`](Self::check).
     pub(crate) fn check_new(&self, namespace: &str, spec: ServerSpec) -> Result<(), LocalMcpError> {
+        if self.spec(namespace).is_some_and(|known| known != spec) {
+            return Err(LocalMcpError::Duplicate { server: namespace.to_owned() });
+        }
         Server::new(namespace, spec, Arc::clone(&self.shared)).check()
     }
 

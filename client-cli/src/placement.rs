@@ -1,8 +1,8 @@
 //! Locates the tools of a program without running it, and records the source of each location.
 //!
-//! The sources, in order: the user's own servers, the tools of `pml`, the gateway, its last answer, the capabilities
-//! that ran here before, its cached routing rules, the table shipped with `pml`. A tool that none of them knows is
-//! reported as unknown.
+//! The sources, in order: the user's own servers, the tools of `pml`, the gateway, without it the capabilities that ran
+//! here before, its last answer, its cached routing rules, the table shipped with `pml`. A tool that none of them knows
+//! is reported as unknown.
 
 mod finder;
 pub(crate) mod inquiry;
@@ -39,10 +39,10 @@ pub(crate) enum Source {
     Native,
     /// The gateway, queried just now.
     Gateway,
-    /// The gateway's last answer.
-    Cache,
     /// A capability that ran here before, and that runs without the gateway.
     Kept,
+    /// The gateway's last answer.
+    Cache,
     /// The gateway's routing rules, when they were read last.
     Rules,
     /// The table shipped with `pml`.

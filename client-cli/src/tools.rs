@@ -209,3 +209,21 @@ fn arguments<T: DeserializeOwned>(tool: &str, value: Value) -> Result<T, NativeE
         NativeError::new(ErrorCode::InvalidArguments, message)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The gateway describes the tools of `pml` as `pml` implements them.
+    #[test]
+    fn the_catalog_describes_these_tools() {
+        for namespace in ["filesystem", "shell"] {
+            let root = env!("CARGO_MANIFEST_DIR");
+            let file = format!("{root}/../registry/catalog/{namespace}.json");
+            let file: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+            let described: Vec<ToolDescriptor> =
+                serde_json::from_value(file["tools"].clone()).unwrap();
+            assert_eq!(json!(described), json!(descriptors(namespace)), "{namespace}");
+        }
+    }
+}

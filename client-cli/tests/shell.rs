@@ -247,3 +247,33 @@ async fn read_only_git_commands_run_no_helpers_of_the_repository() {
     let diff = shell.exec(json!({ "command": ["git", "diff"] })).await.unwrap();
     assert!(diff.to_string().contains("+two"), "{diff}");
 }
+
+/// NX-03: Git does not run if the filters and aliases of the repository cannot be listed completely.
+#[tokio::test]
+async fn git_does_not_run_if_the_filters_of_the_repository_are_unknown() {
+    let shell = Bench::new();
+    // As `git`, the shell runs the file that is named like Git's command.
+    std::os::unix::fs::symlink("/bin/sh", shell.path("git")).unwrap();
+    std::fs::write(shell.path("status"), "echo > ran").unwrap();
+    for (listing, reason) in [
+        ("exit 0", None),
+        // Git's answer if there are no filters and aliases.
+        ("exit 1", None),
+        ("echo 'fatal: bad config' >&2; exit 128", Some("fatal: bad config")),
+        ("kill -9 $$", Some("signal: 9")),
+        (r"printf 'local\0filter.\377.clean\0'", Some("not UTF-8")),
+    ] {
+        let _ = std::fs::remove_file(shell.path("ran"));
+        std::fs::write(shell.path("config"), listing).unwrap();
+        let result = shell.exec(json!({ "command": ["./git", "status"] })).await;
+        let ran = std::path::Path::new(&shell.path("ran")).exists();
+        match (result, reason) {
+            (Ok(_), None) => assert!(ran, "{listing}"),
+            (Err(error), Some(reason)) => {
+                assert_eq!(error.code, ErrorCode::ToolFailed, "{error}");
+                assert!(error.message.contains(reason) && !ran, "{listing}: {error}");
+            }
+            (result, _) => panic!("{listing}: {result:?}"),
+        }
+    }
+}

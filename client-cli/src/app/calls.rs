@@ -1,5 +1,6 @@
 //! Calls to tools on this machine, and the checks before them.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,9 +53,9 @@ impl App {
             Target::Configured => self.local.check(id.namespace()),
             Target::Registered(entry) => match &entry.install {
                 Some(install) => {
-                    let folder = self.folder_of(&server_of(entry, id)?);
-                    let spec = ServerSpec::of_registry(install, folder);
-                    self.local.check_new(id.namespace(), spec)
+                    let server = server_of(entry, id, &self.configured)?;
+                    let spec = ServerSpec::of_registry(install, self.folder_of(&server));
+                    self.local.check_new(&server, spec)
                 }
                 None => Ok(()),
             },
@@ -101,7 +102,7 @@ impl App {
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
         let install = entry.install.as_ref().ok_or_else(|| cannot_start(entry))?;
-        let server = server_of(entry, id)?;
+        let server = server_of(entry, id, &self.configured)?;
         let failed = |error: LocalMcpError| ErrorBody::new(error.code(), error.to_string());
         let folder = self.folder_of(&server);
         // A server that was started before has its folder.
@@ -127,9 +128,9 @@ impl App {
         id: &ToolId,
     ) -> Result<Option<Grant>, ErrorBody> {
         let Some(install) = &entry.install else { return Ok(None) };
-        let folder = self.folder_of(&server_of(entry, id)?);
-        let spec = ServerSpec::of_registry(install, folder);
-        let grant = self.local.grant_of(id.namespace(), spec);
+        let server = server_of(entry, id, &self.configured)?;
+        let spec = ServerSpec::of_registry(install, self.folder_of(&server));
+        let grant = self.local.grant_of(&server, spec);
         grant.map(Some).map_err(|error| ErrorBody::new(error.code(), error.to_string()))
     }
 
@@ -167,13 +168,17 @@ impl App {
     }
 }
 
-/// Returns the key of a registry server's process: the namespace alone for an entry of the catalog. Entries of other
-/// scopes and requested versions run as separate processes.
-fn server_of(entry: &RegistryEntry, id: &ToolId) -> Result<String, ErrorBody> {
+/// Returns the key of a registry server's process: the namespace alone for an entry of the catalog, unless a server of
+/// `.pml.json` has it. Entries of other scopes and requested versions run as separate processes.
+fn server_of(
+    entry: &RegistryEntry,
+    id: &ToolId,
+    configured: &BTreeSet<String>,
+) -> Result<String, ErrorBody> {
     let fqdn = entry.fqdn.parse::<Fqdn>().map_err(|_| cannot_start(entry))?;
     let mut server = fqdn.namespace().to_owned();
     // A namespace contains neither `.` nor `@`, so a key with a scope or a version is unambiguous.
-    if *fqdn.scope() != Scope::public() {
+    if *fqdn.scope() != Scope::public() || configured.contains(fqdn.namespace()) {
         server = format!("{}.{server}", fqdn.scope());
     }
     if let Some(version) = id.version() {
@@ -185,4 +190,30 @@ fn server_of(entry: &RegistryEntry, id: &ToolId) -> Result<String, ErrorBody> {
 fn cannot_start(entry: &RegistryEntry) -> ErrorBody {
     let message = format!("the registry's entry `{}` does not contain a start command", entry.fqdn);
     ErrorBody::new(ErrorCode::ToolUnavailable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_of_different_origins_have_different_keys() {
+        let configured = BTreeSet::from(["git".to_owned()]);
+        for (fqdn, id, expected) in [
+            ("pml.mcp.memory", "memory:read", "memory"),
+            ("pml.mcp.memory", "pml.mcp.memory:read", "memory"),
+            ("pml.mcp.memory", "memory:read@1.2.0", "memory@1.2.0"),
+            ("acme.docs.memory", "memory:read", "acme.docs.memory"),
+            ("pml.mcp.git", "pml.mcp.git:log", "pml.mcp.git"),
+            ("pml.mcp.git", "pml.mcp.git:log@1.2.0", "pml.mcp.git@1.2.0"),
+        ] {
+            let entry: RegistryEntry = serde_json::from_value(json!({
+                "fqdn": fqdn, "type": "stdio", "description": "", "routing": "client",
+                "integrity": protocol::Integrity::of(b""), "tools": [],
+            }))
+            .unwrap();
+            let found = server_of(&entry, &id.parse().unwrap(), &configured).unwrap();
+            assert_eq!(found, expected, "{fqdn} {id}");
+        }
+    }
 }

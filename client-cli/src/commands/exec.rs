@@ -61,33 +61,18 @@ pub(crate) async fn exec(
         ..ExecuteRequest::default()
     };
     let runs = Runs::of(app);
-    let mut envelope = execute::execute(&runs, request, stop.clone()).await;
     // Approval needs a person at a terminal.
     let person = !exec.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    while let Envelope::ApprovalRequired(approval) = &envelope {
-        if !person {
-            break;
-        }
-        let decision = tokio::select! {
-            decision = ask(approval) => decision?,
-            // The cursor is still on the line of the question.
-            () = stop.cancelled() => {
-                note("\n");
-                runs.shut_down().await;
-                return Err(interrupted());
-            }
-        };
-        envelope = resume::resume(&runs, &decision, stop.clone()).await;
-    }
-    // The program has run, so a failure of this analysis is ignored: its warnings only lose their
-    // positions.
-    let analysis = match exec.json {
-        true => None,
-        // Run again, for the positions of the warnings: the envelope has only their text.
-        false => runs.app.analyser()?.analyse(&program.code).await.ok(),
+    let ended = run(&runs, request, person, &stop).await;
+    // Run again, for the positions of the warnings: the envelope has only their text. The program has run, so a failure
+    // of this analysis is ignored: its warnings only lose their positions.
+    let analysis = match runs.app.analyser() {
+        Ok(analyser) if !exec.json && ended.is_ok() => analyser.analyse(&program.code).await.ok(),
+        _ => None,
     };
-    // Before the result is printed, which can fail: no server may outlive the command.
+    // Before anything that can fail: no server may outlive the command.
     runs.shut_down().await;
+    let mut envelope = ended?;
     if let Envelope::Error(failed) = &mut envelope {
         program::locate(&program, &mut failed.error);
     }
@@ -130,6 +115,30 @@ pub(crate) async fn exec(
             "the gateway returned the program twice without running it",
         )),
     }
+}
+
+/// Runs the program; with a `person` at the terminal, asks for each approval.
+async fn run(
+    runs: &Runs,
+    request: ExecuteRequest,
+    person: bool,
+    stop: &CancellationToken,
+) -> Result<Envelope, CliError> {
+    let mut envelope = execute::execute(runs, request, stop.clone()).await;
+    while let Envelope::ApprovalRequired(approval) = &envelope
+        && person
+    {
+        let decision = tokio::select! {
+            decision = ask(approval) => decision?,
+            () = stop.cancelled() => {
+                // The cursor is still on the line of the question.
+                note("\n");
+                return Err(interrupted());
+            }
+        };
+        envelope = resume::resume(runs, &decision, stop.clone()).await;
+    }
+    Ok(envelope)
 }
 
 fn args_error(what: String) -> CliError {

@@ -4,9 +4,11 @@ use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
+use clap::Parser as _;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 
+use crate::args::{Cli, Command};
 use crate::config::{self, ConfigError};
 use crate::consent::trust::TrustStore;
 use crate::files::atomic::{self, Existing};
@@ -166,17 +168,21 @@ enum Agents {
     Change(Change),
 }
 
+/// Returns whether a server's entry in an agent's file starts `pml stdio`, with any of its options.
+pub(super) fn starts_stdio(server: &Value) -> bool {
+    let command = server.get("command").and_then(Value::as_str).unwrap_or_default();
+    let args = server.get("args").and_then(Value::as_array).into_iter().flatten();
+    let Some(args) = args.map(Value::as_str).collect::<Option<Vec<&str>>>() else { return false };
+    // Parsed as `pml` itself does: `stdio` may also be the value of an option, or the name of a file.
+    let parsed = Cli::try_parse_from(["pml"].into_iter().chain(args));
+    Path::new(command).file_name().is_some_and(|name| name == "pml")
+        && parsed.is_ok_and(|cli| matches!(cli.command, Command::Stdio))
+}
+
 /// Returns the start of a server's entry as JSON, unless it starts `pml stdio`.
 fn other_command(server: &Value) -> Option<String> {
-    let command = server.get("command").and_then(Value::as_str).unwrap_or_default();
-    let args: Option<Vec<&str>> = server
-        .get("args")
-        .and_then(Value::as_array)
-        .and_then(|args| args.iter().map(Value::as_str).collect());
-    let is_ours = Path::new(command).file_name().is_some_and(|name| name == "pml")
-        && args.as_deref().and_then(<[&str]>::last) == Some(&"stdio");
     // The entry may be any JSON value of any size, so only its start is shown.
-    (!is_ours).then(|| server.to_string().chars().take(200).collect())
+    (!starts_stdio(server)).then(|| server.to_string().chars().take(200).collect())
 }
 
 fn agents(workspace: &Workspace) -> Result<Agents, InitError> {
@@ -206,18 +212,29 @@ fn agents(workspace: &Workspace) -> Result<Agents, InitError> {
     Ok(Agents::Change(Change { before, after }))
 }
 
+/// Returns whether the project's `.gitignore` contains an entry.
+///
+/// # Errors
+/// Returns [`InitError`] if the file cannot be read.
+pub(super) fn ignores(workspace: &Workspace, entry: &str) -> Result<bool, InitError> {
+    let content = read(workspace, ".gitignore")?;
+    Ok(content.is_some_and(|content| lists(&content, entry)))
+}
+
+/// Returns whether a `.gitignore` has a line for an entry.
+fn lists(gitignore: &[u8], entry: &str) -> bool {
+    let text = String::from_utf8_lossy(gitignore);
+    let covers =
+        |line: &str| line == entry || (entry == ".env" && matches!(line, ".env*" | "*.env"));
+    // A leading `/` restricts a pattern to the folder of `.gitignore`, where these files are.
+    text.lines().any(|line| covers(line.trim().trim_start_matches('/')))
+}
+
 fn ignore(workspace: &Workspace) -> Result<Option<Change>, InitError> {
     let before = read(workspace, ".gitignore")?;
     // Changed as bytes: the file need not be UTF-8, and its other lines must stay as they are.
     let mut after = before.clone().unwrap_or_default();
-    let has_line = |entry: &str| {
-        let text = String::from_utf8_lossy(before.as_deref().unwrap_or_default());
-        let covers =
-            |line: &str| line == entry || (entry == ".env" && matches!(line, ".env*" | "*.env"));
-        // A leading `/` restricts a pattern to the folder of `.gitignore`, where these files are.
-        text.lines().any(|line| covers(line.trim().trim_start_matches('/')))
-    };
-    let missing: Vec<&&str> = IGNORED.iter().filter(|entry| !has_line(entry)).collect();
+    let missing: Vec<&&str> = IGNORED.iter().filter(|entry| !lists(&after, entry)).collect();
     if missing.is_empty() {
         return Ok(None);
     }
@@ -340,13 +357,37 @@ mod tests {
         assert_eq!(project.file(".gitignore"), "target\n.pml/\n.mcp.json.backup\n.env\n");
     }
 
+    #[test]
+    fn every_pattern_that_covers_the_secrets_counts() {
+        for (line, covers) in [
+            (".env", true),
+            ("/.env", true),
+            (" .env ", true),
+            (".env*", true),
+            ("*.env", true),
+            (".env.local", false),
+            ("# .env", false),
+        ] {
+            let project = Project::new(&[(".gitignore", &format!("target\n{line}\n"))]);
+            assert_eq!(ignores(&project.workspace, ".env").unwrap(), covers, "{line}");
+            let after = ignore(&project.workspace).unwrap().unwrap().after;
+            assert_eq!(!after.ends_with(b"\n.env\n"), covers, "{line}");
+        }
+        assert!(!ignores(&Project::new(&[]).workspace, ".env").unwrap());
+    }
+
     /// A repository's own server named `pml` is reported, never mistaken for PML.
     #[test]
     fn another_server_named_pml_is_reported() {
         for (entry, is_ours) in [
             (r#"{"command": "pml", "args": ["stdio"]}"#, true),
             (r#"{"command": "/opt/pml", "args": ["--log", "info", "stdio"]}"#, true),
+            (r#"{"command": "pml", "args": ["stdio", "--workspace", "${workspaceFolder}"]}"#, true),
             (r#"{"command": "sh", "args": ["-c", "evil", "stdio"]}"#, false),
+            (r#"{"command": "sh", "args": ["stdio"]}"#, false),
+            (r#"{"command": "pml", "args": ["exec", "stdio"]}"#, false),
+            (r#"{"command": "pml", "args": ["doctor", "--workspace", "stdio"]}"#, false),
+            (r#"{"command": "pml", "args": ["stdio", 1]}"#, false),
             (r#"{"command": "pml"}"#, false),
             (r#"{"url": "http://evil.test"}"#, false),
             ("5", false),

@@ -8,7 +8,7 @@ use protocol::{ErrorCode, escape_text};
 use tokio_util::sync::CancellationToken;
 
 use super::hidden;
-use super::terminal::{interrupted, note, say};
+use super::terminal::{blocking, interrupted, note, say};
 use crate::args::Settings;
 use crate::config::Config;
 use crate::consent::trust::TrustStore;
@@ -97,9 +97,6 @@ pub(super) async fn logout(
 ) -> Result<ExitCode, CliError> {
     let (gateway, workspace) = gateway(settings)?;
     let keyring = Keyring::of_user(Some(workspace.root())).map_err(|error| invalid(&error))?;
-    if let Some(file) = keys::gateway_file() {
-        keys::forget_gateway(&file, &gateway).map_err(|error| invalid(&error))?;
-    }
     let was_in_file = keys::delete_key(&file()?, &gateway).map_err(|error| invalid(&error))?;
     let was_in_keyring = match keyring {
         Some(keyring) => {
@@ -111,6 +108,10 @@ pub(super) async fn logout(
         }
         None => false,
     };
+    // Last: if a key cannot be deleted, the next attempt still finds the gateway.
+    if let Some(file) = keys::gateway_file() {
+        keys::forget_gateway(&file, &gateway).map_err(|error| invalid(&error))?;
+    }
     let was_there = was_in_file || was_in_keyring;
     say(&if was_there {
         format!(
@@ -158,16 +159,11 @@ async fn ask(gateway: &Gateway, stop: &CancellationToken) -> Result<String, CliE
     if std::io::stdin().is_terminal() {
         return hidden::ask(&format!("API key for {gateway} (not shown): "), stop).await;
     }
-    // The writer may be slow; a signal must still end the command.
-    let read = tokio::task::spawn_blocking(|| {
+    let read = blocking(stop, || {
         let mut line = String::new();
         std::io::stdin().lock().take(INPUT_LIMIT).read_line(&mut line).map(|_| line)
     });
-    let line = tokio::select! {
-        read = read => read.map_err(|error| CliError::failed(error.to_string()))?,
-        () = stop.cancelled() => return Err(interrupted()),
-    };
-    line.map_err(|error| CliError::cannot_run(format!("cannot read the key: {error}")))
+    read.await?.map_err(|error| CliError::cannot_run(format!("cannot read the key: {error}")))
 }
 
 fn invalid(error: &dyn std::fmt::Display) -> CliError {

@@ -7,7 +7,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::hidden;
-use super::terminal::{note, say};
+use super::init;
+use super::terminal::{blocking, note, say, unless_stopped};
 use crate::app::App;
 use crate::args::{SecretsCommand, Settings};
 use crate::error::CliError;
@@ -39,7 +40,8 @@ pub(crate) async fn secrets(
             if cloud {
                 let app = App::open(settings)?;
                 let gateway = app.cloud()?;
-                let stored = gateway.put_secret(&name, &value, owner(project), &host).await?;
+                let stored = gateway.put_secret(&name, &value, owner(project), &host);
+                let stored = unless_stopped(stop, stored).await?;
                 let places = match stored.hosts.as_slice() {
                     [] => "the hosts of catalog entries".to_owned(),
                     hosts => protocol::escape_text(&hosts.join(", ")),
@@ -53,7 +55,8 @@ pub(crate) async fn secrets(
             }
         }
         SecretsCommand::List { cloud: true, json } => {
-            let stored = App::open(settings)?.cloud()?.secrets().await?;
+            let app = App::open(settings)?;
+            let stored = unless_stopped(stop, app.cloud()?.secrets()).await?;
             if json {
                 say(&format!("{:#}\n", json!(stored)))?;
             } else {
@@ -90,7 +93,7 @@ pub(crate) async fn secrets(
             check_name(&name)?;
             if cloud {
                 let app = App::open(settings)?;
-                app.cloud()?.delete_secret(&name, owner(project)).await?;
+                unless_stopped(stop, app.cloud()?.delete_secret(&name, owner(project))).await?;
             } else {
                 let workspace = workspace(settings)?;
                 let text = dotenv::read(&workspace).map_err(|error| unusable(&error))?;
@@ -137,9 +140,7 @@ fn set_locally(settings: &Settings, name: &str, value: &str) -> Result<(), CliEr
     })?;
     dotenv::write(&workspace, &text).map_err(|error| unusable(&error))?;
     // Only for a reminder, so a file that cannot be read counts as one without the entry.
-    let ignored = std::fs::read_to_string(workspace.root().join(".gitignore")).unwrap_or_default();
-    if !ignored.lines().any(|line| matches!(line.trim().trim_start_matches('/'), ".env" | ".env*"))
-    {
+    if !init::ignores(&workspace, ".env").unwrap_or(false) {
         note("`.env` is not in `.gitignore`: do not commit it.\n");
     }
     say(&format!("`{name}` is set in `{}`.\n", workspace.root().join(".env").display()))
@@ -179,12 +180,13 @@ async fn read_value(name: &str, stop: &CancellationToken) -> Result<String, CliE
     let text = if std::io::stdin().is_terminal() {
         hidden::ask(&format!("{name}: "), stop).await?
     } else {
-        let mut text = String::new();
         // One byte beyond the limit, plus a line end, distinguishes too large from just small enough.
         let limit = VALUE_LIMIT as u64 + 3;
-        let read = std::io::stdin().lock().take(limit).read_to_string(&mut text);
-        read.map_err(|error| CliError::failed(format!("cannot read the value: {error}")))?;
-        text
+        let read = blocking(stop, move || {
+            let mut text = String::new();
+            std::io::stdin().lock().take(limit).read_to_string(&mut text).map(|_| text)
+        });
+        read.await?.map_err(|error| CliError::failed(format!("cannot read the value: {error}")))?
     };
     // Only the line end is removed: other white space may be a part of the secret.
     let value = text.strip_suffix('\n').unwrap_or(&text);

@@ -21,10 +21,32 @@ pub(super) async fn read_program(
     stop: &CancellationToken,
 ) -> Result<String, CliError> {
     let path = path.to_owned();
-    // A terminal or a FIFO may never reach its end; a signal must still end the command.
-    let read = tokio::task::spawn_blocking(move || read_blocking(&path));
+    blocking(stop, move || read_blocking(&path)).await?
+}
+
+/// Runs a read that may block forever, as that of a terminal or a FIFO; a signal still ends the command.
+///
+/// # Errors
+/// Returns an error if a signal ended the command first.
+pub(super) async fn blocking<T: Send + 'static>(
+    stop: &CancellationToken,
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CliError> {
+    let read = tokio::task::spawn_blocking(read);
+    let read = unless_stopped(stop, async { Ok::<_, CliError>(read.await) }).await?;
+    read.map_err(|error| CliError::failed(error.to_string()))
+}
+
+/// Waits for a result, unless a signal ends the command first.
+///
+/// # Errors
+/// Returns the error of `work`, or that of an interrupted command.
+pub(super) async fn unless_stopped<T, E: Into<CliError>>(
+    stop: &CancellationToken,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, CliError> {
     tokio::select! {
-        read = read => read.map_err(|error| CliError::failed(error.to_string()))?,
+        done = work => done.map_err(Into::into),
         () = stop.cancelled() => Err(interrupted()),
     }
 }
@@ -74,11 +96,14 @@ pub(super) fn note(text: &str) {
 /// Escapes control characters of a text that is printed on a terminal: a result may contain terminal escape sequences
 /// from a file or a server. A pipe gets the text unchanged.
 pub(super) fn for_terminal(text: &str) -> String {
-    let shown = |c: char| match c {
-        '\n' | '\t' => c.to_string(),
-        other => protocol::escape_text(other.encode_utf8(&mut [0; 4])),
-    };
-    text.chars().map(shown).collect()
+    let mut out = String::with_capacity(text.len());
+    for part in text.split_inclusive(['\n', '\t']) {
+        // Not by character: whether a selector is hidden depends on the one before it.
+        let line = part.trim_end_matches(['\n', '\t']);
+        out += &protocol::escape_text(line);
+        out += &part[line.len()..];
+    }
+    out
 }
 
 #[cfg(test)]

@@ -234,3 +234,16 @@ fn concurrent_answers_are_all_stored() {
     assert_eq!(rules(&project.workspace).allow.len(), 12);
     assert_eq!(project.load().unwrap().trust, Trust::Trusted);
 }
+
+/// `docs/cli.md` lists the namespaces that `pml init` allows.
+#[test]
+fn the_default_permissions_are_documented() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, listed) = page.split_once("`pml init` allows `").unwrap();
+    let listed: Vec<&str> = listed.split('`').next().unwrap().split_whitespace().collect();
+    let file = default_file();
+    let allowed = file["permissions"]["allow"].as_array().unwrap().iter();
+    let allowed = allowed.filter_map(|pattern| pattern.as_str().unwrap().strip_suffix(":*"));
+    assert_eq!(listed, allowed.collect::<Vec<&str>>());
+}

@@ -103,20 +103,37 @@ impl Cloud {
         cancel: &CancellationToken,
     ) -> Result<Envelope, ErrorBody> {
         let result = self.call(meta_tools::CONTINUE.name, arguments, None, cancel).await?;
-        self.envelope(&result)
+        self.not_delegated(self.envelope(&result)?)
     }
 
-    /// Forwards a call of one of PML's own tools unchanged.
+    /// Publishes a program.
+    ///
+    /// # Errors
+    /// As [`Cloud::execute`].
+    pub(crate) async fn create(
+        &self,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Envelope, ErrorBody> {
+        let result = self.call(meta_tools::CREATE.name, arguments, None, cancel).await?;
+        let mut envelope = self.not_delegated(self.envelope(&result)?)?;
+        if let Envelope::Success(success) = &mut envelope {
+            // The gateway's own texts, not the value of a program.
+            answer::clean(&mut success.result);
+        }
+        Ok(envelope)
+    }
+
+    /// Searches the gateway's tools and returns the raw MCP result.
     ///
     /// # Errors
     /// Returns why there is no answer.
-    pub(crate) async fn forward(
+    pub(crate) async fn discover(
         &self,
-        name: &str,
         arguments: Value,
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
-        self.call(name, arguments, None, cancel).await
+        self.call(meta_tools::DISCOVER.name, arguments, None, cancel).await
     }
 
     /// Calls a server tool and returns its raw MCP result.
@@ -265,6 +282,16 @@ impl Cloud {
             .get("structuredContent")
             .ok_or_else(|| self.invalid_answer("a result without `structuredContent`"))?;
         answer::envelope(structured).map_err(|what| self.invalid_answer(&what))
+    }
+
+    /// Refuses a delegation, which only answers a submitted program.
+    fn not_delegated(&self, envelope: Envelope) -> Result<Envelope, ErrorBody> {
+        match envelope {
+            Envelope::ExecuteLocally(_) => {
+                Err(self.invalid_answer("a delegation, although no program was submitted to run"))
+            }
+            other => Ok(other),
+        }
     }
 
     async fn read(&self, response: reqwest::Response) -> Result<Vec<u8>, ErrorBody> {

@@ -6,17 +6,14 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use execution::Values;
-use execution::mcp_client::BudgetedClient;
 use execution::mcp_version;
-use protocol::json::MESSAGE_VALUES;
 use protocol::redaction::keys_in_use;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::service::{ClientInitializeError, ClientServiceExt as _};
+use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransportConfig, StreamableHttpError,
 };
-use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 use serde_json::Value;
 use tokio::sync::watch;
 use url::Url;
@@ -185,8 +182,7 @@ pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Sess
     config.custom_headers.clone_from(&prepared.headers);
     config.max_sse_event_size = LINE_LIMIT;
     config.max_concurrent_requests = CALLS_LIMIT;
-    let client = BudgetedClient::new(client, Values { most: MESSAGE_VALUES });
-    let transport = StreamableHttpClientTransport::with_client(client, config);
+    let transport = http_client::mcp_transport(client, config);
     let hello = client_config().serve_with_lifecycle(transport, mcp_version::lifecycle());
     let origin = remote.origin();
     match tokio::time::timeout(limit, hello).await {

@@ -46,6 +46,31 @@ pub(super) struct Slot {
     last_failure: String,
 }
 
+impl Slot {
+    /// Records a crash of a server that ran for this time.
+    fn crashed(&mut self, lived: Duration) {
+        if lived >= HEALTHY {
+            self.failures = 0;
+        }
+        self.failed();
+    }
+
+    /// Records a failure.
+    fn failed(&mut self) {
+        self.failures += 1;
+        self.not_before = Some(Instant::now() + back_off(self.failures));
+    }
+
+    /// Records that a server was stopped after this time because it was idle.
+    fn stopped(&mut self, lived: Duration) {
+        self.running = None;
+        if lived >= HEALTHY {
+            self.failures = 0;
+            self.not_before = None;
+        }
+    }
+}
+
 /// A server that was started.
 pub(super) struct Running {
     pub(super) session: Session,
@@ -66,8 +91,9 @@ impl Running {
     }
 
     fn idle_since(&self) -> Option<Instant> {
-        let last = *self.last_use.lock().unwrap_or_else(PoisonError::into_inner);
-        (self.calls.load(Ordering::SeqCst) == 0).then_some(last)
+        // The count first: a call that ends in between has set the time before.
+        let is_idle = self.calls.load(Ordering::SeqCst) == 0;
+        is_idle.then(|| *self.last_use.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns why the server ended; called when its pipe is closed.
@@ -108,8 +134,7 @@ pub(super) async fn start(
     if let Some(dead) = slot.running.take() {
         let lived = dead.since.elapsed();
         slot.last_failure = format!("it {}", dead.exit_reason().await);
-        slot.failures = if lived >= HEALTHY { 1 } else { slot.failures + 1 };
-        slot.not_before = Some(Instant::now() + back_off(slot.failures));
+        slot.crashed(lived);
         // Its output has ended, but the process may still run.
         end(&dead).await;
     }
@@ -166,8 +191,7 @@ pub(super) async fn start(
         }
         Err(StartFailure { reason, stderr }) => {
             tracing::debug!(server, reason, "Could not start an MCP server");
-            slot.failures += 1;
-            slot.not_before = Some(Instant::now() + back_off(slot.failures));
+            slot.failed();
             slot.last_failure.clone_from(&reason);
             Err(LocalMcpError::Start { server, reason, stderr })
         }
@@ -195,7 +219,7 @@ async fn stop_when_idle(
         if since.is_some_and(|since| since >= idle) {
             // After a crash, the slot may have the successor of this server.
             if slot.running.as_ref().is_some_and(|current| Arc::ptr_eq(current, &running)) {
-                slot.running = None;
+                slot.stopped(running.since.elapsed());
             }
             // Still under the lock, so that a call starts the next process only after this one has
             // exited.
@@ -216,5 +240,25 @@ pub(super) async fn end(running: &Running) {
     {
         // The supervisor itself hangs, so only its process group can be killed.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_healthy_life_ends_a_series_of_failures() {
+        let short = Duration::from_secs(1);
+        for (stop, lived, expected) in [
+            (Slot::crashed as fn(&mut Slot, Duration), short, 3),
+            (Slot::crashed, HEALTHY, 1),
+            (Slot::stopped, short, 2),
+            (Slot::stopped, HEALTHY, 0),
+        ] {
+            let mut slot = Slot { failures: 2, ..Slot::default() };
+            stop(&mut slot, lived);
+            assert_eq!(slot.failures, expected);
+        }
     }
 }

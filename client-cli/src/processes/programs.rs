@@ -186,7 +186,7 @@ impl Programs {
         // The kernel runs `env`, but what `env` finds on the `PATH` interprets the script.
         let next = if program.file_name() == Some(OsStr::new("env")) {
             let Some(name) = named_for_env(&argument) else {
-                return Err(refused("which names no interpreter"));
+                return Err(refused("which does not clearly name an interpreter"));
             };
             let named = match name.contains('/') {
                 true => {

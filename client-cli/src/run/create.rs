@@ -6,9 +6,7 @@
 
 use std::sync::Arc;
 
-use protocol::{
-    CreateRequest, Envelope, ErrorBody, ErrorCode, Integrity, ToolId, Visibility, meta_tools,
-};
+use protocol::{CreateRequest, Envelope, ErrorBody, ErrorCode, Integrity, ToolId, Visibility};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -108,12 +106,7 @@ async fn publish(
         // The user may have added a rule while the question was open.
         question(app, new)?;
     }
-    let arguments = new.arguments.clone();
-    let result = app.cloud()?.forward(meta_tools::CREATE.name, arguments, stop).await?;
-    let structured = result.get("structuredContent").cloned().unwrap_or(Value::Null);
-    serde_json::from_value(structured).map_err(|error| {
-        ErrorBody::new(ErrorCode::GatewayBadAnswer, format!("the gateway's answer: {error}"))
-    })
+    app.cloud()?.create(new.arguments.clone(), stop).await
 }
 
 /// Returns why the user must be asked; `None` if a rule allows it.

@@ -145,7 +145,7 @@ impl Shell<'_> {
         let stdin = input.stdin.unwrap_or_default().into_bytes();
         let mut variables = self.environment.base();
         if git::is_git(&program) {
-            git::restrict(&mut argv, &mut variables, &program, &folder).await;
+            git::restrict(&mut argv, &mut variables, &program, &folder).await?;
         }
         // The resolved file and not the name, so that nothing searches the `PATH` again.
         let mut full = vec![program.into_os_string()];

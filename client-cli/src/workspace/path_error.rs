@@ -51,6 +51,11 @@ impl PathError {
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::System { errno: Errno::NOENT, .. })
     }
+
+    /// Returns whether the process or the system is out of descriptors or memory. Nothing is known about the path then.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        matches!(self, Self::System { errno: Errno::MFILE | Errno::NFILE | Errno::NOMEM, .. })
+    }
 }
 
 /// Returns a path escaped and shortened for a message.

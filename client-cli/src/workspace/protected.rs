@@ -248,7 +248,11 @@ impl Workspace {
         let has = |folder: &Path, name: &str| {
             // A link counts as present, wherever it leads: Git follows it.
             let flags = OFlags::PATH | OFlags::NOFOLLOW;
-            self.open_beneath("", &folder.join(name), flags).is_ok()
+            match self.open_beneath("", &folder.join(name), flags) {
+                Ok(_) => true,
+                // Unknown counts as present, so that the user is asked.
+                Err(error) => error.is_exhausted(),
+            }
         };
         let is_one = |folder: &&Path| {
             has(folder, "HEAD")

@@ -330,3 +330,47 @@ fn questions_from_the_gateway_are_refused() {
     });
     failure(&envelope, "GATEWAY_BAD_ANSWER");
 }
+
+/// NX-10: what a gateway answers to a publication is checked like its answer to a program.
+#[test]
+fn lies_about_a_publication_are_refused() {
+    const EVIL: &str = "\u{1b}[2J\u{202e}";
+    let success = |executed: &str| {
+        json!({
+            "status": "success", "result": { "fqdn": EVIL, "version": "0.1.0" }, "execution_id": "x",
+            "executed": executed, "duration_ms": 1, "warnings": [EVIL],
+        })
+    };
+    let question = json!({
+        "status": "approval_required", "approval_required": true, "approval_type": "tool_permission",
+        "workflow_id": "ws_1", "description": "Run nothing bad", "context": {},
+        "options": ["continue", "always", "abort"], "expires_at": "2099-01-01T00:00:00Z",
+    });
+    for (answer, error) in [
+        (success("server"), None),
+        (success("client"), Some("GATEWAY_BAD_ANSWER")),
+        (question, Some("GATEWAY_BAD_ANSWER")),
+        (delegation(WRITE, &hash(WRITE)), Some("GATEWAY_BAD_ANSWER")),
+        (
+            json!({
+                "status": "error", "error_code": "CONFLICT", "error_number": 3019, "message": EVIL, "hint": EVIL,
+            }),
+            Some("CONFLICT"),
+        ),
+    ] {
+        let stub = GatewayStub::start(move |request| result(request, answer.clone()));
+        let project =
+            Project::at(&stub.url).set("PML_API_KEY", "pml_test_canary").allow(&["pml:create"]);
+        let arguments = json!({ "name": "a.b", "code": "return 1", "visibility": "private" });
+        let envelope =
+            crate::support::mcp_client::envelope(&project.stdio().call("pml_create", arguments));
+        let text = envelope.to_string();
+        assert!(!text.contains("\\u001b") && !text.contains('\u{202e}'), "{text}");
+        match error {
+            None => assert_eq!(envelope["status"], "success", "{envelope:#}"),
+            Some(code) => {
+                failure(&envelope, code);
+            }
+        }
+    }
+}

@@ -174,6 +174,8 @@ fn a_locked_keyring_is_reported_without_waiting() {
     let refused = project.run(&["logout"]);
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stdout));
     assert!(text(&refused.stderr).contains("is locked"), "{}", text(&refused.stderr));
+    let gateway = project.home().join(".config/pml/gateway");
+    assert!(gateway.exists(), "the next `logout` needs the gateway");
     // A key for another origin is stored in the file, with a warning that states the reason.
     let elsewhere = tenant.url.replace("127.0.0.1", "localhost");
     let elsewhere = session.project(&Tenant { key: String::new(), url: elsewhere });

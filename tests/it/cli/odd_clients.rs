@@ -44,6 +44,21 @@ fn notifications_and_responses_before_the_first_request_are_accepted() {
     assert_eq!(success(&pml.execute("return 2")), 2);
 }
 
+/// A notification after a probe, which begins no session, does not end the connection.
+#[test]
+fn a_notification_after_a_probe_is_accepted() {
+    let project = project(&json!({}));
+    let mut pml = StdioClient::spawn(project.command(&["stdio"]), Era::Stateless, &project.log());
+    let probe = json!({ "jsonrpc": "2.0", "id": 905, "method": "server/discover", "params": { "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }}});
+    pml.write(format!("{probe}\n").as_bytes());
+    pml.answer(905);
+    pml.write(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n");
+    assert_eq!(success(&pml.execute("return 3")), 3);
+}
+
 /// CL-03: a client that closes its end of stdout has left; `pml` exits although stdin is still open.
 #[test]
 fn pml_exits_when_the_client_closes_stdout() {
@@ -131,13 +146,14 @@ fn paused_runs_do_not_block_new_programs() {
     assert_eq!(success(&pml.execute("return 'still here'")), "still here");
 }
 
-/// AP-09: Ctrl-C ends `pml exec` and `pml analyze` while they read the program from stdin.
+/// AP-09: Ctrl-C ends a command while it reads stdin.
 #[test]
 fn sigint_ends_a_command_that_reads_stdin() {
     let project = project(&json!({}));
-    for command in ["exec", "analyze"] {
+    for command in [&["exec", "-"][..], &["analyze", "-"], &["secrets", "set", "NAME"], &["login"]]
+    {
         let mut child = project
-            .command(&[command, "-"])
+            .command(command)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -148,7 +164,7 @@ fn sigint_ends_a_command_that_reads_stdin() {
         poll("the command to listen for signals", PATIENCE, || listens_for_int(pid).then_some(()));
         pid.signal("INT");
         let status = poll("the command to end", PATIENCE, || child.try_wait().unwrap());
-        assert!(!status.success(), "{command}: {status}");
+        assert!(!status.success(), "{command:?}: {status}");
         let mut shown = String::new();
         child.stderr.take().unwrap().read_to_string(&mut shown).unwrap();
         assert!(!shown.contains("panicked"), "{shown}");

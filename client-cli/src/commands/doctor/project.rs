@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::args::Settings;
+use crate::commands::init::starts_stdio;
 use crate::config::{Config, Trust};
 use crate::consent::trust::TrustStore;
 use crate::gateway::cloud::Cloud;
@@ -232,14 +233,11 @@ fn agent_file(
     let Some(entry) = value.get(member).and_then(|servers| servers.get("pml")) else {
         return Finding::new(file, State::Warning, format!("`{member}` has no server `pml`"));
     };
-    let command = entry.get("command").and_then(Value::as_str).unwrap_or_default();
-    let args = entry.get("args").and_then(Value::as_array);
-    // In any place: the options of `pml` may precede or follow the command.
-    let serves = args.is_some_and(|args| args.iter().any(|arg| arg.as_str() == Some("stdio")));
-    if Path::new(command).file_name().is_none_or(|name| name != "pml") || !serves {
+    if !starts_stdio(entry) {
         let detail = "its server `pml` does not run `pml stdio`";
         return Finding::new(file, State::Warning, detail);
     }
+    let command = entry.get("command").and_then(Value::as_str).unwrap_or_default();
     match programs.find(command, workspace.root()) {
         Ok(found) => {
             Finding::new(file, State::Good, format!("starts {} stdio", found.file.display()))

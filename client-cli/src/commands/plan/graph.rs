@@ -115,9 +115,11 @@ impl Graph {
         control.retain(|pair, _| !data.contains_key(pair));
         let known: BTreeSet<(usize, usize)> = data.keys().copied().collect();
         let decided: BTreeSet<(usize, usize)> = control.keys().copied().collect();
-        let all = known.union(&decided).copied().collect();
-        // An order edge is omitted if a longer path of data and decisions leads to the same call.
-        let order = reduced(nodes.len(), all, &effects_in_order(plan, &indexes));
+        let all: BTreeSet<(usize, usize)> = known.union(&decided).copied().collect();
+        // An order edge is omitted if data or decisions lead to the same call, directly or through others.
+        let mut order = effects_in_order(plan, &indexes);
+        order.retain(|pair| !all.contains(pair));
+        let order = reduced(nodes.len(), all, &order);
         let left = reduced(nodes.len(), known, &decided);
         let mut edges: Vec<Edge> =
             data.into_iter().map(|((from, to), kind)| Edge { from, to, kind }).collect();

@@ -6,7 +6,6 @@ use execution::mcp_version;
 use protocol::{ErrorBody, ErrorCode, ToolDescriptor};
 use rmcp::model::PaginatedRequestParams;
 use rmcp::service::ClientServiceExt as _;
-use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -72,7 +71,7 @@ async fn ask(url: &Url, key: Option<&str>) -> Result<Vec<ToolDescriptor>, String
     if let Some(key) = key {
         config = config.auth_header(key);
     }
-    let transport = StreamableHttpClientTransport::with_client(client, config);
+    let transport = http_client::mcp_transport(client, config);
     let service = ().serve_with_lifecycle(transport, mcp_version::lifecycle()).await;
     let service = service.map_err(|error| format!("cannot be reached: {error}"))?;
     let mut tools: Vec<ToolDescriptor> = Vec::new();
@@ -93,4 +92,75 @@ async fn ask(url: &Url, key: Option<&str>) -> Result<Vec<ToolDescriptor>, String
         }
     }
     Err(format!("lists more than {TOOLS_LIMIT} tools, or more than {PAGES_LIMIT} pages of them"))
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::json::MESSAGE_VALUES;
+    use serde_json::Value;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Starts a server whose list of tools has this number of further values; returns its address.
+    async fn server(values: usize) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}/", listener.local_addr().unwrap());
+        let padding = format!("[{}0]", "0,".repeat(values));
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let request = read(&mut stream).await;
+                let (status, result) = match request["method"].as_str() {
+                    Some("initialize") => {
+                        let info = r#"{"name":"a","version":"1"}"#;
+                        let hello = format!(
+                            r#"{{"protocolVersion":"2025-11-25","capabilities":{{}},"serverInfo":{info}}}"#
+                        );
+                        ("200 OK", hello)
+                    }
+                    Some("tools/list") => ("200 OK", format!(r#"{{"tools":[],"x":{padding}}}"#)),
+                    Some("notifications/initialized") => ("202 Accepted", String::new()),
+                    _ => ("400 Bad Request", String::new()),
+                };
+                let body =
+                    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request["id"]);
+                let body = if result.is_empty() { String::new() } else { body };
+                let head = "content-type: application/json\r\nconnection: close\r\ncontent-length";
+                let answer = format!("HTTP/1.1 {status}\r\n{head}: {}\r\n\r\n{body}", body.len());
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        address
+    }
+
+    /// Reads the message in a request; null if it has none.
+    async fn read(stream: &mut TcpStream) -> Value {
+        let mut request = String::new();
+        let mut chunk = [0; 4096];
+        while let Ok(size @ 1..) = stream.read(&mut chunk).await {
+            request += str::from_utf8(&chunk[..size]).unwrap();
+            match request.split_once("\r\n\r\n") {
+                // The body may follow in pieces.
+                Some((head, body)) if head.starts_with("POST") => {
+                    if let Ok(message) = serde_json::from_str(body) {
+                        return message;
+                    }
+                }
+                Some(_) => break,
+                None => {}
+            }
+        }
+        Value::Null
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_checked_before_it_is_parsed() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listed = tools(&server(1).await, None, &CancellationToken::new()).await.unwrap();
+        assert!(listed.is_empty(), "{} tools", listed.len());
+        let address = server(MESSAGE_VALUES).await;
+        let error = tools(&address, None, &CancellationToken::new()).await.unwrap_err();
+        assert!(error.message.contains("too large"), "{error:?}");
+    }
 }

@@ -75,17 +75,7 @@ impl Keyring {
     /// # Errors
     /// Returns [`KeyringError`] if there is no answer in time, or the value cannot be a key.
     pub(crate) async fn find(&self, gateway: &Gateway) -> Result<Option<ApiKey>, KeyringError> {
-        let output = self.run(&["lookup"], gateway, None, READ_LIMIT).await?;
-        if !output.status.success() {
-            // `secret-tool` prints nothing for a missing key.
-            return if output.stderr.is_empty() { Ok(None) } else { Err(refused(&output)) };
-        }
-        let text = String::from_utf8(output.stdout).unwrap_or_default();
-        if text.len() > KEY_LIMIT {
-            return Err(KeyringError("contains a value that is not an API key".to_owned()));
-        }
-        ApiKey::new(&text, "the keyring")
-            .map_err(|_| KeyringError("contains a value that is not an API key".to_owned()))
+        found(&self.run(&["lookup"], gateway, None, READ_LIMIT).await?)
     }
 
     /// Stores the API key for a gateway's origin, replacing an earlier one.
@@ -172,10 +162,53 @@ impl Keyring {
     }
 }
 
+/// Returns the API key that a lookup printed.
+fn found(output: &Output) -> Result<Option<ApiKey>, KeyringError> {
+    if !output.status.success() {
+        // `secret-tool` prints nothing for a missing key.
+        return if output.stderr.is_empty() { Ok(None) } else { Err(refused(output)) };
+    }
+    let not_a_key = || KeyringError("contains a value that is not an API key".to_owned());
+    let text = str::from_utf8(&output.stdout).map_err(|_| not_a_key())?;
+    if text.len() > KEY_LIMIT {
+        return Err(not_a_key());
+    }
+    ApiKey::new(text, "the keyring").map_err(|_| not_a_key())
+}
+
 /// Returns the program's error message.
 fn refused(output: &Output) -> KeyringError {
     let message = String::from_utf8_lossy(&output.stderr);
     let message = message.lines().next_back().unwrap_or("secret-tool: no reason was given");
     let message = protocol::escape_text(message.strip_prefix("secret-tool: ").unwrap_or(message));
     KeyringError(format!("reported: {}", message.chars().take(200).collect::<String>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    #[test]
+    fn only_a_missing_key_is_no_key() {
+        let long = vec![b'x'; KEY_LIMIT + 1];
+        for (code, stdout, stderr, expected) in [
+            (0, &b"pml_key_x"[..], "", Ok(true)),
+            (1, b"", "", Ok(false)),
+            (1, b"", "secret-tool: locked", Err("locked")),
+            (0, b"\xff\xfe", "", Err("not an API key")),
+            (0, b"a b", "", Err("not an API key")),
+            (0, &long, "", Err("not an API key")),
+        ] {
+            let (stdout, stderr) = (stdout.to_vec(), stderr.as_bytes().to_vec());
+            let output = Output { status: ExitStatus::from_raw(code << 8), stdout, stderr };
+            match (found(&output), expected) {
+                (Ok(key), Ok(is_there)) => assert_eq!(key.is_some(), is_there, "{output:?}"),
+                (Err(error), Err(reason)) => assert!(error.0.contains(reason), "{error}"),
+                (found, _) => panic!("{output:?}: {}", found.is_ok()),
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Decides which lines of stdin reach the MCP service, and answers the others.
 
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, GetMeta as _, ProtocolVersion};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ pub(super) enum Verdict {
 /// Decides about each line, in order.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    /// Whether a client has announced its protocol version.
+    /// Whether a passed request has begun a session.
     greeted: bool,
 }
 
@@ -86,7 +87,9 @@ impl Gate {
                 (true, true) => Verdict::Passed,
             };
         };
-        let Some(method) = method.as_str() else { return refused("`method` is not a string") };
+        if !method.is_string() {
+            return refused("`method` is not a string");
+        }
         // JSON-RPC forbids an answer to a notification, even to an invalid one.
         let Some(id) = members.get("id") else {
             return match (is_well_formed, self.greeted) {
@@ -102,12 +105,28 @@ impl Gate {
         if !is_well_formed {
             return refused("`params` is not an object");
         }
-        // In a JSON pointer, `~1` stands for `/` (RFC 6901). Since MCP 2026-07-28, a client need
-        // not send `initialize`: each request states the version.
-        let version = "/_meta/io.modelcontextprotocol~1protocolVersion";
-        self.greeted |= method == "initialize"
-            || params.is_some_and(|params| params.pointer(version).is_some());
+        self.greeted = self.greeted || begins_session(line);
         Verdict::Passed
+    }
+}
+
+/// Returns whether the library begins a session with a request, as its handshake decides. It answers any other request
+/// and then accepts only requests, as before.
+fn begins_session(line: &[u8]) -> bool {
+    let Ok(ClientJsonRpcMessage::Request(message)) = serde_json::from_slice(line) else {
+        return false;
+    };
+    let meta = message.request.get_meta();
+    match &message.request {
+        ClientRequest::InitializeRequest(_) => true,
+        ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => false,
+        // Since MCP 2026-07-28, a client need not send `initialize`: each request states the version.
+        _ => {
+            meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty()
+                && meta
+                    .protocol_version()
+                    .is_some_and(|v| ProtocolVersion::KNOWN_VERSIONS.contains(&v))
+        }
     }
 }
 
@@ -133,7 +152,7 @@ fn error(id: &Value, code: i32, message: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
+    const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
 
     fn greeted() -> Gate {
         let mut gate = Gate::default();
@@ -201,5 +220,46 @@ mod tests {
         }
         let odd = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":"x"}"#;
         assert!(matches!(greeted().decide(odd.as_bytes()), Verdict::Ignored(_)));
+    }
+
+    struct Plain;
+
+    impl rmcp::ServerHandler for Plain {}
+
+    /// Until the library has begun a session, it ends the connection at a notification, so none may be passed.
+    #[tokio::test]
+    async fn a_session_begins_here_and_in_the_library_with_the_same_request() {
+        use rmcp::ServiceExt as _;
+        use tokio::io::AsyncWriteExt as _;
+
+        let stateless = |method: &str, version: &str| {
+            json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": { "_meta": {
+                "io.modelcontextprotocol/protocolVersion": version,
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }}})
+        };
+        let plain = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let version = "io.modelcontextprotocol/protocolVersion";
+        for (line, begins) in [
+            (serde_json::from_str(HELLO).unwrap(), true),
+            (stateless("tools/list", "2026-07-28"), true),
+            (stateless("unknown/method", "2026-07-28"), true),
+            (stateless("tools/list", "2099-01-01"), false),
+            (stateless("server/discover", "2026-07-28"), false),
+            (stateless("ping", "2026-07-28"), false),
+            (plain("initialize", json!({})), false),
+            (plain("tools/list", json!({})), false),
+            (plain("tools/list", json!({ "_meta": { version: "2026-07-28" } })), false),
+        ] {
+            let line = format!("{line}\n");
+            let mut gate = Gate::default();
+            assert_eq!(gate.decide(line.as_bytes()), Verdict::Passed, "{line}");
+            let (mut agent, stdin) = tokio::io::duplex(64 * 1024);
+            agent.write_all(line.as_bytes()).await.unwrap();
+            // The end of the input ends the handshake.
+            agent.shutdown().await.unwrap();
+            let served = Plain.serve(stdin).await;
+            assert_eq!((gate.greeted, served.is_ok()), (begins, begins), "{line}");
+        }
     }
 }

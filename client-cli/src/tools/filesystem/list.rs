@@ -73,8 +73,7 @@ struct ListDirectory {
 pub(super) fn check(check: &mut Check<'_>, action: &str, value: Value) -> Result<(), NativeError> {
     let tool = format!("filesystem:{action}");
     if action == "directory_tree" {
-        let input: DirectoryTree = arguments(&tool, value.clone())?;
-        glob::all(action, &input.exclude_patterns)?;
+        arguments::<DirectoryTree>(&tool, value.clone())?.excluded()?;
     }
     if action == "search_files" {
         let input: SearchFiles = arguments(&tool, value.clone())?;
@@ -122,10 +121,10 @@ pub(super) fn list_directory_with_sizes(
     let mut sized: Vec<(Entry, u64)> = entries(&input.path, &folder)?
         .into_iter()
         .map(|entry| {
-            let size = size_of(workspace, &folder.real.join(&entry.name));
-            (entry, size)
+            let size = size_of(workspace, &folder.real.join(&entry.name))?;
+            Ok((entry, size))
         })
-        .collect();
+        .collect::<Result<_, PathError>>()?;
     if input.sort_by == SortBy::Size {
         sized.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
     }
@@ -149,12 +148,15 @@ pub(super) fn list_directory_with_sizes(
 }
 
 /// Returns the size of a name's target; 0 if it is outside the workspace.
-fn size_of(workspace: &Workspace, relative: &Path) -> u64 {
-    workspace
-        .open_beneath("", relative, OFlags::PATH)
-        .ok()
-        .and_then(|opened| u64::try_from(opened.stat.st_size).ok())
-        .unwrap_or(0)
+///
+/// # Errors
+/// Returns [`PathError`] if the system is out of descriptors.
+fn size_of(workspace: &Workspace, relative: &Path) -> Result<u64, PathError> {
+    match workspace.open_beneath("", relative, OFlags::PATH) {
+        Ok(opened) => Ok(u64::try_from(opened.stat.st_size).unwrap_or(0)),
+        Err(error) if error.is_exhausted() => Err(error),
+        Err(_) => Ok(0),
+    }
 }
 
 fn format_size(bytes: u64) -> String {
@@ -178,31 +180,29 @@ struct DirectoryTree {
     exclude_patterns: Vec<String>,
 }
 
+impl DirectoryTree {
+    /// Compiles the patterns. A plain name excludes files and folders of that name, with their contents, at any depth.
+    fn excluded(&self) -> Result<Vec<Pattern>, NativeError> {
+        let tool = "directory_tree";
+        let mut patterns = glob::all(tool, &self.exclude_patterns)?;
+        for name in self.exclude_patterns.iter().filter(|text| !text.contains('*')) {
+            patterns.push(Pattern::new(tool, &format!("**/{name}"))?);
+            patterns.push(Pattern::new(tool, &format!("**/{name}/**"))?);
+        }
+        Ok(patterns)
+    }
+}
+
 pub(super) fn directory_tree(
     workspace: &Workspace,
     value: Value,
     cancelled: Cancelled<'_>,
 ) -> Result<String, NativeError> {
-    let tool = "directory_tree";
     let input: DirectoryTree = arguments("filesystem:directory_tree", value)?;
-    // A plain name excludes files and folders of that name, with their contents, at any depth.
-    let mut patterns = Vec::new();
-    for text in &input.exclude_patterns {
-        patterns.push(text.clone());
-        if !text.contains('*') {
-            patterns.push(format!("**/{text}"));
-            patterns.push(format!("**/{text}/**"));
-        }
-    }
-    let mut walk = Walk {
-        workspace,
-        given: &input.path,
-        exclude: glob::all(tool, &patterns)?,
-        seen: 0,
-        cancelled,
-    };
+    let mut walk =
+        Walk { workspace, given: &input.path, exclude: input.excluded()?, seen: 0, cancelled };
     let root = workspace.open_folder(&input.path, &workspace.relative(&input.path)?)?;
-    let tree = walk.tree(&root, Path::new(""), 0)?;
+    let tree = walk.tree(root, Path::new(""), 0)?;
     serde_json::to_string_pretty(&tree)
         .map_err(|error| failed(format!("the tree cannot be shown: {error}")))
 }
@@ -216,9 +216,13 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn tree(&mut self, folder: &Opened, inner: &Path, depth: usize) -> Result<Value, NativeError> {
+    fn tree(&mut self, folder: Opened, inner: &Path, depth: usize) -> Result<Value, NativeError> {
         let mut nodes = Vec::new();
-        for entry in self.visit(folder)? {
+        let entries = self.visit(&folder)?;
+        // Closed before its subfolders are opened, so that the walk holds one descriptor at any depth.
+        let real = folder.real;
+        drop(folder.fd);
+        for entry in entries {
             let path = inner.join(&entry.name);
             if self.is_excluded(&path) {
                 continue;
@@ -228,8 +232,8 @@ impl Walk<'_> {
                 nodes.push(json!({ "name": entry.name, "type": "file" }));
                 continue;
             }
-            let children = match self.enter(folder, &entry, depth)? {
-                Some(child) => self.tree(&child, &path, depth + 1)?,
+            let children = match self.enter(&real.join(&entry.name), depth + 1)? {
+                Some(child) => self.tree(child, &path, depth + 1)?,
                 None => json!([]),
             };
             nodes.push(json!({ "name": entry.name, "type": "directory", "children": children }));
@@ -256,25 +260,30 @@ impl Walk<'_> {
     }
 
     /// Opens a folder of the walk; `None` if it cannot be read.
-    fn enter(
-        &self,
-        folder: &Opened,
-        entry: &Entry,
-        depth: usize,
-    ) -> Result<Option<Opened>, NativeError> {
-        if depth >= DEPTH_LIMIT {
+    fn enter(&self, real: &Path, depth: usize) -> Result<Option<Opened>, NativeError> {
+        if depth > DEPTH_LIMIT {
             let message = format!(
                 "directories are nested deeper than {DEPTH_LIMIT}; start in a deeper directory"
             );
             return Err(failed(message));
         }
-        match self.workspace.open_folder(self.given, &folder.real.join(&entry.name)) {
+        match self.workspace.open_folder(self.given, real) {
             Ok(child) => Ok(Some(child)),
+            Err(error) if error.is_exhausted() => Err(error.into()),
             // Deleted in the meantime, not readable, or PML's own.
             Err(
                 PathError::System { .. } | PathError::Protected { .. } | PathError::Outside { .. },
             ) => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns whether a name leads to something in the workspace.
+    fn leads_inside(&self, real: &Path) -> Result<bool, NativeError> {
+        match self.workspace.open_beneath(self.given, real, OFlags::PATH) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_exhausted() => Err(error.into()),
+            Err(_) => Ok(false),
         }
     }
 }
@@ -304,16 +313,19 @@ pub(super) fn search_files(
         cancelled,
     };
     let root = workspace.open_folder(&input.path, &workspace.relative(&input.path)?)?;
-    let start = root.real.clone();
+    let start = root.real;
+    drop(root.fd);
     let mut results: Vec<String> = Vec::new();
     let mut size = 0;
-    let mut folders: Vec<(Opened, PathBuf, usize)> = vec![(root, PathBuf::new(), 0)];
-    while let Some((folder, inner, depth)) = folders.pop() {
+    // Each folder is opened when it is visited: a folder may have more subfolders than a process may have open files.
+    let mut folders = vec![(PathBuf::new(), 0)];
+    while let Some((inner, depth)) = folders.pop() {
+        let Some(folder) = walk.enter(&start.join(&inner), depth)? else { continue };
         for entry in walk.visit(&folder)? {
             let path = inner.join(&entry.name);
             // A link is included only if its target is in the workspace.
-            let hidden = entry.kind == FileType::Symlink
-                && workspace.open_beneath("", &start.join(&path), OFlags::PATH).is_err();
+            let hidden =
+                entry.kind == FileType::Symlink && !walk.leads_inside(&start.join(&path))?;
             if hidden || walk.is_excluded(&path) {
                 continue;
             }
@@ -325,10 +337,8 @@ pub(super) fn search_files(
                 }
                 results.push(full);
             }
-            if entry.kind == FileType::Directory
-                && let Some(child) = walk.enter(&folder, &entry, depth)?
-            {
-                folders.push((child, path, depth + 1));
+            if entry.kind == FileType::Directory {
+                folders.push((path, depth + 1));
             }
         }
     }

@@ -9,6 +9,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use protocol::{ErrorCode, escape_text};
+
+use crate::tools::NativeError;
+
 /// Read-only commands of Git.
 const READ_ONLY: &[&str] = &[
     "status",
@@ -72,12 +76,15 @@ fn command_at(argv: &[String]) -> Option<usize> {
 }
 
 /// Disables the helpers of a command by changing its arguments and environment variables.
+///
+/// # Errors
+/// Returns `TOOL_FAILED` if the repository's filters and aliases cannot be listed, so that they cannot be disabled.
 pub(super) async fn restrict(
     argv: &mut Vec<String>,
     variables: &mut BTreeMap<String, String>,
     program: &Path,
     folder: &Path,
-) {
+) -> Result<(), NativeError> {
     let mut settings: Vec<(String, &str)> = [
         // It can name a program, which Git runs to find changed files.
         ("core.fsmonitor", "false"),
@@ -101,7 +108,10 @@ pub(super) async fn restrict(
     ] {
         variables.insert(name.to_owned(), value.to_owned());
     }
-    let Some(at) = command_at(argv) else { return set(variables, settings) };
+    let Some(at) = command_at(argv) else {
+        set(variables, settings);
+        return Ok(());
+    };
     // The name of an alias is in no list, so an alias never counts as read-only.
     let is_read_only = READ_ONLY.contains(&argv[at].as_str());
     if is_read_only {
@@ -120,7 +130,13 @@ pub(super) async fn restrict(
     }
     // Set before the repository is queried, so that the query runs no helper either.
     set(variables, settings.clone());
-    for key in of_repository(&argv[1..at], variables, program, folder).await {
+    let keys = of_repository(&argv[1..at], variables, program, folder).await.map_err(|reason| {
+        let message = format!(
+            "`git` was not started, because the filters and aliases of the repository cannot be disabled: {reason}"
+        );
+        NativeError::new(ErrorCode::ToolFailed, message)
+    })?;
+    for key in keys {
         let matches = |start: &str, end: &str| key.starts_with(start) && key.ends_with(end);
         if matches("alias.", "") {
             // An alias that begins with `!` is a command for the shell.
@@ -138,6 +154,7 @@ pub(super) async fn restrict(
         // Directly after the command: behind a `--` they would be paths.
         argv.splice(at + 1..at + 1, off);
     }
+    Ok(())
 }
 
 /// Passes settings to Git in the environment, where they override all configuration files.
@@ -152,25 +169,37 @@ fn set(variables: &mut BTreeMap<String, String>, settings: Vec<(String, &str)>) 
 }
 
 /// Lists the keys of filters and aliases that the repository itself sets. Listing does not run them.
+///
+/// # Errors
+/// Returns why the list is missing or incomplete.
 async fn of_repository(
     options: &[String],
     variables: &BTreeMap<String, String>,
     program: &Path,
     folder: &Path,
-) -> Vec<String> {
+) -> Result<Vec<String>, String> {
     let mut command = tokio::process::Command::new(program);
     command.args(options).args(["config", "-z", "--show-scope", "--name-only"]);
     command.args(["--get-regexp", r"^(filter|alias)\."]);
     command.env_clear().envs(variables).current_dir(folder).kill_on_drop(true);
-    command.stdin(Stdio::null()).stderr(Stdio::null());
-    let Ok(Ok(output)) = tokio::time::timeout(LIST_TIMEOUT, command.output()).await else {
-        return Vec::new();
-    };
-    let text = String::from_utf8_lossy(&output.stdout);
+    command.stdin(Stdio::null());
+    let listed = tokio::time::timeout(LIST_TIMEOUT, command.output()).await;
+    let output = listed
+        .map_err(|_| format!("`git config` did not exit within {} s", LIST_TIMEOUT.as_secs()))?
+        .map_err(|error| format!("`git config` cannot be started: {error}"))?;
+    // Git exits with 1 if no key matches.
+    if !matches!(output.status.code(), Some(0 | 1)) {
+        let message: String = String::from_utf8_lossy(&output.stderr).chars().take(300).collect();
+        let message = escape_text(message.trim());
+        return Err(format!("`git config` failed ({}): {message}", output.status));
+    }
+    // With replacement characters, a key would name a different filter, and its own would stay enabled.
+    let text = String::from_utf8(output.stdout)
+        .map_err(|_| "the name of a filter or alias is not UTF-8".to_owned())?;
     let words: Vec<&str> = text.split('\0').collect();
     // The user's own filters and aliases are trusted.
     let pairs = words.chunks_exact(2).filter(|pair| matches!(pair[0], "local" | "worktree"));
-    pairs.map(|pair| pair[1].to_owned()).collect()
+    Ok(pairs.map(|pair| pair[1].to_owned()).collect())
 }
 
 #[cfg(test)]
