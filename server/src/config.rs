@@ -262,6 +262,16 @@ pub(crate) struct Serve {
     pub connections: ConnectionSettings,
 }
 
+impl Serve {
+    /// Returns the host names of the gateway, in addition to loopback names.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = String> {
+        // Clients that are directed to the public address must be accepted.
+        let public = self.public_url.as_ref().map(PublicUrl::host);
+        let allowed = self.allowed_hosts.iter().map(|host| host.trim());
+        allowed.chain(public).map(str::to_ascii_lowercase)
+    }
+}
+
 /// Parses the address to listen on; `localhost` is 127.0.0.1.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {

@@ -8,7 +8,7 @@ use protocol::ErrorCode;
 use registry::{RegistryError, Right};
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::request_id::with_request_id;
+pub(crate) use self::request_id::{in_current_request, with_request_id};
 
 /// A request that was refused before it became an execution, as RFC 9457 `application/problem+json` with a `code`
 /// member.
@@ -92,7 +92,7 @@ impl ApiError {
         self
     }
 
-    /// Adds a header.
+    /// Sets a header.
     #[must_use]
     pub(crate) fn with_header(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
         self.headers.push((name, value.into()));
@@ -165,7 +165,10 @@ impl IntoResponse for ApiError {
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        headers.extend(self.headers);
+        // Not `extend`, which would add a second value to a header that is set above.
+        for (name, value) in self.headers {
+            headers.insert(name, value);
+        }
         if let Some(right) = self.lacks {
             response.extensions_mut().insert(MissingRight(right));
         }
@@ -253,4 +256,22 @@ pub(crate) fn registry_error(error: &RegistryError) -> protocol::ErrorBody {
     };
     tracing::error!(error = %error, code = code.name(), "Registry failed");
     protocol::ErrorBody::new(code, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_of_an_error_replaces_that_of_its_status() {
+        let seconds = |error: ApiError| {
+            let response = error.into_response();
+            let values = response.headers().get_all(header::RETRY_AFTER).iter();
+            values.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let busy = ApiError::new(ErrorCode::Busy, "busy");
+        assert_eq!(seconds(busy.clone()), ["1"]);
+        assert_eq!(seconds(busy.with_header(header::RETRY_AFTER, HeaderValue::from(7))), ["7"]);
+        assert!(seconds(ApiError::not_found()).is_empty());
+    }
 }

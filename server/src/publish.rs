@@ -7,7 +7,7 @@ pub(crate) mod servers;
 use std::collections::BTreeMap;
 
 use protocol::{
-    EntryType, ErrorBody, ErrorCode, Fqdn, McpDependency, RoutingRules, ToolId, Visibility,
+    EntryType, ErrorBody, ErrorCode, Fqdn, McpDependency, RoutingRules, Scope, ToolId, Visibility,
 };
 use registry::{
     Caller, EntryName, NewCapability, RegistryError, Resolved, Tenant, Version, VersionUpdate,
@@ -240,13 +240,14 @@ async fn dependencies(
     resolved: &Resolved,
 ) -> Result<Vec<McpDependency>, ErrorBody> {
     let stdio = resolved.tools.iter().filter(|tool| tool.kind == EntryType::Stdio);
-    let mut found: BTreeMap<&str, McpDependency> = BTreeMap::new();
+    // With the scope, because servers of several scopes may have the same namespace.
+    let mut found: BTreeMap<(&str, &Scope), McpDependency> = BTreeMap::new();
     for tool in stdio {
-        let namespace = tool.id.namespace();
-        if found.contains_key(namespace) {
+        let (namespace, scope) = (tool.id.namespace(), tool.fqdn.scope());
+        if found.contains_key(&(namespace, scope)) {
             continue;
         }
-        let server = Fqdn::server(tool.fqdn.scope().clone(), namespace)
+        let server = Fqdn::server(scope.clone(), namespace)
             .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
         let name = EntryName::Full(server);
         let entry = gateway
@@ -261,7 +262,7 @@ async fn dependencies(
             })?
             .entry;
         found.insert(
-            namespace,
+            (namespace, scope),
             McpDependency {
                 name: namespace.to_owned(),
                 fqdn: entry.fqdn,
@@ -294,18 +295,27 @@ fn parse_schema(schema: Map<String, Value>) -> Result<Value, ErrorBody> {
     }
     let schema = Value::Object(schema);
     if !is_storable(&schema) {
-        let bytes = schema.to_string().len();
         return Err(invalid(format!(
-            "`input_schema` has {bytes} bytes; the limit is {SCHEMA_LIMIT}"
+            "`input_schema` must have at most {SCHEMA_LIMIT} bytes and no NUL characters"
         )));
     }
     Ok(schema)
 }
 
 fn is_storable(schema: &Value) -> bool {
-    // In JSON, a NUL character is always escaped; Postgres cannot store it.
-    let text = schema.to_string();
-    text.len() <= SCHEMA_LIMIT && !text.contains("\\u0000")
+    schema.to_string().len() <= SCHEMA_LIMIT && !contains_nul(schema)
+}
+
+/// Returns whether a value contains a NUL character, which Postgres cannot store.
+fn contains_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(contains_nul),
+        Value::Object(fields) => {
+            fields.iter().any(|(name, value)| name.contains('\0') || contains_nul(value))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 fn invalid(detail: impl Into<String>) -> ErrorBody {
@@ -333,6 +343,20 @@ fn refused(error: RegistryError) -> ErrorBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn schemas_with_nul_characters_are_refused() {
+        for (schema, is_accepted) in [
+            (json!({ "type": "object", "description": "Splits at \\u0000." }), true),
+            (json!({ "type": "object", "pattern": "^[^\\u0000]+$" }), true),
+            (json!({ "type": "object", "enum": [["a\u{0}"]] }), false),
+            (json!({ "type": "object", "properties": { "a\u{0}": {} } }), false),
+            (json!({ "type": "object", "description": "x".repeat(SCHEMA_LIMIT) }), false),
+        ] {
+            let Value::Object(fields) = schema else { unreachable!() };
+            assert_eq!(parse_schema(fields.clone()).is_ok(), is_accepted, "{fields:?}");
+        }
+    }
 
     #[test]
     fn accepts_names_as_ids_and_as_in_code() {

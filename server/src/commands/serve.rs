@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
 
 use crate::config::{Serve, Settings};
 use crate::connections;
@@ -141,27 +142,54 @@ async fn prepare(
         return Ok((registry, None));
     }
     let path = settings.data_dir().join(KEY_FILE);
-    // A key that is no longer valid is replaced, for example after the restore of a dump from another machine.
-    let shown = match fs::read_to_string(&path) {
-        Ok(key) if registry.authenticate(key.trim()).await.is_ok() => None,
-        _ => {
-            let new = NewKey {
-                principal: None,
-                name: "first key".to_owned(),
-                rights: Right::ALL.into_iter().collect(),
-                expires_at: None,
-                org_role: Some(Role::Owner),
-            };
-            let (key, _) = registry
-                .create_key(&Tenant::of(scope), new)
-                .await
-                .context("could not create the first key")?;
-            write_private(&path, key.expose())
-                .with_context(|| format!("could not write the key to `{}`", path.display()))?;
-            Some(key.expose().to_owned())
-        }
+    let shown = match has_valid_key(&registry, &path).await? {
+        true => None,
+        false => Some(create_first_key(&registry, scope, &path).await?),
     };
     Ok((registry, Some(FirstKey { path, shown })))
+}
+
+/// Returns whether a file contains a valid key. A missing file and an invalid key, for example after the restore of a
+/// dump from another machine, are replaced; after any other failure, the key may still be valid.
+async fn has_valid_key(registry: &Registry, path: &Path) -> anyhow::Result<bool> {
+    let key = match fs::read(path) {
+        Ok(key) => Zeroizing::new(key),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => {
+            return Err(error).with_context(|| format!("could not read `{}`", path.display()));
+        }
+    };
+    // A text that is not UTF-8 is not a key.
+    let key = std::str::from_utf8(&key).unwrap_or_default();
+    match registry.authenticate(key.trim()).await {
+        Ok(_) => Ok(true),
+        Err(RegistryError::InvalidCredential) => Ok(false),
+        Err(error) => {
+            Err(error).with_context(|| format!("could not check the key in `{}`", path.display()))
+        }
+    }
+}
+
+/// Creates a key with all rights, and writes it to a file.
+async fn create_first_key(
+    registry: &Registry,
+    scope: Scope,
+    path: &Path,
+) -> anyhow::Result<String> {
+    let new = NewKey {
+        principal: None,
+        name: "first key".to_owned(),
+        rights: Right::ALL.into_iter().collect(),
+        expires_at: None,
+        org_role: Some(Role::Owner),
+    };
+    let (key, _) = registry
+        .create_key(&Tenant::of(scope), new)
+        .await
+        .context("could not create the first key")?;
+    write_private(path, key.expose())
+        .with_context(|| format!("could not write the key to `{}`", path.display()))?;
+    Ok(key.expose().to_owned())
 }
 
 /// Writes a file atomically, readable only by its owner.
@@ -175,7 +203,8 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     writeln!(file, "{text}")?;
     // Otherwise, a crash after the rename could leave an empty file under the final name.
     file.sync_all()?;
-    fs::rename(&temporary, path)
+    fs::rename(&temporary, path)?;
+    master_key::sync_folder_of(path)
 }
 
 fn welcome(

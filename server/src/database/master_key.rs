@@ -137,8 +137,16 @@ pub(crate) fn own_file(settings: &Settings) -> PathBuf {
 /// Atomically replaces the master key in the data directory.
 pub(crate) fn replace_own(path: &Path, key: &MasterKey) -> anyhow::Result<()> {
     let temporary = write_temporary(path, key)?;
-    fs::rename(&temporary, path)
-        .with_context(|| format!("could not write the master key to `{}`", path.display()))
+    let replaced = fs::rename(&temporary, path).and_then(|()| sync_folder_of(path));
+    replaced.with_context(|| format!("could not write the master key to `{}`", path.display()))
+}
+
+/// Writes the new name of a file to disk. Otherwise, a crash could lose the file although its content is on disk.
+pub(crate) fn sync_folder_of(path: &Path) -> std::io::Result<()> {
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => File::open(".")?.sync_all(),
+    }
 }
 
 fn create_own(path: &Path) -> anyhow::Result<MasterKey> {
@@ -148,14 +156,16 @@ fn create_own(path: &Path) -> anyhow::Result<MasterKey> {
     let linked = fs::hard_link(&temporary, path);
     // If this fails, the key has a second name, which only its owner can read either.
     let _ = fs::remove_file(&temporary);
-    match linked {
-        Ok(()) => Ok(key),
+    let failed = || format!("could not write the master key to `{}`", path.display());
+    let key = match linked {
+        Ok(()) => key,
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            read_file(path, OWN_FORBIDDEN_MODE)?.context("the master key has disappeared")
+            read_file(path, OWN_FORBIDDEN_MODE)?.context("the master key has disappeared")?
         }
-        Err(error) => Err(error)
-            .with_context(|| format!("could not write the master key to `{}`", path.display())),
-    }
+        Err(error) => return Err(error).with_context(failed),
+    };
+    sync_folder_of(path).with_context(failed)?;
+    Ok(key)
 }
 
 /// Writes a key to a temporary file in the folder of `path`, so that it can be renamed or linked.
@@ -192,7 +202,9 @@ fn given(variable: &str, file: Option<&Path>) -> anyhow::Result<Option<MasterKey
 
 fn read_file(path: &Path, forbidden: u32) -> anyhow::Result<Option<MasterKey>> {
     let shown = path.display().to_string();
-    let file = match File::open(path) {
+    // Without the flag, opening a named pipe would wait for its writer. It has no effect on regular files.
+    let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("could not read `{shown}`")),
@@ -245,6 +257,18 @@ mod tests {
         replace_own(&path, &other).unwrap();
         assert_eq!(read_file(&path, OWN_FORBIDDEN_MODE).unwrap().unwrap().id(), other.id());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+    }
+
+    #[test]
+    fn only_regular_files_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        for path in [&pipe, folder.path()] {
+            let failure = read_file(path, OWN_FORBIDDEN_MODE).unwrap_err();
+            assert!(failure.to_string().contains("is not a regular file"), "{failure:#}");
+        }
     }
 
     #[test]

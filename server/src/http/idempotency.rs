@@ -16,7 +16,7 @@ use protocol::ErrorCode;
 use registry::{Caller, Claim, IdempotencyKey, Right, StoredAnswer, Tenant};
 
 use super::body;
-use crate::error::ApiError;
+use crate::error::{ApiError, in_current_request};
 use crate::state::SharedGateway;
 
 /// The header that names a request.
@@ -79,10 +79,10 @@ pub(crate) async fn once(
             request.extensions_mut().insert(body::Read);
             // In a separate task: if the client disconnects, this future is dropped, but the claim must still be
             // settled.
-            let task = tokio::spawn(async move {
+            let task = tokio::spawn(in_current_request(async move {
                 let response = next.run(request).await;
                 settle(&gateway, &tenant, key, response).await
-            });
+            }));
             // A panic ends only the task, and the layer that answers panics does not see it. The
             // key stays claimed, because the request may have taken effect.
             task.await.unwrap_or_else(|error| {

@@ -58,7 +58,7 @@ pub(crate) fn service(
 ) -> McpService {
     let mut hosts: Vec<String> =
         ["localhost", "127.0.0.1", "::1"].into_iter().map(str::to_owned).collect();
-    hosts.extend(serve.allowed_hosts.iter().cloned());
+    hosts.extend(serve.hosts());
     // No sessions: every request is independent, so any replica can answer it.
     let mut config = StreamableHttpServerConfig::default();
     config.legacy_session_mode = false;

@@ -22,13 +22,12 @@ pub(crate) struct Pages {
 impl Pages {
     /// Creates the lists from the settings.
     pub(crate) fn new(serve: &Serve) -> Self {
-        let plain =
-            |words: &[String]| words.iter().map(|word| word.trim().to_ascii_lowercase()).collect();
-        let mut hosts: Vec<String> = plain(&serve.allowed_hosts);
-        // Clients that are directed to this address must be accepted.
-        hosts.extend(serve.public_url.as_ref().map(|url| url.host().to_owned()));
-        let public_url = serve.public_url.as_ref().map(|url| url.as_str().to_owned());
-        Self { hosts, origins: plain(&serve.allowed_origins), public_url }
+        let origins = serve.allowed_origins.iter();
+        Self {
+            hosts: serve.hosts().collect(),
+            origins: origins.map(|origin| origin.trim().to_ascii_lowercase()).collect(),
+            public_url: serve.public_url.as_ref().map(|url| url.as_str().to_owned()),
+        }
     }
 
     /// Returns the address under which clients reach the gateway: the configured one, else that of this request. A

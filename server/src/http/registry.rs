@@ -206,7 +206,10 @@ fn cloud_response(served: &ServedEntry, gateway: Option<String>) -> Result<Respo
 
 fn entry_response(headers: &HeaderMap, served: &ServedEntry) -> Response {
     let found = &served.entry;
-    let etag = format!("\"{}\"", found.entry.integrity);
+    let module_code = found.code.as_ref().filter(|_| !wants_json(headers));
+    // Two representations of an entry must not have the same strong tag (RFC 9110, 8.8.1).
+    let kind = if module_code.is_some() { ".ts" } else { "" };
+    let etag = format!("\"{}{kind}\"", found.entry.integrity);
     // Shared caches may store only what an anonymous reader would get too.
     let cache = if found.visibility == Visibility::Public {
         "public, max-age=300"
@@ -216,10 +219,10 @@ fn entry_response(headers: &HeaderMap, served: &ServedEntry) -> Response {
     let mut response = if reader_has(headers, &etag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        match &found.code {
-            Some(code) if !wants_json(headers) => module(&found.entry, code),
+        match module_code {
+            Some(code) => module(&found.entry, code),
             // The stored bytes, which the hash in `ETag` covers, not a new serialization.
-            _ => json_text(served.json.clone()),
+            None => json_text(served.json.clone()),
         }
     };
     // Also on a 304, which must have these headers of the full answer (RFC 9110, 15.4.5).

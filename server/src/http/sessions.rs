@@ -79,11 +79,16 @@ pub(crate) async fn create_session(
         return Err(invalid(format!("`expires_in_seconds` must be 1 to {longest}")));
     }
     let rights: Rights = match body.can {
+        Some(can) if can.is_empty() => {
+            return Err(invalid("`can` is empty; a session needs at least one right"));
+        }
         Some(can) => can.into_iter().collect(),
         None => caller.rights.clone(),
     };
     if rights == Rights::default() {
-        return Err(invalid("`can` is empty; a session needs at least one right"));
+        record(AuditOutcome::Refused, json!({})).await?;
+        let detail = "your credential has no rights; a session needs at least one";
+        return Err(ApiError::new(ErrorCode::Forbidden, detail));
     }
     // Compared with the effective rights of the caller, which the role of its principal may have
     // reduced below those of its API key.

@@ -30,7 +30,9 @@ const ONCE: [&str; 14] = [
     "x-pml-client",
 ];
 /// Prefixes of further such headers: arguments of MCP calls, and secrets for tools.
-const ONCE_EACH: [&str; 2] = ["mcp-param-", "x-pml-key-"];
+const ONCE_EACH: [&str; 2] = ["mcp-param-", SECRET];
+/// The prefix of headers with a secret.
+const SECRET: &str = "x-pml-key-";
 
 /// Checks that a request has no duplicate parts.
 ///
@@ -52,7 +54,22 @@ pub(super) fn check(request: &Request) -> Result<(), ApiError> {
             false => refused,
         });
     }
+    if let Some(name) = repeated_secret(headers) {
+        let detail = format!("the request has more than one header for the variable of `{name}`");
+        return Err(ApiError::new(ErrorCode::InvalidRequest, detail));
+    }
     check_host(request.version(), request.uri(), headers)
+}
+
+/// Returns a header with a secret for the same variable as another one: in their names, `-` and `_` are the same.
+fn repeated_secret(headers: &HeaderMap) -> Option<&str> {
+    let mut names = headers.keys().map(|name| name.as_str());
+    // Without an underscore, different names are different variables.
+    names.find(|name| {
+        let other = || headers.keys().map(|name| name.as_str()).filter(|other| other != name);
+        let is_same = |other: &str| other.replace('_', "-") == name.replace('_', "-");
+        name.starts_with(SECRET) && name.contains('_') && other().any(is_same)
+    })
 }
 
 /// Returns a header that occurs more than once but must not.
@@ -163,6 +180,16 @@ mod tests {
         }
         for name in ONCE.into_iter().chain(["mcp-param-region", "x-pml-key-tavily-api-key"]) {
             assert!(!twice(name), "{name}");
+        }
+        for (one, other, is_right) in [
+            ("x-pml-key-a-b", "x-pml-key-a_b", false),
+            ("x-pml-key-a_b-c", "x-pml-key-a-b_c", false),
+            ("x-pml-key-a_b", "x-pml-key-ab", true),
+            ("x-pml-key-a_b", "x-pml-host-a-b", true),
+            ("x-a-b", "x-a_b", true),
+        ] {
+            let pairs = [("host", "gw.example"), (one, "a"), (other, "a")];
+            assert_eq!(is_accepted(Version::HTTP_11, "/x", &pairs), is_right, "{one} {other}");
         }
     }
 }

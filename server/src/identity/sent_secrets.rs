@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 use registry::KeyHost;
 
 use crate::config::Secret;
@@ -29,11 +29,11 @@ impl SentSecrets {
     /// Reads the secrets from a request's headers.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         let secrets = headers.iter().filter_map(|(name, value)| {
-            let name = name.as_str().strip_prefix(KEY_HEADER_PREFIX)?;
+            let variable = variable(name, KEY_HEADER_PREFIX)?;
             // A value that is not ASCII text is treated as absent.
             let value = value.to_str().ok()?.parse().ok()?;
-            let hosts = hosts(headers, &format!("{HOST_HEADER_PREFIX}{name}"));
-            Some((name.to_ascii_uppercase().replace('-', "_"), SentSecret { value, hosts }))
+            let hosts = hosts(headers, &variable);
+            Some((variable, SentSecret { value, hosts }))
         });
         Self(secrets.collect())
     }
@@ -44,11 +44,19 @@ impl SentSecrets {
     }
 }
 
-/// Parses the hosts in a header, also in several lines. If one is invalid, none is allowed, because the intent is
+/// Returns the variable that a header with this prefix names. `http::singular` refuses two secrets for one variable.
+fn variable(name: &HeaderName, prefix: &str) -> Option<String> {
+    let variable = name.as_str().strip_prefix(prefix)?;
+    Some(variable.to_ascii_uppercase().replace('-', "_"))
+}
+
+/// Parses the hosts for a variable, also in several lines. If one is invalid, none is allowed, because the intent is
 /// unknown.
-fn hosts(headers: &HeaderMap, name: &str) -> Option<Vec<KeyHost>> {
+fn hosts(headers: &HeaderMap, of: &str) -> Option<Vec<KeyHost>> {
     // A list may be split over several lines, so `singular` lets this header be repeated.
-    let mut named = headers.get_all(name).iter().peekable();
+    let is_named = |name| variable(name, HOST_HEADER_PREFIX).is_some_and(|named| named == of);
+    let named = headers.iter().filter(|(name, _)| is_named(name)).map(|(_, line)| line);
+    let mut named = named.peekable();
     named.peek()?;
     let read: Option<Vec<KeyHost>> = named
         .map(|line| {
@@ -93,6 +101,13 @@ mod tests {
         assert_eq!(read(&["A.example"]), Some(vec![a.clone()]));
         assert_eq!(read(&["a.example, http://b.example:8080"]), Some(vec![a.clone(), b.clone()]));
         assert_eq!(read(&["a.example", "http://b.example:8080"]), Some(vec![a, b]));
+        // In the name, `-` and `_` are the same, as in that of the secret.
+        let mut headers = HeaderMap::new();
+        headers.insert("x-pml-key-a-token", "canary".parse().unwrap());
+        headers.insert("x-pml-host-a_token", "b.example".parse().unwrap());
+        let secrets = SentSecrets::from_headers(&headers);
+        let hosts = secrets.get("A_TOKEN").unwrap().hosts.clone().unwrap();
+        assert_eq!(hosts.iter().map(ToString::to_string).collect::<Vec<_>>(), ["b.example"]);
         // Omitting only the invalid host would be a guess at what the sender meant.
         for void in [&["*"][..], &[""], &["a.example,"], &["a.example", "*.example"]] {
             assert_eq!(read(void), Some(Vec::new()), "{void:?}");

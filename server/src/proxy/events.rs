@@ -127,13 +127,20 @@ impl Events {
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, InvalidStream> {
         self.rest.extend_from_slice(bytes);
         let (mut out, mut start) = (Vec::new(), 0);
-        while let Some(end) = end_of_event(&self.rest, self.seen.max(start)) {
+        loop {
+            // Forwarded at once: further empty lines, and the LF of a CRLF whose CR has ended an event.
+            let between = &self.rest[start..];
+            let is_line_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
+            let between = &between[..between.iter().take_while(is_line_end).count()];
+            out.extend_from_slice(between);
+            start += between.len();
+            let Some(end) = end_of_event(&self.rest, self.seen.max(start)) else { break };
             out.extend(self.redact(&self.rest[start..end]));
-            (start, self.seen) = (end, end);
+            start = end;
         }
         self.rest.drain(..start);
-        // The end of an event has up to four bytes and may be split between two chunks.
-        self.seen = self.rest.len().saturating_sub(3);
+        // The end of an event has two bytes and may be split between two chunks.
+        self.seen = self.rest.len().saturating_sub(1);
         if self.rest.len() > self.limit { Err(InvalidStream) } else { Ok(out) }
     }
 
@@ -179,14 +186,13 @@ fn data_of(line: &str) -> Option<&str> {
     }
 }
 
-/// Returns the end of the first event: the position after an empty line.
+/// Returns the end of the first event: the position after the first byte of its empty line's end.
 fn end_of_event(bytes: &[u8], from: usize) -> Option<usize> {
-    // Lines may end with LF, CRLF or CR. The last form is that of a server that mixes two of them.
-    let ends: [&[u8]; 4] = [b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n"];
-    (from..bytes.len()).find_map(|at| {
-        let end = ends.iter().find(|end| bytes[at..].starts_with(end))?;
-        Some(at + end.len())
-    })
+    // Lines may end with LF, CRLF or CR, and a server may mix them. Every other pair of these bytes, CRLF, is the end
+    // of one line.
+    let is_end = |pair: &[u8]| matches!(pair, b"\n\n" | b"\n\r" | b"\r\r");
+    let at = bytes[from..].windows(2).position(is_end)?;
+    Some(from + at + 2)
 }
 
 #[cfg(test)]
@@ -227,6 +233,28 @@ mod tests {
     fn events_without_the_secret_are_forwarded_byte_by_byte() {
         let stream = "id: 1\ndata: \n\nretry: 3000\r\ndata: {\"n\": 1.0,  \"big\":123456789012345678901234567890}\r\n\r\n: ping\n\n\n\ndata\r\r";
         assert_eq!(through(stream), stream);
+    }
+
+    /// An event is complete with its empty line, whatever the ends of its lines are.
+    #[test]
+    fn events_are_forwarded_as_soon_as_they_are_complete() {
+        for end in ["\n", "\r\n", "\r"] {
+            for empty in ["\n", "\r\n", "\r"] {
+                if (end, empty) == ("\r", "\n") {
+                    // The end of one line.
+                    continue;
+                }
+                let event = format!("event: message{end}data: 1{end}{empty}");
+                let mut events = Events::new(Redactor::new(KEY), 1_000);
+                for _ in 0..2 {
+                    assert_eq!(events.push(event.as_bytes()).unwrap(), event.as_bytes());
+                }
+                let secret = format!("data: {KEY}{end}{empty}");
+                let out = through(&secret.repeat(2));
+                let datas = out.split("\n\n").map(str::trim).filter(|event| !event.is_empty());
+                assert_eq!(datas.collect::<Vec<_>>(), ["data: [redacted]"; 2], "{secret:?}");
+            }
+        }
     }
 
     /// SE-02: the same for JSON texts, each of which is forwarded as soon as it is complete.

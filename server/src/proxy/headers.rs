@@ -90,14 +90,13 @@ pub(super) fn onward(
     session: Option<&str>,
     key: Option<&Secret>,
 ) -> HeaderMap {
+    const LISTED: [HeaderName; 6] = [ACCEPT, CONTENT_TYPE, VERSION, METHOD, NAME, LAST_EVENT];
     let mut out = HeaderMap::with_capacity(8);
-    for name in [&ACCEPT, &CONTENT_TYPE, &VERSION, &METHOD, &NAME, &LAST_EVENT] {
-        if let Some(value) = headers.get(name) {
-            out.insert(name, value.clone());
-        }
-    }
-    // Their names depend on the tool, so they cannot be listed.
-    for (name, value) in headers.iter().filter(|(name, _)| name.as_str().starts_with(PARAMS)) {
+    // The names of parameters depend on the tool, so they cannot be listed.
+    let is_forwarded =
+        |name: &HeaderName| LISTED.contains(name) || name.as_str().starts_with(PARAMS);
+    // A list such as that of `Accept` may be split over several lines (RFC 9110, 5.3).
+    for (name, value) in headers.iter().filter(|(name, _)| is_forwarded(name)) {
         out.append(name, value.clone());
     }
     if let Some(session) = session.and_then(|session| HeaderValue::from_str(session).ok()) {
@@ -186,9 +185,12 @@ mod tests {
             ("mcp-param-region", "eu"),
             ("last-event-id", "7"),
             ("accept", "application/json"),
+            ("accept", "text/event-stream"),
         ]);
         let bare = onward(&sent, None, None);
-        assert!(!format!("{bare:?}").contains("canary") && bare.len() == 3, "{bare:?}");
+        assert!(!format!("{bare:?}").contains("canary") && bare.len() == 4, "{bare:?}");
+        let accepted: Vec<_> = bare.get_all(ACCEPT).iter().collect();
+        assert_eq!(accepted, ["application/json", "text/event-stream"]);
         let whole = onward(&sent, Some("theirs"), Some(&Secret::new("key")));
         assert_eq!(
             (&whole[SESSION], &whole[AUTHORIZATION]),

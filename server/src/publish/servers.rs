@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::{DESCRIPTION_LIMIT, invalid, is_storable, parse_version, reason, refused};
+use super::{
+    DESCRIPTION_LIMIT, contains_nul, invalid, is_storable, parse_version, reason, refused,
+};
 use crate::state::SharedGateway;
 
 /// The maximum number of tools of one server.
@@ -282,8 +284,7 @@ fn parse(
         server_json,
         tools,
     };
-    // Postgres cannot store NUL characters in text.
-    if json!(server).to_string().contains("\\u0000") {
+    if contains_nul(&json!(server)) {
         return Err(invalid("the entry contains a NUL character"));
     }
     Ok(server)
@@ -346,7 +347,7 @@ fn check_tool(namespace: &str, tool: ToolDescriptor) -> Result<CatalogTool, Erro
     let others = [&tool.output_schema, &tool.annotations];
     if others.into_iter().flatten().any(|value| !value.is_object() || !is_storable(value)) {
         return Err(invalid(format!(
-            "`{id}`: `outputSchema` and `annotations` must be objects of at most 64 KiB"
+            "`{id}`: `outputSchema` and `annotations` must be objects of at most 64 KiB without NUL characters"
         )));
     }
     if tool.description.chars().count() > DESCRIPTION_LIMIT {

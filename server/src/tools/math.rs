@@ -260,7 +260,22 @@ mod tests {
 
     #[test]
     fn an_infinite_or_undefined_result_is_an_error() {
-        for expression in ["1 / 0", "0 / 0", "10 ^ 400", "sqrt(-1)", "ln(0)"] {
+        for expression in [
+            "1 / 0",
+            "0 / 0",
+            "10 ^ 400",
+            "sqrt(-1)",
+            "ln(0)",
+            "min(sqrt(-1), 2)",
+            "max(2, 1 + sqrt(-1))",
+            "min(10^400 - 10^400, 2)",
+            "hypot(10^400, sqrt(-1))",
+            "lcm(0, sqrt(-1))",
+            "clamp(1, sqrt(-1), 2)",
+            "pow(sqrt(-1), 0)",
+            "sqrt(-1) ^ 0",
+            "1 ^ sqrt(-1)",
+        ] {
             let failure = call("eval", json!({"expression": expression})).expect_err("no number");
             assert!(matches!(failure, ToolFailure::Failed(_)), "{expression}: {failure}");
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use regex::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
+use regex_syntax::ast::ErrorKind;
 use regex_syntax::hir::{Hir, HirKind};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -38,6 +39,14 @@ pub(super) struct Flags {
     pub(super) dot_all: bool,
 }
 
+/// Why a pattern was not compiled.
+enum Refusal {
+    /// It is not a regular expression.
+    Invalid(String),
+    /// It exceeds one of the limits of this module.
+    Limit(ToolFailure),
+}
+
 /// A compiled pattern with the cost of a search.
 pub(super) struct Pattern {
     regex: Regex,
@@ -48,9 +57,33 @@ impl Pattern {
     /// Compiles a pattern.
     pub(super) fn compile(pattern: &str, flags: Flags) -> Result<Self, ToolFailure> {
         check_path("pattern", pattern)?;
-        let invalid = |error: &dyn std::fmt::Display| {
-            ToolFailure::InvalidArguments(format!("`pattern` is not a regular expression: {error}"))
-        };
+        Self::parse(pattern, flags).map_err(|refusal| match refusal {
+            Refusal::Invalid(reason) => ToolFailure::InvalidArguments(format!(
+                "`pattern` is not a regular expression: {reason}"
+            )),
+            Refusal::Limit(failure) => failure,
+        })
+    }
+
+    /// Compiles an I-Regexp (RFC 9485), as JSONPath uses it; `None` if it is invalid.
+    ///
+    /// # Errors
+    /// Returns an error if it exceeds a limit.
+    pub(super) fn compile_iregexp(pattern: &str, whole: bool) -> Result<Option<Self>, ToolFailure> {
+        // Before the translation, which makes the pattern longer.
+        check_path("pattern", pattern)?;
+        let translated = translate_iregexp(pattern);
+        // The group keeps alternatives together: in `^a|b$`, each has only one anchor. Without the
+        // flag `multi_line`, `$` matches only at the very end, not before a final line feed.
+        let anchored = if whole { format!("^(?:{translated})$") } else { translated };
+        match Self::parse(&anchored, Flags::default()) {
+            Ok(pattern) => Ok(Some(pattern)),
+            Err(Refusal::Invalid(_)) => Ok(None),
+            Err(Refusal::Limit(failure)) => Err(failure),
+        }
+    }
+
+    fn parse(pattern: &str, flags: Flags) -> Result<Self, Refusal> {
         // `Regex` does not expose the parsed pattern, so it is parsed here as well, to count its
         // positions. The other two flags do not change their number.
         let hir = ParserBuilder::new()
@@ -58,11 +91,20 @@ impl Pattern {
             .case_insensitive(flags.ignore_case)
             .build()
             .parse(pattern)
-            .map_err(|error| invalid(&error))?;
+            .map_err(|error| match &error {
+                regex_syntax::Error::Parse(syntax)
+                    if matches!(syntax.kind(), ErrorKind::NestLimitExceeded(_)) =>
+                {
+                    Refusal::Limit(ToolFailure::InvalidArguments(format!(
+                        "`pattern` nests deeper than {MAX_NESTING} groups"
+                    )))
+                }
+                _ => Refusal::Invalid(error.to_string()),
+            })?;
         if hir.properties().explicit_captures_len() > MAX_GROUPS {
-            return Err(ToolFailure::InvalidArguments(format!(
+            return Err(Refusal::Limit(ToolFailure::InvalidArguments(format!(
                 "`pattern` has more than {MAX_GROUPS} groups; use `(?:` for those that need not be captured"
-            )));
+            ))));
         }
         // The size limit also bounds the time for compiling.
         let regex = RegexBuilder::new(pattern)
@@ -73,19 +115,10 @@ impl Pattern {
             .size_limit(MAX_PATTERN_BYTES)
             .build()
             .map_err(|error| match error {
-                regex::Error::CompiledTooBig(_) => too_large(),
-                other => invalid(&other),
+                regex::Error::CompiledTooBig(_) => Refusal::Limit(too_large()),
+                other => Refusal::Invalid(other.to_string()),
             })?;
         Ok(Self { regex, positions: positions(&hir) })
-    }
-
-    /// Compiles an I-Regexp (RFC 9485), as JSONPath uses it.
-    pub(super) fn compile_iregexp(pattern: &str, whole: bool) -> Result<Self, ToolFailure> {
-        let translated = translate_iregexp(pattern);
-        // The group keeps alternatives together: in `^a|b$`, each has only one anchor. Without the
-        // flag `multi_line`, `$` matches only at the very end, not before a final line feed.
-        let anchored = if whole { format!("^(?:{translated})$") } else { translated };
-        Self::compile(&anchored, Flags::default())
     }
 
     /// Returns the compiled expression for a text of this length.
@@ -190,6 +223,7 @@ fn thread_time() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::limits::MAX_PATH_BYTES;
 
     #[test]
     fn long_texts_allow_only_smaller_patterns() {
@@ -223,8 +257,23 @@ mod tests {
     }
 
     #[test]
+    fn an_iregexp_beyond_a_limit_is_not_an_invalid_one() {
+        let long = "a".repeat(MAX_PATH_BYTES + 1);
+        let deep = format!("{}{}", "(?:".repeat(33), ")".repeat(33));
+        for pattern in [&long, &deep, &"(a)".repeat(33), "(?:a{1000}){1000}"] {
+            assert!(Pattern::compile_iregexp(pattern, false).is_err(), "{pattern}");
+        }
+        for pattern in ["(", "[", "a{2,1}", r"\"] {
+            assert!(Pattern::compile_iregexp(pattern, false).unwrap().is_none(), "{pattern}");
+        }
+        // The limit of the length applies before the translation.
+        let dots = ".".repeat(MAX_PATH_BYTES / 4);
+        assert!(Pattern::compile_iregexp(&dots, true).unwrap().is_some());
+    }
+
+    #[test]
     fn a_dot_of_an_iregexp_does_not_match_line_ends() {
-        let compiled = Pattern::compile_iregexp(r"a.[.]\.", true).expect("a pattern");
+        let compiled = Pattern::compile_iregexp(r"a.[.]\.", true).unwrap().expect("a pattern");
         let regex = compiled.for_text(10).expect("a short text");
         assert!(regex.is_match("ab.."));
         assert!(!regex.is_match("a\r.."));

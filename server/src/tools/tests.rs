@@ -19,6 +19,15 @@ fn ids_are_unique_and_sorted() {
     assert!(find("nothing", "parse").is_none());
 }
 
+/// Without a row in the analysis's table, a tool counts as one that may do anything.
+#[test]
+fn all_tools_only_compute() {
+    for tool in all() {
+        let id = tool.id().parse().expect("an id");
+        assert_eq!(analysis::Effect::of(&id), analysis::Effect::Computes, "{}", tool.id());
+    }
+}
+
 #[test]
 fn schemas_are_valid_and_describe_all_fields() {
     for tool in all() {

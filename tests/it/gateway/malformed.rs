@@ -8,7 +8,7 @@ use crate::support::cli::{Project, text};
 use crate::support::expect::{failure, success};
 use crate::support::http::{HttpMcp, send};
 use crate::support::mcp_client::{Era, StdioClient};
-use crate::support::server::Server;
+use crate::support::server::{Installation, Server};
 use crate::support::{PATIENCE, poll, scaled};
 
 /// Lines that are not JSON-RPC messages.
@@ -201,6 +201,42 @@ fn http_refuses_foreign_origins_and_hosts() {
     }
     for host in ["evil.test", "127.0.0.1.evil.test", "localhost.evil.test:80"] {
         assert_eq!(status("host", host), 403, "{host}");
+    }
+}
+
+/// GW-17: both settings with the gateway's names apply to `POST /mcp` and to the proxy.
+#[test]
+fn http_accepts_the_configured_hosts() {
+    let home = Installation::new();
+    let server = home.start_with(&[
+        ("PML_PUBLIC_URL", "https://gw.example:8443/pml"),
+        ("PML_ALLOWED_HOSTS", "Other.example, third.example:81"),
+    ]);
+    let authorization = format!("Bearer {}", home.first_key());
+    let body = Era::Handshake.request(1, "tools/list", json!({})).to_string();
+    for (host, is_allowed) in [
+        ("gw.example:8443", true),
+        ("GW.example:8443", true),
+        ("other.example", true),
+        ("third.example:81", true),
+        ("gw.example", false),
+        ("third.example", false),
+        ("evil.test", false),
+    ] {
+        let headers = [
+            ("authorization", authorization.as_str()),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", "2025-11-25"),
+            ("host", host),
+        ];
+        let status = |path: &str| {
+            let url = format!("{}{path}", server.url());
+            send("POST", &url, &headers, Some(body.clone().into_bytes())).status
+        };
+        assert_eq!(status("/mcp"), if is_allowed { 200 } else { 403 }, "{host}");
+        let proxied = status("/mcp/proxy/local.default.nothing");
+        assert_eq!(proxied == 403, !is_allowed, "{host}: {proxied}");
     }
 }
 

@@ -50,6 +50,34 @@ fn the_first_start_prints_the_address_key_and_next_steps() {
     assert_eq!(again.stop(), Some(0));
 }
 
+/// A first key that cannot be read may still be valid, so it is neither replaced nor joined by a second one.
+#[test]
+fn an_unreadable_first_key_is_not_replaced() {
+    let installation = Installation::new();
+    let server = installation.start();
+    let key = installation.first_key();
+    assert_eq!(server.stop(), Some(0));
+    let file = installation.data_dir().join("local.key");
+    let aside = installation.data_dir().join("aside");
+    std::fs::rename(&file, &aside).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    let output = installation.run(&["serve"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("could not read"), "{stderr}");
+    std::fs::remove_dir(&file).unwrap();
+    std::fs::rename(&aside, &file).unwrap();
+    let again = installation.start();
+    assert_works(&again, &key);
+    let keys = installation.run_ok(&["keys", "list", "--scope", "local.default"]);
+    assert_eq!(keys.matches("first key").count(), 1, "{keys}");
+    // A key that is not valid is replaced.
+    assert_eq!(again.stop(), Some(0));
+    std::fs::write(&file, b"\xff").unwrap();
+    let last = installation.start();
+    assert_works(&last, &installation.first_key());
+    assert_eq!(last.stop(), Some(0));
+}
+
 /// `/health`, `/ready` and `/version` answer without a key.
 #[test]
 fn health_ready_and_version_answer() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::identity::keys::call;
 use crate::identity::members::Organisation;
 use crate::support::expect::success;
-use crate::support::http::{HttpMcp, Reply, get};
+use crate::support::http::{HttpMcp, Reply, get, send};
 use crate::support::issuer::{Issuer, Signer, header, signed_part};
 use crate::support::mcp_client::Era;
 use crate::support::server::{Installation, Server, Tenant};
@@ -258,6 +258,11 @@ fn sessions_and_tokens_are_not_interchangeable() {
     }
     let token = signer.token(&header("EdDSA", "k"), &issuer.claims());
     assert_eq!(status(ours.url(), &token, "/mcp"), 200, "positive control");
+    // A token without rights can create no session.
+    let mut claims = issuer.claims();
+    claims["scope"] = json!("openid");
+    let refused = create(ours.url(), &signer.token(&header("EdDSA", "k"), &claims), json!({}));
+    assert_eq!((refused.status, &refused.json()["code"]), (403, &json!("FORBIDDEN")));
     // A session can be created with a token. It ends with the membership of its principal.
     let of_token = session(ours.url(), &token, json!({}));
     assert_eq!(status(ours.url(), &of_token, "/mcp"), 200);
@@ -282,6 +287,18 @@ fn sessions_need_a_master_key() {
     let bare = Installation::new().start_with(&[("PML_DATABASE_URL", &url)]);
     let refused = create(bare.url(), &tenant.key, json!({}));
     assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("SECRETS_UNAVAILABLE")));
+    // With an `Idempotency-Key` too, the answer has the id of its log lines.
+    let authorization = format!("Bearer {}", tenant.key);
+    let headers = [
+        ("authorization", authorization.as_str()),
+        ("content-type", "application/json"),
+        ("idempotency-key", "8e03978e"),
+    ];
+    let sessions = format!("{}/api/v1/sessions", bare.url());
+    let refused = send("POST", &sessions, &headers, Some(b"{}".to_vec()));
+    assert_eq!(refused.status, 503);
+    let id = refused.header("x-request-id");
+    assert_eq!(refused.json()["instance"], format!("urn:uuid:{id}"));
     let made = session(private.url(), &tenant.key, json!({}));
     assert_eq!(status(bare.url(), &made, "/mcp"), 401);
     // A gateway with the same master key accepts it.

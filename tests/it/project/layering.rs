@@ -179,7 +179,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("registry", "records", &["identity", "database", "*"]),
     // Reading an entry is independent of publishing it.
     ("registry", "entries", &["identity", "database", "paging", "*"]),
-    ("registry", "accounts", &["identity", "database", "records", "paging", "*"]),
+    ("registry", "accounts", &["identity", "database", "records", "entries", "paging", "*"]),
     ("registry", "publishing", &["identity", "database", "records", "entries", "*"]),
     (
         "registry",

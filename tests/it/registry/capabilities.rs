@@ -201,6 +201,19 @@ fn an_entry_is_served_as_metadata_or_as_an_inert_module() {
     assert!(!first.contains('\u{2028}'), "a line separator would end the comment");
     let meta: Value = serde_json::from_str(first.strip_prefix("// __meta__:").unwrap()).unwrap();
     assert_eq!(meta, body);
+    // A cached copy of one form never counts as a copy of the other.
+    let bearer = format!("Bearer {}", author.key);
+    for (accept, current, other) in
+        [("application/json", &metadata, &module), ("*/*", &module, &metadata)]
+    {
+        let status = |etag: &str| {
+            let headers =
+                [("authorization", bearer.as_str()), ("accept", accept), ("if-none-match", etag)];
+            get(&format!("{}/mcp/m:x", author.url), &headers).status
+        };
+        assert_eq!(status(current.header("etag")), 304, "{accept}");
+        assert_eq!(status(other.header("etag")), 200, "{accept}");
+    }
 }
 
 /// RG-06, RG-14: a capability is visible according to its visibility only, and changing it needs the right `publish`.

@@ -59,6 +59,30 @@ fn colleague(server: &Server, tenant: &Tenant, principal: &str, rights: &str) ->
     Tenant { key, url: tenant.url.clone() }
 }
 
+/// A capability pins every server that it calls, also two of the same namespace in different scopes.
+#[test]
+fn a_capability_pins_servers_of_the_same_namespace() {
+    let (tenant, other) =
+        (Server::shared().tenant_with_rights(ALL), Server::shared().tenant_with_rights(ALL));
+    published(&tenant, &stdio("twin", "npx"));
+    let mut theirs = stdio("twin", "uvx");
+    theirs["visibility"] = json!("org");
+    published(&other, &theirs);
+    let theirs = format!("{}.twin", scope_of(&other));
+    let code =
+        format!("/** Remembers. */\nawait mcp.twin.add({{}})\nreturn mcp['{theirs}'].add({{}})");
+    let body = json!({ "name": "both.remember", "code": code });
+    let made = call(&tenant.key, "POST", &at(&tenant, "capabilities"), Some(&body));
+    assert_eq!(made.status, 201, "{}", text(&made.body));
+    let deps = entry(&tenant, "both:remember").json()["mcp_deps"].clone();
+    for server in [format!("{}.twin", scope_of(&tenant)), theirs] {
+        let found = deps.as_array().unwrap().iter().find(|dep| dep["fqdn"] == server);
+        let found = found.unwrap_or_else(|| panic!("{server}: {deps}"));
+        assert_eq!(found["integrity"], entry(&tenant, &server).json()["integrity"]);
+    }
+    assert_eq!(deps.as_array().unwrap().len(), 2, "{deps}");
+}
+
 /// RG-03, RG-14: a published server can be read, listed and called. Its type determines its routing, which the author
 /// cannot choose.
 #[test]

@@ -17,9 +17,14 @@ use crate::tools::ToolFailure;
 use crate::tools::pattern::Pattern;
 
 /// The maximum nesting depth of parentheses and brackets in a query.
-///
-/// The parser backtracks: its time triples with each level of nested function calls.
 const MAX_NESTING: usize = 8;
+
+/// The maximum work of parsing a query, in bytes read, each about a microsecond.
+const MAX_PARSE_WORK: usize = 10_000;
+
+/// How often the parser reads the arguments of a function: if they are invalid, it tries them as a test, as the side
+/// of a comparison, and as a condition.
+const READINGS: usize = 3;
 
 /// The maximum number of steps of one query, each a few dozen nanoseconds.
 const MAX_STEPS: usize = 8_000_000;
@@ -36,8 +41,13 @@ pub(super) fn select<'v>(path: &str, data: &'v Value) -> Result<Vec<&'v Value>, 
         ToolFailure::InvalidArguments(format!("`path` is not a JSONPath: {reason}"))
     };
     // Checked on the text, because parsing is what deep nesting slows down.
-    if nesting(path) > MAX_NESTING {
+    let Shape { depth, work } = shape(path);
+    if depth > MAX_NESTING {
         return Err(invalid(format!("it nests deeper than {MAX_NESTING} brackets")));
+    }
+    if work > MAX_PARSE_WORK {
+        let reason = "it is too long for its nested functions; shorten it, or nest fewer functions";
+        return Err(invalid(reason.to_owned()));
     }
     let query = parse_json_path(path).map_err(|error| invalid(reason(&error)))?;
     let evaluation = Evaluation {
@@ -59,18 +69,47 @@ fn reason(error: &JsonPathError) -> String {
     format!("column {}: {}", column.unwrap_or("1").trim(), syntax.variant.message())
 }
 
-/// Returns the maximum nesting depth of brackets, including those in strings.
-fn nesting(path: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
+/// What the time for parsing a query depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    /// The maximum nesting depth of brackets.
+    depth: usize,
+    /// The number of bytes that the parser reads at most.
+    work: usize,
+}
+
+/// Measures a query. Brackets in strings do not count.
+fn shape(path: &str) -> Shape {
+    // For each open bracket, how often the parser reads what is within it.
+    let mut open: Vec<usize> = Vec::new();
+    let mut shape = Shape { depth: 0, work: 0 };
+    let (mut quote, mut is_escaped, mut last) = (None, false, b' ');
     for byte in path.bytes() {
+        let readings = open.last().copied().unwrap_or(1);
+        shape.work = shape.work.saturating_add(readings);
+        if quote.is_some() {
+            if !is_escaped && quote == Some(byte) {
+                quote = None;
+            }
+            is_escaped = !is_escaped && byte == b'\\';
+            continue;
+        }
         match byte {
-            b'(' | b'[' => depth += 1,
-            b')' | b']' => depth = depth.saturating_sub(1),
+            b'\'' | b'"' => quote = Some(byte),
+            // The parser permits white space between the name of a function and its bracket.
+            b'(' if last.is_ascii_alphabetic() => open.push(readings.saturating_mul(READINGS)),
+            b'(' | b'[' => open.push(readings),
+            b')' | b']' => {
+                open.pop();
+            }
             _ => {}
         }
-        deepest = deepest.max(depth);
+        shape.depth = shape.depth.max(open.len());
+        if !byte.is_ascii_whitespace() {
+            last = byte;
+        }
     }
-    deepest
+    shape
 }
 
 struct Evaluation<'v> {

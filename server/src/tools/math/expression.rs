@@ -106,11 +106,15 @@ impl<'t> Reader<'t> {
 
     /// Parses a power, which is right-associative: `2^3^2` is `2^9`.
     fn power(&mut self) -> Result<f64, ToolFailure> {
+        let start = self.at;
         let base = self.atom()?;
         if self.take("**") || self.take("^") {
             // The exponent is parsed by `signed`, which makes powers right-associative and allows `2^-1`.
             self.deeper()?;
+            self.check_defined(start, base)?;
+            let start = self.at;
             let exponent = self.signed()?;
+            self.check_defined(start, exponent)?;
             self.depth -= 1;
             return Ok(base.powf(exponent));
         }
@@ -194,7 +198,10 @@ impl<'t> Reader<'t> {
         }
         loop {
             self.deeper()?;
-            arguments.push(self.sum()?);
+            let start = self.at;
+            let argument = self.sum()?;
+            self.check_defined(start, argument)?;
+            arguments.push(argument);
             self.depth -= 1;
             if arguments.len() > MAX_ARGUMENTS {
                 return Err(self.failure(&format!("more than {MAX_ARGUMENTS} arguments")));
@@ -204,6 +211,19 @@ impl<'t> Reader<'t> {
                 return Ok(arguments);
             }
         }
+    }
+
+    /// Checks an operand of a power or a function.
+    fn check_defined(&self, start: usize, value: f64) -> Result<(), ToolFailure> {
+        // Refused here, because an undefined value can disappear again: `min(sqrt(-1), 2)` and `sqrt(-1)^0` would be
+        // numbers.
+        if value.is_nan() {
+            return Err(ToolFailure::Failed(format!(
+                "`expression`, column {}: the value is undefined",
+                self.column(start)
+            )));
+        }
+        Ok(())
     }
 
     fn deeper(&mut self) -> Result<(), ToolFailure> {
@@ -319,6 +339,8 @@ mod tests {
             ("ü + ¤", "column 1: `ü` is unknown"),
             ("1 + \u{202e}", "column 5: `\\u{202e}` is unexpected"),
             ("1 / (2 - 2)", "column 4: division by zero"),
+            ("min(2,sqrt(-1))", "column 7: the value is undefined"),
+            ("2^sqrt(-1)", "column 3: the value is undefined"),
         ] {
             let failure = value(expression).expect_err("it is wrong");
             let message = failure.to_string();

@@ -261,8 +261,8 @@ impl<'v> Evaluation<'v> {
         let mut patterns = self.patterns.borrow_mut();
         if !patterns.contains_key(&key) {
             self.spend(COMPILE_STEPS)?;
-            // An invalid pattern matches nothing (RFC 9535, section 2.4.6).
-            patterns.insert(key.clone(), Pattern::compile_iregexp(expression, whole).ok());
+            // An invalid pattern matches nothing (RFC 9535, section 2.4.6); one beyond our limits is an error.
+            patterns.insert(key.clone(), Pattern::compile_iregexp(expression, whole)?);
         }
         let Some(Some(pattern)) = patterns.get(&key) else {
             return Ok(false);

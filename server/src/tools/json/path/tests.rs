@@ -1,7 +1,9 @@
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-use super::{nesting, select};
+use super::{MAX_NESTING, MAX_PARSE_WORK, Shape, select, shape};
 use crate::tools::ToolFailure;
+use crate::tools::limits::MAX_PATH_BYTES;
 
 fn selected(path: &str, data: &Value) -> Result<Value, ToolFailure> {
     select(path, data).map(|values| json!(values))
@@ -118,6 +120,16 @@ fn invalid_queries_are_refused() {
     }
 }
 
+/// An invalid pattern matches nothing, but one that exceeds a limit is an error.
+#[test]
+fn patterns_beyond_the_limits_are_refused() {
+    let data = json!(["a".repeat(MAX_PATH_BYTES + 1)]);
+    for path in ["$[?search(@, $[0])]", "$[?match(@, '(?:a{1000}){1000}')]"] {
+        let failure = selected(path, &data).expect_err(path);
+        assert!(matches!(failure, ToolFailure::InvalidArguments(_)), "{path}: {failure}");
+    }
+}
+
 #[test]
 fn a_syntax_error_has_the_column() {
     let failure = selected("$.a[?@.b ==]", &json!({})).expect_err("not a JSONPath");
@@ -147,10 +159,15 @@ fn expensive_queries_are_stopped() {
     }
 }
 
+/// Repeats a piece to a query of the maximum length.
+fn filled(start: &str, piece: &str) -> String {
+    start.to_owned() + &piece.repeat((MAX_PATH_BYTES - start.len()) / piece.len())
+}
+
 #[test]
 fn hostile_texts_are_parsed_or_refused_quickly() {
     let data = json!({"a": 1});
-    for path in [
+    let mut paths = vec![
         format!("${}", "[".repeat(1_000)),
         format!("$[?{}", "(".repeat(1_000)),
         format!("$[?{}@.a{}]", "(".repeat(7), ")".repeat(7)),
@@ -161,12 +178,59 @@ fn hostile_texts_are_parsed_or_refused_quickly() {
         format!("$[?{}", "@[?".repeat(7)),
         format!("$[?@.a == '{}", "\\u0041".repeat(150)),
         "\u{0}".repeat(100),
-    ] {
-        // Both outcomes are right. If the parser needed exponential time, the test would not end.
-        let _either = selected(&path, &data);
+        filled("$[?", "match(')))',"),
+        filled("$[?", "match(\")]\\\")\","),
+        filled("$[?", "in (1,"),
+        filled("$[?", "in(1,1)==in(1,"),
+        filled("$[?", "length(@[?"),
+    ];
+    // Up to the limit, with the texts for which the parser needs the most time per byte.
+    for piece in ["[?@]", "!@&&in(1,1)||"] {
+        for function in ["in(1,", "match(')))',", "length(@[?"] {
+            let mut path = format!("$[?{}", function.repeat(3));
+            while shape(&path).work < MAX_PARSE_WORK - 1_000 {
+                path += piece;
+            }
+            paths.push(path);
+        }
     }
-    assert_eq!(nesting("$[?(@['x'])]"), 3);
-    let nested = format!("${}", "[?@".repeat(9));
-    let failure = selected(&nested, &data).expect_err("too deep");
-    assert!(failure.to_string().contains("nests deeper"), "{failure}");
+    paths.push(format!("$[?{}", "in(1,".repeat(MAX_NESTING - 1)));
+    for path in paths {
+        let start = clock_gettime(ClockId::ThreadCPUTime);
+        // Both outcomes are right.
+        let _either = selected(&path, &data);
+        let taken = clock_gettime(ClockId::ThreadCPUTime) - start;
+        // Milliseconds if the parser is optimised. Without the limits, practically forever.
+        assert!(taken.tv_sec < 10, "{path}");
+    }
+}
+
+#[test]
+fn deep_queries_are_refused() {
+    for (path, depth, work) in [
+        ("$.a", 0, 3),
+        ("$[?(@['x'])]", 3, 12),
+        // Brackets in strings neither open nor close anything.
+        ("$['[(\\'[(', \"[('[(\"]", 1, 20),
+        ("$[?(')]' == ", 2, 12),
+        // Arguments of functions are read three times, and those of functions in them nine times.
+        ("$[?in(1,length (@)", 3, 6 + 10 * 3 + 2 * 9),
+        ("$[?in(1)", 2, 6 + 2 * 3),
+        (")]$[?in(1)==(2)]", 2, 8 + 2 * 3 + 6),
+    ] {
+        assert_eq!(shape(path), Shape { depth, work }, "{path}");
+    }
+    for (path, reason) in [
+        (format!("${}", "[?@".repeat(9)), "nests deeper"),
+        (filled("$[?", "match(')))',"), "nests deeper"),
+        (filled("$[?in(1,in(1,in(1,", "@.a||"), "too long for its nested functions"),
+    ] {
+        let failure = selected(&path, &json!({"a": 1})).expect_err(&path);
+        assert!(failure.to_string().contains(reason), "{failure}");
+    }
+    // Two nested functions are allowed in a query of any length.
+    let (start, end) = ("$[?length(value(@['", "'])) == 1]");
+    let name = "a".repeat(MAX_PATH_BYTES - start.len() - end.len());
+    let data = json!([{ &name: "x" }]);
+    assert_eq!(selected(&format!("{start}{name}{end}"), &data), Ok(data));
 }
