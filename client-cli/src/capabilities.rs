@@ -215,8 +215,9 @@ impl Capability {
             .filter(|(name, integrity)| {
                 // Entries that were published before `mcp_deps` existed pin no server, so none
                 // counts as changed.
-                let mut pinned = self.module.mcp_deps.iter().filter(|dep| dep.name == *name);
-                pinned.any(|dep| dep.integrity != *integrity)
+                let pinned = || self.module.mcp_deps.iter().filter(|dep| dep.name == *name);
+                // Servers of several scopes may have one namespace.
+                pinned().count() > 0 && pinned().all(|dep| dep.integrity != *integrity)
             })
             .map(|(name, _)| name)
             .collect()
