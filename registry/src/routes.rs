@@ -296,8 +296,6 @@ async fn listen(pool: &PgPool, followed: &Followed) -> Result<(), RegistryError>
         followed.invalidate(changed);
         if changed(ROUTES) {
             followed.routes.reload_or_warn().await;
-            // Entries that were read under the old routes must not stay in the cache.
-            followed.entries.clear();
         }
     }
     Ok(())

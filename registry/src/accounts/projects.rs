@@ -15,6 +15,7 @@ use crate::accounts::members::{Actor, lock_org};
 use crate::accounts::scopes::name_taken;
 use crate::database::operator::Operator;
 use crate::database::transaction::{act_for, in_tenant};
+use crate::entries::official::current_versions;
 use crate::identity::caller::Caller;
 use crate::identity::role::Role;
 use crate::identity::tenant::Tenant;
@@ -136,6 +137,7 @@ impl Registry {
             .await;
         // Do not wait for this process's own notification.
         self.keys.clear();
+        self.entries.clear();
         deleted
     }
 
@@ -236,7 +238,11 @@ impl Operator {
                 act_for(connection, &org, "").await?;
                 // After all projects, because their secrets refer to the data keys.
                 let statements = [
-                    sqlx::query!("update memberships set role = null where org = $1", org),
+                    sqlx::query!(
+                        "update memberships set role = null, updated_at = now()
+                        where org = $1 and role is not null",
+                        org,
+                    ),
                     sqlx::query!("delete from data_keys where org = $1", org),
                     sqlx::query!("update orgs set deleted_at = now() where name = $1", org),
                 ];
@@ -284,20 +290,7 @@ async fn delete(
     sqlx::query!("select set_config('app.deleting', 'on', true)")
         .fetch_one(&mut *connection)
         .await?;
-    sqlx::query!(
-        "insert into tombstones (org, project, namespace, name, visibility, owner, deleted_by)
-        select org, project, namespace, '', visibility, owner, $3 from mcp_servers
-            where org = $1 and project = $2
-        union all
-        select org, project, namespace, name, visibility, owner, $3 from capabilities
-            where org = $1 and project = $2 and visibility <> 'deleted'
-        on conflict do nothing",
-        scope.org(),
-        scope.project(),
-        by,
-    )
-    .execute(&mut *connection)
-    .await?;
+    write_tombstones(connection, scope, by).await?;
     let (org, project) = (scope.org(), scope.project());
     let statements = [
         sqlx::query!("delete from mcp_servers where org = $1 and project = $2", org, project),
@@ -345,6 +338,40 @@ async fn delete(
     // The deletion of an organisation continues in this transaction, and must not reach private
     // rows by accident.
     sqlx::query!("select set_config('app.deleting', '', true)").fetch_one(connection).await?;
+    Ok(())
+}
+
+/// Leaves a tombstone of each entry of a project. It copies the visibility, so it is written before the deletion.
+async fn write_tombstones(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    by: &str,
+) -> Result<(), RegistryError> {
+    let versions = current_versions(connection, scope, None).await?;
+    let (namespaces, versions): (Vec<String>, Vec<String>) = versions.into_iter().unzip();
+    // A published server whose versions are all yanked has no row in `mcp_servers`.
+    sqlx::query!(
+        "insert into tombstones (org, project, namespace, name, visibility, owner, deleted_by, version)
+        select $1, $2, s.namespace, '', s.visibility, s.owner, $3, v.version
+        from (
+            select namespace, visibility, owner from mcp_servers where org = $1 and project = $2
+            union
+            select namespace, visibility, owner from published_servers
+            where org = $1 and project = $2 and visibility <> 'deleted'
+        ) s
+        left join unnest($4::text[], $5::text[]) as v (namespace, version) on v.namespace = s.namespace
+        union all
+        select org, project, namespace, name, visibility, owner, $3, null from capabilities
+        where org = $1 and project = $2 and visibility <> 'deleted'
+        on conflict do nothing",
+        scope.org(),
+        scope.project(),
+        by,
+        &namespaces,
+        &versions,
+    )
+    .execute(connection)
+    .await?;
     Ok(())
 }
 

@@ -76,7 +76,8 @@ impl ServedPool {
         self.with_limit(Box::pin(transaction(self.pool.clone(), tenant, work))).await
     }
 
-    /// Runs one statement that belongs to no tenant.
+    /// Runs one statement that belongs to no tenant. It may be executed twice, if the connection is lost before its
+    /// answer arrives.
     pub(crate) async fn outside<T, F>(&self, statement: F) -> Result<T, RegistryError>
     where
         T: Send + 'static,
@@ -215,9 +216,10 @@ impl Drop for Held {
 /// Takes a connection and runs the first statement on it. If the connection died while it was idle, the next one is
 /// tried: all pooled connections die when the database restarts.
 ///
-/// A connection is not tested before its use, so the first message on it is the test. Nothing has happened yet that a
-/// retry could repeat. If the database does not answer this message in time, it is unavailable, even if the network
-/// has not reported it.
+/// A connection is not tested before its use, so the first message on it is the test. A retry may repeat a statement
+/// whose answer was lost with its connection: to begin a transaction has no lasting effect, and a statement
+/// [outside](ServedPool::outside) of one must allow it. If the database does not answer this message in time, it is
+/// unavailable, even if the network has not reported it.
 async fn first_answer<T>(
     pool: &PgPool,
     first: impl for<'c> Fn(&'c mut PgConnection) -> Statement<'c, T>,
@@ -231,14 +233,9 @@ async fn first_answer<T>(
             match first(&mut held).await {
                 Ok(out) => return Ok((held, out)),
                 Err(error) if is_disconnect(&error) && tries > 0 => tries -= 1,
-                Err(error) => {
-                    // The database itself refused the statement, so the connection works. After any
-                    // other error, dropping `held` closes it.
-                    if error.as_database_error().is_some() && !is_disconnect(&error) {
-                        held.release();
-                    }
-                    return Err(error.into());
-                }
+                // Dropping `held` closes the connection, also if the database itself refused the
+                // statement: the first part of `Tenant::begin` may have begun a transaction.
+                Err(error) => return Err(error.into()),
             }
         }
     };

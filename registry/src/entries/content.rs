@@ -64,6 +64,19 @@ fn verify(name: &Fqdn, content: &str, integrity: &str) -> Option<(Map<String, Va
     }
 }
 
+/// Returns whether a text or a name anywhere in a value contains a NUL character, which Postgres cannot store.
+pub(crate) fn contains_nul(value: &Value) -> bool {
+    // The recursion is bounded: `serde_json` refuses to parse more than 128 levels.
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(contains_nul),
+        Value::Object(fields) => {
+            fields.iter().any(|(name, value)| name.contains('\0') || contains_nul(value))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 /// Reads a routing word of the database.
 pub(crate) fn routing(word: &str) -> Routing {
     // A check constraint allows only these two words; the client is the safe default.

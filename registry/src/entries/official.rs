@@ -16,6 +16,7 @@ use sqlx::PgConnection;
 
 use self::approved::{ApprovedQuery, approved_response, approved_servers};
 use self::cursor::{After, read_cursor, write_cursor};
+pub(crate) use self::own::current_versions;
 use self::own::{OwnQuery, Wanted, own_servers, own_versions};
 use crate::identity::tenant::Tenant;
 use crate::{Registry, RegistryError};

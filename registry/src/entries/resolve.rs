@@ -10,7 +10,6 @@ pub(crate) mod row;
 use std::sync::Arc;
 
 use protocol::{EntryType, Fqdn, Integrity, ResultMode, Routing, Scope, ToolDescriptor, ToolId};
-use sqlx::Executor as _;
 
 use self::row::{Found, Row, read};
 use crate::identity::tenant::Tenant;
@@ -144,8 +143,6 @@ impl Registry {
             .in_tenant(tenant, move |connection| {
                 Box::pin(async move {
                     let public = Scope::public();
-                    // Planning for specific names takes longer than the look-up.
-                    connection.execute("set local plan_cache_mode = force_generic_plan").await?;
                     // Yanked versions resolve only by exact version. `offset 0` keeps the look-ups separate, one
                     // index look-up per name: a join would read every tool of the registry.
                     let rows = sqlx::query_as!(

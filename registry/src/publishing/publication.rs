@@ -75,15 +75,10 @@ impl Publication {
         AuditEvent::new(self.action_of(verb), self.label(), AuditOutcome::Allowed)
     }
 
-    /// Serializes the writes of this publication until the transaction ends.
+    /// Serializes the writes of the publications of its namespace until the transaction ends: a capability and a tool
+    /// of a server must not get the same id.
     pub(crate) async fn lock(&self, connection: &mut PgConnection) -> Result<(), RegistryError> {
-        let key = match &self.name {
-            Name::Capability(id) => {
-                format!("pml publish {}", Fqdn::of_tool(self.scope.clone(), id))
-            }
-            Name::Server(namespace) => format!("pml publish server {}.{namespace}", self.scope),
-        };
-        lock(connection, &key).await
+        lock(connection, &format!("pml publish {}.{}", self.scope, self.namespace())).await
     }
 
     /// Returns its visibility and owner, if it exists and the actor may see it.

@@ -7,11 +7,11 @@ use protocol::{Fqdn, ToolId};
 use serde_json::json;
 use sqlx::PgConnection;
 
+use crate::entries::official::current_versions;
 use crate::identity::caller::Caller;
 use crate::identity::right::Right;
 use crate::identity::tenant::Tenant;
 use crate::publishing::publication::{Holding, Name, Publication};
-use crate::publishing::server;
 use crate::records::audit::{self, AuditEvent, AuditOutcome};
 use crate::{Registry, RegistryError};
 
@@ -73,8 +73,7 @@ async fn delete(
 ) -> Result<(), RegistryError> {
     entry.lock(connection).await?;
     let Some(Holding { owner, .. }) = entry.holding(connection, actor).await? else {
-        // The policy of `tombstones` limits this to those that the actor may see.
-        let is_gone = is_gone(connection, entry).await?;
+        let is_gone = is_gone(connection, actor, entry).await?;
         let shown = entry.label().to_owned();
         return Err(match is_gone {
             true => RegistryError::Gone(shown),
@@ -124,7 +123,8 @@ async fn delete(
         }
         Name::Server(namespace) => {
             // Read first: the deletion below removes the row of the current version.
-            let version = server::official_version(connection, &entry.scope, namespace).await?;
+            let versions = current_versions(connection, &entry.scope, Some(namespace)).await?;
+            let version = versions.into_iter().next().map(|(_, version)| version);
             sqlx::query!(
                 "insert into tombstones (org, project, namespace, name, visibility, owner, deleted_by, version)
                 select org, project, namespace, '', visibility, owner, $4, $5 from published_servers
@@ -162,19 +162,23 @@ async fn delete(
     Ok(())
 }
 
+/// Returns whether it was deleted and the actor could see it.
 async fn is_gone(
     connection: &mut PgConnection,
+    actor: &Tenant,
     entry: &Publication,
 ) -> Result<bool, RegistryError> {
     let is_gone = sqlx::query_scalar!(
         r#"select exists (
             select from tombstones
             where org = $1 and project = $2 and namespace = $3 and name = $4
+                and visible_to($1, $2, $5, org, project, visibility, owner)
         ) as "is_gone!""#,
         entry.scope.org(),
         entry.scope.project(),
         entry.namespace(),
         entry.action(),
+        actor.principal_name(),
     )
     .fetch_one(connection)
     .await?;

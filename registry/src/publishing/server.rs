@@ -7,12 +7,9 @@ mod write;
 
 pub(super) use write::update_latest;
 
-use protocol::{EntryType, Fqdn, Integrity, Routing, Scope, Visibility};
-use sqlx::PgConnection;
+use protocol::{EntryType, Fqdn, Integrity, Routing, Visibility};
 
 use self::write::publish;
-use crate::entries::content;
-use crate::entries::official::server_json;
 use crate::entries::server_entry::CatalogServer;
 use crate::entries::version::Version;
 use crate::identity::tenant::Tenant;
@@ -88,35 +85,4 @@ impl Registry {
         self.entries.clear();
         published
     }
-}
-
-/// Returns the version of a server in the official API, if the API lists it. If all versions are yanked, returns the
-/// highest one.
-pub(crate) async fn official_version(
-    connection: &mut PgConnection,
-    scope: &Scope,
-    namespace: &str,
-) -> Result<Option<String>, RegistryError> {
-    let row = sqlx::query!(
-        r#"select content as "content!", integrity as "integrity!" from (
-            select content, integrity, '{}'::int[] as rank, true as is_shown from mcp_servers
-            where org = $1 and project = $2 and namespace = $3
-            union all
-            select content, integrity, rank, false from server_versions
-            where org = $1 and project = $2 and namespace = $3
-        ) known
-        order by is_shown desc, rank desc limit 1"#,
-        scope.org(),
-        scope.project(),
-        namespace,
-    )
-    .fetch_optional(connection)
-    .await?;
-    let Some(row) = row else { return Ok(None) };
-    let fqdn = Fqdn::server(scope.clone(), namespace)?;
-    // The routing does not matter: only the version is read from the entry.
-    let read = content::from_stored(fqdn.clone(), &row.content, &row.integrity, Routing::Client);
-    // A server whose content was tampered with can still be deleted.
-    let Ok((entry, _)) = read else { return Ok(None) };
-    Ok(server_json::version_of(&entry))
 }

@@ -115,7 +115,8 @@ impl Registry {
                     .await?;
                     return Ok(Claim::New);
                 }
-                let found = sqlx::query!(
+                // The row exists: the statement above has locked it, even though it did not change it.
+                let row = sqlx::query!(
                     r#"select request_hash, status, answer, rights, org_role,
                         extract(epoch from clock_timestamp() - claimed_at)::bigint as "seconds!"
                     from idempotency_keys
@@ -125,10 +126,8 @@ impl Registry {
                     principal,
                     key.key.as_slice(),
                 )
-                .fetch_optional(connection)
+                .fetch_one(connection)
                 .await?;
-                // The row was deleted between the two statements: the client may retry at once.
-                let Some(row) = found else { return Ok(Claim::Running { seconds: 0 }) };
                 // Checked first: even whether it was a different request is revealed only to callers with the first
                 // sender's rights.
                 let first = Rights::of_words(&row.rights)?;

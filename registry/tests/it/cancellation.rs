@@ -1,4 +1,4 @@
-//! A dropped request leaves neither an open transaction nor a tenant's settings on a pooled connection.
+//! A dropped or failed request leaves neither an open transaction nor a tenant's settings on a pooled connection.
 
 use std::time::Duration;
 
@@ -121,5 +121,30 @@ async fn a_dropped_waiting_request_leaks_no_connection() {
         }
         drop(waiting);
     }
+    assert_eq!(registry.keys(&web, None, 100).await.unwrap().items, []);
+}
+
+/// If a transaction fails while it begins, its connection does not return to the pool inside of it.
+#[tokio::test]
+async fn a_failed_begin_leaves_no_transaction() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let mut owner = database.owner().await;
+    // Lets a function replace one of Postgres.
+    let search_first =
+        format!("alter database {} set search_path = public, pg_catalog", database.name());
+    owner.execute(sqlx::AssertSqlSafe(search_first)).await.unwrap();
+    let registry = Registry::connect_with(&database.app_url(), 1).await.unwrap();
+    registry.keys(&web, None, 100).await.unwrap();
+    owner
+        .execute(
+            "create function public.set_config(text, text, boolean) returns text language plpgsql
+            as 'begin raise exception ''refused''; end'",
+        )
+        .await
+        .unwrap();
+    let refused = registry.keys(&web, None, 100).await.unwrap_err();
+    assert!(format!("{refused:?}").contains("refused"), "{refused:?}");
+    owner.execute("drop function public.set_config(text, text, boolean)").await.unwrap();
     assert_eq!(registry.keys(&web, None, 100).await.unwrap().items, []);
 }

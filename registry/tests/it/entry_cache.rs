@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use protocol::{Scope, Visibility};
-use registry::{Effects, EntryName, Registry, RegistryError, ResolvedTool, ServedEntry, Tenant};
+use registry::{
+    Effects, EntryName, Registry, RegistryError, ResolvedTool, Role, ServedEntry, Tenant,
+};
 use sqlx::Executor as _;
 
 use crate::cluster::eventually;
 use crate::database::{Database, is_not_found};
+use crate::members::{caller, of, principal};
 use crate::published::{Published, tamper};
 
 async fn wait_for_cache(registry: &Registry) {
@@ -187,6 +190,32 @@ async fn cached_tools_are_per_tenant() {
         tool(&registry, &alice, "db:ask").await.is_none().then_some(())
     })
     .await;
+}
+
+/// The gateway that deletes a project serves none of its entries afterwards, without waiting for its own notification.
+#[tokio::test]
+async fn a_deletion_clears_the_own_cache_at_once() {
+    let database = Database::seeded().await;
+    let [_, shop] = database.tenants(["acme.web", "acme.shop"]).await;
+    let registry = database.registry().await;
+    let operator = database.operator().await;
+    operator.set_member("acme", None, &principal("boss"), Role::Owner).await.unwrap();
+    let boss = caller(&registry, "acme.shop", of("boss")).await;
+    Published::new(&shop, "db", &[("ask", "Asks")]).write(&database).await;
+    wait_for_cache(&registry).await;
+    for function in ["notify_entries", "notify_routes"] {
+        let silent = format!(
+            "create or replace function {function}() returns trigger language plpgsql
+            as 'begin return null; end'"
+        );
+        tamper(&database, &silent).await;
+    }
+    served(&registry, &boss.tenant(), "acme.shop.db").await.unwrap();
+    assert!(tool(&registry, &boss.tenant(), "db:ask").await.is_some());
+    registry.delete_project(&boss, "shop").await.unwrap();
+    let gone = served(&registry, &boss.tenant(), "acme.shop.db").await;
+    assert!(matches!(gone, Err(RegistryError::Gone(_))), "{gone:?}");
+    assert!(tool(&registry, &boss.tenant(), "db:ask").await.is_none());
 }
 
 /// Without the listener nothing is cached, and changes in the meantime are served.

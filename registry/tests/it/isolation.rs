@@ -3,12 +3,16 @@
 use std::collections::BTreeSet;
 
 use protocol::{ToolId, Visibility};
-use registry::{Absence, CatalogFilter, DiscoverQuery, Registry, Tenant, Total};
+use registry::{
+    Absence, CatalogFilter, DiscoverQuery, NewCapability, Registry, RegistryError, Tenant, Total,
+};
 use sqlx::{AssertSqlSafe, Executor as _};
 use uuid::Uuid;
 
 use crate::database::{Database, act_as, is_not_found, sqlstate};
 use crate::executions::new_execution;
+use crate::members::{caller, of};
+use crate::publish::capability;
 use crate::published::{Published, canaries, tamper};
 
 /// Returns the entries of [`canaries`] that a caller may see.
@@ -285,6 +289,27 @@ async fn assert_shows_no_foreign_entries(registry: &Registry) {
             assert_eq!(!found.is_empty(), seen.contains(name), "{name} {who}");
         }
     }
+}
+
+/// By the queries alone: a deleted entry is unknown to those who could not see it.
+#[tokio::test]
+async fn a_hidden_tombstone_is_not_told() {
+    let database = Database::migrated().await;
+    database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let ann = caller(&registry, "acme.web", of("ann")).await;
+    let bob = caller(&registry, "acme.web", of("bob")).await;
+    let id: ToolId = "diary:read".parse().unwrap();
+    let private = NewCapability {
+        visibility: Some(Visibility::Private),
+        ..capability(id.as_str(), "return 1")
+    };
+    registry.publish(&ann.tenant(), private).await.unwrap();
+    registry.delete_capability(&ann, &id).await.unwrap();
+    tamper(&database, "alter table tombstones disable row level security").await;
+    let again = registry.delete_capability(&ann, &id).await.unwrap_err();
+    assert!(matches!(again, RegistryError::Gone(_)), "{again}");
+    assert!(is_not_found(registry.delete_capability(&bob, &id).await));
 }
 
 /// Returns whether a canary belongs to the scope's organisation.

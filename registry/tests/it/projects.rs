@@ -1,9 +1,11 @@
 //! Projects and organisations: creation, and deletion for good.
 
+use std::collections::BTreeMap;
+
 use protocol::Visibility;
 use registry::{
-    CatalogFilter, EntryName, NewCapability, RegistryError, Role, SecretName, SecretOwner,
-    SecretValue, Tenant,
+    CatalogFilter, EntryName, NewCapability, NewServer, OfficialFilter, OfficialReader,
+    RegistryError, Role, SecretName, SecretOwner, SecretValue, Tenant, VersionUpdate,
 };
 use sqlx::Executor as _;
 
@@ -11,6 +13,7 @@ use crate::database::{Database, act_as, is_not_found};
 use crate::keys::new_key;
 use crate::members::{caller, of, principal, scope};
 use crate::publish::capability;
+use crate::publish_server::server;
 
 #[track_caller]
 fn is_gone<T: std::fmt::Debug>(result: Result<T, RegistryError>) -> bool {
@@ -182,6 +185,68 @@ async fn a_deleted_project_stays_closed() {
     assert!(log.iter().any(|e| e.action == "project.delete" && e.target == "acme.web"));
 }
 
+/// RG-13: the official API shows the servers of a deleted project as deleted, to everyone who could see them.
+#[tokio::test]
+async fn servers_of_a_deleted_project_are_listed_as_deleted() {
+    let database = Database::migrated().await;
+    database.tenants(["acme.web", "acme.shop", "other.web"]).await;
+    let (registry, operator) = (database.registry().await, database.operator().await);
+    let publish = async |place: &str, name: &str, args: &[&str], visibility| {
+        let NewServer { mut server, version, .. } = server(name, "npx");
+        server.install.as_mut().unwrap().args = args.iter().map(ToString::to_string).collect();
+        let new = NewServer { server, version, visibility: Some(visibility) };
+        registry.publish_server(&Tenant::of(scope(place)), new).await.unwrap();
+    };
+    let package = ["-y", "notes@3.0.0"];
+    publish("acme.web", "diary", &package, Visibility::Public).await;
+    publish("acme.web", "yanked", &package, Visibility::Public).await;
+    publish("acme.web", "internal", &package, Visibility::Org).await;
+    publish("acme.web", "hidden", &package, Visibility::Project).await;
+    // Not in the official API, because it has no package.
+    publish("acme.web", "unlisted", &[], Visibility::Public).await;
+    publish("acme.shop", "basket", &package, Visibility::Public).await;
+    let web = Tenant::of(scope("acme.web"));
+    registry.update_server_version(&web, "yanked", None, VersionUpdate::Yank).await.unwrap();
+    let listed = async |place: &str| {
+        let reader = OfficialReader { tenant: Tenant::of(scope(place)), gateway: None };
+        let filter = OfficialFilter { include_deleted: true, ..OfficialFilter::default() };
+        let page = registry.official_servers(&reader, &filter, None, 100).await.unwrap();
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        let facts = page.servers.iter().map(|listed| {
+            let status = &listed["_meta"]["io.modelcontextprotocol.registry/official"]["status"];
+            assert_eq!(listed["server"]["version"], "1.0.0");
+            (text(&listed["server"]["name"]), text(status))
+        });
+        facts.collect::<BTreeMap<String, String>>()
+    };
+    let expected = |listed: &[(&str, &str)]| {
+        listed.iter().map(|(name, status)| ((*name).to_owned(), (*status).to_owned())).collect()
+    };
+    assert_eq!(
+        listed("other.web").await,
+        expected(&[
+            ("acme.shop/basket", "active"),
+            ("acme.web/diary", "active"),
+            ("acme.web/yanked", "deleted"),
+        ])
+    );
+    operator.delete_project(&scope("acme.web")).await.unwrap();
+    let public = [
+        ("acme.shop/basket", "active"),
+        ("acme.web/diary", "deleted"),
+        ("acme.web/yanked", "deleted"),
+    ];
+    assert_eq!(listed("other.web").await, expected(&public));
+    let [basket, diary, yanked] = public;
+    let of_org = [basket, diary, ("acme.web/internal", "deleted"), yanked];
+    assert_eq!(listed("acme.shop").await, expected(&of_org));
+    let name: EntryName = "acme.web.yanked".parse().unwrap();
+    assert!(is_gone(registry.entry(&Tenant::anonymous(), &name).await));
+    operator.delete_org("acme").await.unwrap();
+    let public = [("acme.shop/basket", "deleted"), diary, yanked];
+    assert_eq!(listed("other.web").await, expected(&public));
+}
+
 /// Writes that started before the deletion either finish before it or fail.
 #[tokio::test]
 async fn concurrent_writes_do_not_survive_a_deletion() {
@@ -226,8 +291,23 @@ async fn a_deleted_organisation_stays_closed() {
         NewCapability { visibility: Some(Visibility::Public), ..capability("a:b", "return 1") };
     registry.publish(&web, public).await.unwrap();
     let (key, _) = registry.create_key(&web, of("ann")).await.unwrap();
-    operator.set_member("acme", None, &principal("ann"), Role::Owner).await.unwrap();
+    for name in ["ann", "ben"] {
+        operator.set_member("acme", None, &principal(name), Role::Owner).await.unwrap();
+    }
+    operator.remove_member("acme", None, &principal("ben")).await.unwrap();
+    let removed = async |name: &str| -> (bool, chrono::DateTime<chrono::Utc>) {
+        sqlx::query_as("select role is null, updated_at from memberships where principal = $1")
+            .bind(name)
+            .fetch_one(&mut database.superuser().await)
+            .await
+            .unwrap()
+    };
+    let before = [removed("ann").await, removed("ben").await];
     operator.delete_org("acme").await.unwrap();
+    // Only a role that ends with the organisation is changed.
+    let [ann, ben] = [removed("ann").await, removed("ben").await];
+    assert!(!before[0].0 && ann.0 && ann.1 > before[0].1, "{before:?} {ann:?}");
+    assert_eq!(ben, before[1]);
     registry.authenticate(key.expose()).await.unwrap_err();
     let name: EntryName = "acme.web.a.b".parse().unwrap();
     assert!(is_gone(registry.entry(&other, &name).await));

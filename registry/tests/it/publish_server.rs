@@ -12,6 +12,7 @@ use sqlx::{AssertSqlSafe, Executor as _};
 use tokio::task::JoinSet;
 
 use crate::database::{Database, act_as, is_not_found, sqlstate};
+use crate::publish::capability;
 
 fn member(principal: &str) -> Tenant {
     Tenant::member("acme.web".parse().unwrap(), principal.parse().unwrap())
@@ -82,6 +83,29 @@ async fn of_concurrent_publishers_one_succeeds() {
     let tool = resolved(&registry, &member("ann"), "notes:add").await.unwrap();
     assert_eq!((tool.routing, tool.result), (Routing::Client, ResultMode::Text));
     assert!(!tool.read_only && !tool.deterministic && !tool.eager);
+}
+
+/// RG-14: of a capability and a server whose tool has the same id, published at the same time, one is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_capability_and_a_tool_cannot_take_an_id_at_once() {
+    let database = Database::migrated().await;
+    database.tenants(["acme.web"]).await;
+    let registry = Arc::new(database.registry().await);
+    for number in 0..60 {
+        // No name looks like another one: `0` and `1` count as letters.
+        let namespace = format!("pair{number}").replace('0', "x").replace('1', "y");
+        let ann = member("ann");
+        let program = capability(&format!("{namespace}:add"), "return 1");
+        let (of_server, of_program) = tokio::join!(
+            registry.publish_server(&ann, server(&namespace, "npx")),
+            registry.publish(&ann, program),
+        );
+        let refused = match (of_server.map(drop), of_program.map(drop)) {
+            (Ok(()), Err(refused)) | (Err(refused), Ok(())) => refused,
+            both => panic!("{namespace}: {both:?}"),
+        };
+        assert!(matches!(refused, RegistryError::Conflict(_)), "{namespace}: {refused}");
+    }
 }
 
 /// RG-03, RG-06: no role can change a version, and the policies isolate tenants and principals.

@@ -46,8 +46,9 @@ impl ForeignQuery {
             .filter(|word| word.chars().count() >= 3)
             .map(|word| format!("%{}%", word.to_lowercase()))
             .collect();
-        // The longest words are the most specific.
-        patterns.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        // The longest words are the most specific. Words of one length are sorted too, because `dedup` removes only
+        // neighbours.
+        patterns.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         patterns.dedup();
         patterns.truncate(MAX_WORDS);
         // Stems need no escaping: they are letters and digits. They match prefixes, so `config` finds `configuration`.
@@ -204,5 +205,29 @@ impl Registry {
             })
         });
         Ok((changes, tools.collect::<Result<_, RegistryError>>()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_is_searched_for_once() {
+        for (text, expected) in [
+            ("read file read", &["%file%", "%read%"][..]),
+            ("Read a READ, of a file", &["%file%", "%read%"]),
+            ("git status git log git", &["%status%", "%git%", "%log%"]),
+            (
+                "one two six ten one two six ten longest longer words",
+                &["%longest%", "%longer%", "%words%", "%one%", "%six%", "%ten%"],
+            ),
+            ("a b", &[]),
+        ] {
+            match ForeignQuery::of_words(text, &Intent::new(text)) {
+                ForeignQuery::Worded { patterns, .. } => assert_eq!(patterns, expected, "{text}"),
+                ForeignQuery::Named { .. } => panic!("{text}"),
+            }
+        }
     }
 }

@@ -230,6 +230,41 @@ pub(super) async fn own_versions(
     Ok(found)
 }
 
+/// Returns the namespaces and current versions of a scope's servers, or of one of them, as the official API shows them.
+/// If all versions of a server are yanked, its highest one counts. Servers that the API does not list are omitted.
+pub(crate) async fn current_versions(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    namespace: Option<&str>,
+) -> Result<Vec<(String, String)>, RegistryError> {
+    let versions = sqlx::query!(
+        r#"select distinct on (namespace) namespace as "namespace!", content as "content!", integrity as "integrity!"
+        from (
+            select namespace, content, integrity, '{}'::int[] as rank, true as is_shown from mcp_servers
+            where org = $1 and project = $2 and ($3::text is null or namespace = $3)
+            union all
+            select namespace, content, integrity, rank, false from server_versions
+            where org = $1 and project = $2 and ($3::text is null or namespace = $3)
+        ) known
+        order by namespace, is_shown desc, rank desc"#,
+        scope.org(),
+        scope.project(),
+        namespace,
+    )
+    // While the rows arrive, because all contents together may be large.
+    .map(|row| {
+        let fqdn = Fqdn::server(scope.clone(), &row.namespace).ok()?;
+        // The routing does not matter: only the version is read from the entry.
+        let read = content::from_stored(fqdn, &row.content, &row.integrity, Routing::Client);
+        // A server whose content was tampered with can still be deleted.
+        let (entry, _) = read.ok()?;
+        Some((row.namespace, server_json::version_of(&entry)?))
+    })
+    .fetch_all(connection)
+    .await?;
+    Ok(versions.into_iter().flatten().collect())
+}
+
 impl Facts {
     fn of(
         deprecated: Option<String>,

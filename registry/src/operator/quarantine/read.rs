@@ -4,6 +4,8 @@ use protocol::Integrity;
 use protocol::model_text::flags_of;
 use serde_json::Value;
 
+use crate::entries::content;
+
 /// The largest server.json, in bytes: ten times the largest ones in the official registry.
 const SERVER_LIMIT: usize = 64 * 1024;
 /// The longest name.
@@ -112,7 +114,7 @@ fn read_server(listed: &Value) -> Result<ReadServer, String> {
         ));
     }
     // The catalog derives columns from its content as `jsonb`, which cannot hold a NUL.
-    if content.contains("\\u0000") {
+    if content::contains_nul(server) {
         return Err(format!("`{name}`: a string contains a NUL character"));
     }
     // In a JSON pointer, `~1` stands for `/` (RFC 6901).
@@ -192,7 +194,9 @@ mod tests {
 
     #[test]
     fn keeps_a_server_unchanged() {
-        let server = json!({ "version": "1.0.0", "name": "io.x/y", "description": "Does." });
+        // The backslash is part of the text, which has no NUL.
+        let server =
+            json!({ "version": "1.0.0", "name": "io.x/y", "description": "Splits at \\u0000." });
         let read = page(vec![listed(server.clone())]);
         assert_eq!(read.refused, Vec::<String>::new());
         assert_eq!(read.servers[0].content, server.to_string());
@@ -222,6 +226,7 @@ mod tests {
             good("description", json!(["x"])),
             good("description", json!("x".repeat(70_000))),
             good("description", json!("a\0b")),
+            good("packages", json!([{ "a\0b": 1 }])),
             good("packages", json!({})),
         ] {
             let read = page(vec![bad.clone(), good("title", json!("fine"))]);
