@@ -60,6 +60,7 @@ pub use accounts::links::{LinkRecord, Slug};
 pub use accounts::members::{MemberPage, Membership};
 pub use accounts::projects::{OrgRecord, ProjectPage, ProjectRecord};
 pub use database::operator::Operator;
+pub use entries::content::contains_nul;
 pub use entries::discover::{DiscoverQuery, Discovered};
 pub use entries::entry::Entry;
 pub use entries::entry_cache::ServedEntry;

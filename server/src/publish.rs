@@ -11,6 +11,7 @@ use protocol::{
 };
 use registry::{
     Caller, EntryName, NewCapability, RegistryError, Resolved, Tenant, Version, VersionUpdate,
+    contains_nul,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -304,18 +305,6 @@ fn parse_schema(schema: Map<String, Value>) -> Result<Value, ErrorBody> {
 
 fn is_storable(schema: &Value) -> bool {
     schema.to_string().len() <= SCHEMA_LIMIT && !contains_nul(schema)
-}
-
-/// Returns whether a value contains a NUL character, which Postgres cannot store.
-fn contains_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(items) => items.iter().any(contains_nul),
-        Value::Object(fields) => {
-            fields.iter().any(|(name, value)| name.contains('\0') || contains_nul(value))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
 }
 
 fn invalid(detail: impl Into<String>) -> ErrorBody {

@@ -65,7 +65,7 @@ fn verify(name: &Fqdn, content: &str, integrity: &str) -> Option<(Map<String, Va
 }
 
 /// Returns whether a text or a name anywhere in a value contains a NUL character, which Postgres cannot store.
-pub(crate) fn contains_nul(value: &Value) -> bool {
+pub fn contains_nul(value: &Value) -> bool {
     // The recursion is bounded: `serde_json` refuses to parse more than 128 levels.
     match value {
         Value::String(text) => text.contains('\0'),

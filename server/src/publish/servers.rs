@@ -2,14 +2,14 @@
 
 use protocol::server_json::{ServerPlace, place_of};
 use protocol::{EntryType, ErrorBody, Install, ToolDescriptor, ToolId, Visibility};
-use registry::{Caller, CatalogServer, CatalogTool, NewServer, SecretName, VersionUpdate};
+use registry::{
+    Caller, CatalogServer, CatalogTool, NewServer, SecretName, VersionUpdate, contains_nul,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::{
-    DESCRIPTION_LIMIT, contains_nul, invalid, is_storable, parse_version, reason, refused,
-};
+use super::{DESCRIPTION_LIMIT, invalid, is_storable, parse_version, reason, refused};
 use crate::state::SharedGateway;
 
 /// The maximum number of tools of one server.
