@@ -175,11 +175,12 @@ impl Solver<'_> {
             return;
         }
         let mut changed = self.changed_since(mark);
-        // No code after the region reads what it alone uses. Without this, the time for a chain of optional
-        // links would grow with the square of its length.
-        let within = self.regions[place].own.clone();
+        // No code after the region reads what it alone uses, except a closure. Without this, the time for a
+        // chain of optional links would grow with the square of its length.
+        let (within, base) = (self.regions[place].own.clone(), self.base());
+        let captured = &self.function(self.contexts[self.context() as usize].func).captured;
         changed.retain(|(cell, before)| {
-            let is_own = within.contains(cell) && self.heap.cells[*cell as usize].private;
+            let is_own = within.contains(cell) && !captured[(*cell - base) as usize];
             !(is_own && before.is_never())
         });
         let turned = self.changed_in_turns(place);
