@@ -408,6 +408,16 @@ pub(super) fn changes_its_argument(name: &str) -> bool {
     )
 }
 
+/// Returns whether a global is a class that a program can extend.
+pub(super) fn is_class(name: &str) -> bool {
+    let is_object = matches!(name, "Math" | "JSON" | "Reflect" | "Intl" | "NaN" | "Infinity");
+    // A proxy has no `prototype`, so `extends` fails.
+    is_global(name)
+        && name.starts_with(|c: char| c.is_ascii_uppercase())
+        && !is_object
+        && name != "Proxy"
+}
+
 /// Returns whether a name is a global that every program has; others may not exist.
 pub(super) fn is_global(name: &str) -> bool {
     GLOBALS.contains(&name)

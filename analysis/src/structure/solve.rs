@@ -36,6 +36,7 @@ mod call;
 mod callback;
 mod chosen;
 mod compute;
+mod construct;
 mod control;
 mod cut;
 mod data;

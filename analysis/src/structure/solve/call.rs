@@ -6,10 +6,6 @@ use crate::structure::builtins;
 use crate::structure::core::{Arg, CallForm, FuncForm, Slot, Wait};
 use crate::structure::domain::{Kind, Paths, Ref};
 
-/// The classes of the engine that programs extend.
-const CONSTRUCTORS: [&str; 9] =
-    ["Array", "Error", "Map", "Object", "Promise", "RangeError", "Set", "TypeError", "Uint8Array"];
-
 impl<'a> Solver<'a> {
     /// Returns a parameter of the current function.
     pub(super) fn argument(&mut self, index: usize) -> Value {
@@ -153,7 +149,7 @@ impl<'a> Solver<'a> {
     /// Returns whether a further call may be walked within those that are being walked. Functions of the program
     /// that call themselves are cut off before; but `call`, `apply`, `bind` and proxies may lead to themselves,
     /// too.
-    fn may_nest(&mut self) -> bool {
+    pub(super) fn may_nest(&mut self) -> bool {
         if self.nested >= NESTED_LIMIT {
             self.give_up();
         }
@@ -161,7 +157,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Walks one of several alternatives, between which `deps` decide.
-    fn each_way(
+    pub(super) fn each_way(
         &mut self,
         deps: Deps,
         ways: &[Ref],
@@ -211,15 +207,26 @@ impl<'a> Solver<'a> {
         args: &Args,
         wait: bool,
     ) -> Option<Value> {
-        // Another call than that of a bound function: what it leads to is not that function again at the same
-        // time.
-        let is_bound = |object: ObjId| self.heap.objects[object as usize].kind == Kind::Bound;
-        if !self.bound.is_empty() && !matches!(callee, Ref::Obj(object) if is_bound(object)) {
-            let around = std::mem::take(&mut self.bound);
-            let given = self.call_one(callee, this, args, wait);
-            self.bound = around;
-            return given;
+        if let Ref::Obj(object) = callee
+            && self.heap.objects[object as usize].kind == Kind::Bound
+        {
+            return self.call_bound(object, args, wait);
         }
+        // What another function calls, it calls later, when the bound functions before it have passed their call on.
+        let around = std::mem::take(&mut self.bound);
+        let given = self.call_unbound(callee, this, args, wait);
+        self.bound = around;
+        given
+    }
+
+    /// Calls one callee that is no bound function.
+    fn call_unbound(
+        &mut self,
+        callee: Ref,
+        this: Option<Value>,
+        args: &Args,
+        wait: bool,
+    ) -> Option<Value> {
         match callee {
             Ref::Obj(object) => match self.heap.objects[object as usize].kind {
                 Kind::Func { func, .. }
@@ -230,7 +237,6 @@ impl<'a> Solver<'a> {
                     None
                 }
                 Kind::Func { func, env } => self.invoke(object, func, env, this, args, wait),
-                Kind::Bound => self.call_bound(object, args, wait),
                 Kind::Opaque => Some(self.unknown_callee(callee, this, args)),
                 _ if self.heap.objects[object as usize].escaped => {
                     Some(self.unknown_callee(callee, this, args))
@@ -277,7 +283,12 @@ impl<'a> Solver<'a> {
     }
 
     /// Calls an object whose behavior is not known.
-    fn unknown_callee(&mut self, callee: Ref, this: Option<Value>, args: &Args) -> Value {
+    pub(super) fn unknown_callee(
+        &mut self,
+        callee: Ref,
+        this: Option<Value>,
+        args: &Args,
+    ) -> Value {
         let callee = self.dom.reference(callee);
         let values: SmallVec<[Value; 4]> = std::iter::once(callee)
             .chain(this)
@@ -334,75 +345,6 @@ impl<'a> Solver<'a> {
         let given = self.call_any(target, Some(this), &all, wait);
         self.bound.pop();
         given
-    }
-
-    /// `new callee(…)`
-    pub(super) fn construct_any(&mut self, callee: Value, args: &Args) -> Option<Value> {
-        if !self.may_nest() {
-            return None;
-        }
-        let shape = self.dom.shapes.kept(callee.shape);
-        if shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None {
-            self.may_fail_by(callee);
-        }
-        self.nested += 1;
-        let made =
-            self.each_way(callee.deps, &shape.refs, |solver, one| solver.construct_one(one, args));
-        self.nested -= 1;
-        made
-    }
-
-    /// Constructs an object by one callee.
-    fn construct_one(&mut self, callee: Ref, args: &Args) -> Option<Value> {
-        match callee {
-            Ref::Obj(object) => match self.heap.objects[object as usize].kind {
-                Kind::Func { func, .. } if !self.function(func).constructs() => {
-                    self.may_fail(NONE, Value::computed(NONE));
-                    None
-                }
-                Kind::Func { func, env } => {
-                    let made = self.make(0, Kind::Plain);
-                    self.prototype_of(object);
-                    let prototype = self.own(object, self.known.prototype);
-                    self.set_own(made, self.known.proto, prototype);
-                    let target = self.dom.reference(callee);
-                    let before = std::mem::replace(&mut self.target, target);
-                    let given = self.invoke(object, func, env, Some(made), args, true);
-                    self.target = before;
-                    let given = given?;
-                    // A constructor's result counts only if it is an object; it then replaces the new object.
-                    let refs = self.dom.shapes.only_refs(given.shape, |_| true, false);
-                    let given = Value { deps: given.deps, shape: refs };
-                    if given.is_never() { Some(made) } else { Some(self.dom.join(made, given)) }
-                }
-                _ => Some(self.unknown_callee(callee, None, args)),
-            },
-            Ref::Tool(namespace, action) => Some(self.task(namespace, action, args, true)),
-            Ref::Builtin(name) => Some(self.construct_builtin(name, args)),
-            Ref::Pool => Some(self.unknown_call(None, args)),
-            // A tool's result holds no class either.
-            Ref::Data(_, path) if !Paths::may_be_method(path) => None,
-            _ => {
-                self.gap_if_leads(callee);
-                Some(self.unknown_call(None, args))
-            }
-        }
-    }
-
-    /// Returns whether a value is surely a constructor.
-    pub(super) fn constructs(&self, value: Value) -> bool {
-        let shape = self.dom.shape(value);
-        let is_scalar =
-            shape.may_be_nothing() || shape.prim != crate::structure::domain::Prim::None;
-        !is_scalar
-            && shape.refs.iter().all(|one| match one {
-                Ref::Obj(object) => match self.heap.objects[*object as usize].kind {
-                    Kind::Func { func, .. } => self.function(func).constructs(),
-                    _ => false,
-                },
-                Ref::Builtin(name) => CONSTRUCTORS.contains(&self.dom.names.get(*name)),
-                _ => false,
-            })
     }
 
     /// Returns whether `this` leads to tools and the read of the callee from it has already been reported as a
@@ -463,39 +405,10 @@ impl<'a> Solver<'a> {
     }
 
     /// Records a gap if `mcp`, a namespace or a tool is called in a form that is not followed.
-    fn gap_if_leads(&mut self, callee: Ref) {
+    pub(super) fn gap_if_leads(&mut self, callee: Ref) {
         if matches!(callee, Ref::Mcp | Ref::Namespace(_) | Ref::Tool(..)) {
             self.gap(Code::DynamicCall, About::Value(callee, How::Called));
         }
-    }
-
-    /// `super(…)`
-    fn call_parent(&mut self, parent: Value, this: Option<Value>, args: &Args) -> Option<Value> {
-        let shape = self.dom.shapes.kept(parent.shape);
-        let given = self.each_way(parent.deps, &shape.refs, |solver, one| match one {
-            Ref::Obj(object) => match solver.heap.objects[object as usize].kind {
-                Kind::Func { func, env } => {
-                    let act = solver.activations.last();
-                    // `super(…)` passes `new.target` on.
-                    let target = act.map_or(Value::UNDEFINED, |act| act.target);
-                    let before = std::mem::replace(&mut solver.target, target);
-                    let given = solver.invoke(object, func, env, this, args, true);
-                    solver.target = before;
-                    given
-                }
-                _ => Some(solver.unknown_callee(one, this, args)),
-            },
-            Ref::Builtin(name) => {
-                solver.init_builtin(name, this.unwrap_or(Value::UNDEFINED), args);
-                Some(Value::UNDEFINED)
-            }
-            _ => Some(solver.unknown_callee(one, this, args)),
-        })?;
-        // A constructor may give another object than the one that was made.
-        let refs = self.dom.shapes.only_refs(given.shape, |_| true, false);
-        let given = Value { deps: given.deps, shape: refs };
-        let this = this.unwrap_or(Value::UNDEFINED);
-        Some(if given.is_never() { this } else { self.dom.join(this, given) })
     }
 }
 
