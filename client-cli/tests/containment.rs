@@ -2,111 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/tree.rs"]
+mod tree;
+
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use client_cli::testing::{Granted, NativeError, Workspace, filesystem};
+use client_cli::testing::{Granted, filesystem};
 use protocol::ErrorCode;
-use serde_json::{Value, json};
+use serde_json::json;
 
-struct Tree {
-    folder: tempfile::TempDir,
-    workspace: Workspace,
-}
-
-const SECRET: &str = "canary-outside";
-
-impl Tree {
-    /// Creates a workspace `app` with sibling folders that must not be read or changed.
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        for name in ["app/sub/deep", "app-evil", "outside"] {
-            std::fs::create_dir_all(root.join(name)).unwrap();
-        }
-        for name in ["app-evil/x", "outside/x", "x"] {
-            std::fs::write(root.join(name), SECRET).unwrap();
-        }
-        std::fs::write(root.join("app/a.txt"), "a").unwrap();
-        std::fs::write(root.join("app/sub/b.txt"), "b").unwrap();
-        let workspace = Workspace::open(&root.join("app")).unwrap();
-        Self { folder, workspace }
-    }
-
-    fn root(&self) -> &Path {
-        self.workspace.root()
-    }
-
-    fn call(&self, tool: &str, arguments: Value) -> Result<Value, NativeError> {
-        let started = Instant::now();
-        let result =
-            filesystem::call(self.workspace.reach(&Granted::default()), tool, arguments, &|| false);
-        assert!(started.elapsed() < Duration::from_secs(10), "{tool} hangs");
-        if let Err(error) = &result {
-            assert!(
-                !error.message.contains(SECRET),
-                "the error of {tool} reveals content from outside: {error}"
-            );
-        }
-        result
-    }
-
-    fn read(&self, path: &str) -> Result<String, NativeError> {
-        let result = self.call("read_text_file", json!({ "path": path }))?;
-        Ok(result["structuredContent"]["content"].as_str().unwrap().to_owned())
-    }
-
-    fn write(&self, path: &str) -> Result<Value, NativeError> {
-        self.call("write_file", json!({ "path": path, "content": "written" }))
-    }
-
-    /// Calls every tool with a path in every path argument.
-    fn every_tool(&self, path: &str) -> Vec<(&'static str, Result<Value, NativeError>)> {
-        [
-            ("read_file", json!({ "path": path })),
-            ("read_text_file", json!({ "path": path, "head": 1 })),
-            ("read_text_file", json!({ "path": path, "tail": 1 })),
-            ("read_media_file", json!({ "path": path })),
-            ("write_file", json!({ "path": path, "content": "overwritten" })),
-            ("edit_file", json!({ "path": path, "edits": [{ "oldText": "c", "newText": "d" }] })),
-            ("create_directory", json!({ "path": format!("{path}/made") })),
-            ("list_directory", json!({ "path": path })),
-            ("list_directory_with_sizes", json!({ "path": path })),
-            ("directory_tree", json!({ "path": path })),
-            ("search_files", json!({ "path": path, "pattern": "**" })),
-            ("get_file_info", json!({ "path": path })),
-            ("move_file", json!({ "source": path, "destination": "stolen" })),
-            ("move_file", json!({ "source": "a.txt", "destination": format!("{path}/planted") })),
-        ]
-        .map(|(tool, arguments)| (tool, self.call(tool, arguments)))
-        .into()
-    }
-
-    fn outside(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        let mut files = Vec::new();
-        for folder in ["", "outside", "app-evil"] {
-            for entry in std::fs::read_dir(self.folder.path().join(folder)).unwrap() {
-                let path = entry.unwrap().path();
-                let content = if path.is_file() { std::fs::read(&path).unwrap() } else { vec![] };
-                files.push((path, content));
-            }
-        }
-        files.sort();
-        files
-    }
-
-    fn assert_refused(&self, path: &str) {
-        let before = self.outside();
-        for (tool, result) in self.every_tool(path) {
-            let error = result.expect_err(&format!("{tool} on {path:?}"));
-            assert_ne!(error.code, ErrorCode::Internal, "{tool} on {path:?}");
-        }
-        let many = self.call("read_multiple_files", json!({ "paths": [path, "a.txt"] })).unwrap();
-        assert!(!many.to_string().contains(SECRET), "{path}");
-        assert_eq!(self.outside(), before, "{path} changed something outside");
-    }
-}
+use tree::{SECRET, Tree};
 
 /// PC-01, PC-02, PC-04: every spelling of a path that leads outside, with every tool.
 #[test]
@@ -481,97 +387,6 @@ fn globs_stay_inside_and_are_fast() {
             let checked = filesystem::check(&tree.workspace, tool, arguments);
             assert_eq!(checked.is_ok(), is_valid, "{tool}");
         }
-    }
-}
-
-#[test]
-fn walks_have_limits_and_can_be_cancelled() {
-    let tree = Tree::new();
-    let mut deep = tree.root().to_owned();
-    for _ in 0..150 {
-        deep.push("d");
-    }
-    std::fs::create_dir_all(&deep).unwrap();
-    let error = tree.call("directory_tree", json!({ "path": "" })).unwrap_err();
-    assert!(error.message.contains("nested deeper"), "{error}");
-    tree.call("directory_tree", json!({ "path": "d/".repeat(50) })).unwrap();
-    let cancelled = filesystem::call(
-        tree.workspace.reach(&Granted::default()),
-        "search_files",
-        json!({ "path": "", "pattern": "*" }),
-        &|| true,
-    );
-    assert_eq!(cancelled.unwrap_err().code, ErrorCode::Cancelled);
-}
-
-/// Returns the number of this process's descriptors of files in a folder.
-fn open_in(folder: &Path) -> usize {
-    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    links
-        .filter(|link| std::fs::read_link(link.path()).is_ok_and(|to| to.starts_with(folder)))
-        .count()
-}
-
-#[test]
-fn walks_hold_few_descriptors() {
-    let tree = Tree::new();
-    for number in 0..200 {
-        std::fs::create_dir(tree.root().join(number.to_string())).unwrap();
-    }
-    std::fs::create_dir_all(tree.root().join("d/".repeat(60))).unwrap();
-    for (tool, arguments) in [
-        ("search_files", json!({ "path": "", "pattern": "**" })),
-        ("directory_tree", json!({ "path": "" })),
-    ] {
-        let most = std::cell::Cell::new(0);
-        let count = || {
-            most.set(most.get().max(open_in(tree.root())));
-            false
-        };
-        let reach = Granted::default();
-        filesystem::call(tree.workspace.reach(&reach), tool, arguments, &count).unwrap();
-        assert!((1..=3).contains(&most.get()), "{tool}: {} descriptors", most.get());
-    }
-}
-
-/// A walk without a free descriptor fails: its result never lacks what it could not open.
-#[test]
-fn a_walk_without_descriptors_is_an_error() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-    const CHILD: &str = "PML_TEST_FEW_DESCRIPTORS";
-    let name = "a_walk_without_descriptors_is_an_error";
-    if std::env::var_os(CHILD).is_none() {
-        // The limit is that of a whole process, and the other tests run in this one.
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        let output = child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        return;
-    }
-    let tree = Tree::new();
-    symlink("a.txt", tree.root().join("link")).unwrap();
-    let before = getrlimit(Resource::Nofile);
-    for (tool, arguments) in [
-        ("search_files", json!({ "path": "", "pattern": "**" })),
-        ("directory_tree", json!({ "path": "" })),
-        ("list_directory", json!({ "path": "" })),
-        ("list_directory_with_sizes", json!({ "path": "" })),
-    ] {
-        let whole = tree.call(tool, arguments.clone()).unwrap();
-        let mut failures = 0;
-        for limit in 3..16 {
-            setrlimit(Resource::Nofile, Rlimit { current: Some(limit), ..before }).unwrap();
-            let found = tree.call(tool, arguments.clone());
-            setrlimit(Resource::Nofile, before).unwrap();
-            match found {
-                Ok(found) => assert_eq!(found, whole, "{tool} with {limit} descriptors"),
-                Err(error) => {
-                    assert_eq!(error.code, ErrorCode::ToolFailed, "{tool}: {error}");
-                    failures += 1;
-                }
-            }
-        }
-        assert!((1..13).contains(&failures), "{tool}: {failures}");
     }
 }
 
