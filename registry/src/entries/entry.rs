@@ -122,13 +122,16 @@ struct Wanted {
 ///
 /// The row-level policies hide the same entries as `visible_to`; each holds without the other. Four rows are enough:
 /// the nearest scope, the farthest one, and two in between, which already make the name ambiguous.
+///
+/// The list of organisations repeats what the alternatives say, in a form that an index can use: with the parameter in
+/// the last alternative, Postgres would read all entries of an organisation, or all of a table.
 macro_rules! read_from {
     ($connection:expr, $caller:expr, $wanted:expr, $columns:literal, $condition:literal $(, $argument:expr)*) => {
         sqlx::query_as!(
             Row,
             $columns
                 + " where ((org = $1 and project = $2) or (org = $3 and project = $4) or ($9 and org = $6))
-                    and namespace = $5
+                    and org = any (array[$1, $3, $6]) and namespace = $5
                     and visible_to($6, $7, $8, org, project, visibility, owner)"
                 + $condition
                 + r#" order by (org = $1 and project = $2) desc, (org = $3 and project = $4),
@@ -163,8 +166,8 @@ async fn read(
             r#"select org, project, content, integrity, routing, true as "is_fixed!", visibility,
                 code as "code?", deprecated
             from capability_versions"#,
-            " and name = $10 and version = $11",
-            action,
+            " and tool_id = $10 and version = $11",
+            tool_id(wanted, action),
             version
         ),
         (Some(action), None) => read_from!(
@@ -174,8 +177,8 @@ async fn read(
             r#"select org as "org!", project as "project!", content as "content!", integrity as "integrity!",
                 routing as "routing!", true as "is_fixed!", visibility as "visibility!", code, deprecated
             from pml_registry"#,
-            " and name = $10",
-            action
+            " and tool_id = $10",
+            tool_id(wanted, action)
         ),
         (None, Some(version)) => read_from!(
             connection,
@@ -199,6 +202,11 @@ async fn read(
         ),
     };
     Ok(rows)
+}
+
+/// Returns the id of a tool or capability, for which there is an index.
+fn tool_id(wanted: &Wanted, action: &str) -> String {
+    format!("{}:{action}", wanted.namespace)
 }
 
 /// Returns whether such an entry existed and the caller could see it.
