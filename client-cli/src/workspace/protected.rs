@@ -115,6 +115,13 @@ fn names(list: &'static str) -> Vec<Name> {
     found
 }
 
+/// Returns whether a name in a folder is that of PML's own records, which nobody can read.
+pub(crate) fn is_own(name: &str) -> bool {
+    let name = fold(OsStr::new(name));
+    let mut own = NAMES.iter().filter(|known| known.access == Access::Own);
+    own.any(|known| known.parts == [name.as_str()])
+}
+
 /// Normalizes a name as the most lenient file systems do. Drops the case, characters that HFS+ ignores, an NTFS stream
 /// name after `:`, and trailing dots and spaces.
 fn fold(name: &OsStr) -> String {

@@ -14,6 +14,7 @@ use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::Workspace;
 use crate::workspace::beneath::Opened;
 use crate::workspace::path_error::{PathError, shown};
+use crate::workspace::protected::is_own;
 
 /// The maximum number of entries that one call reads.
 const ENTRIES_LIMIT: usize = 200_000;
@@ -45,6 +46,10 @@ fn entries(given: &str, folder: &Opened) -> Result<Vec<Entry>, NativeError> {
         // A name that is not UTF-8 is listed with replacement characters. As that name usually does
         // not exist, such a folder is not entered.
         let name = raw.to_string_lossy().into_owned();
+        // It cannot be read, so a program that reads everything that is listed would fail.
+        if is_own(&name) {
+            continue;
+        }
         let kind = match entry.file_type() {
             // Some file systems do not store the type in the directory.
             FileType::Unknown => stat_name(folder.fd.as_fd(), &name)
