@@ -23,6 +23,7 @@ use crate::local_mcp::known::KnownTools;
 use crate::local_mcp::{LocalServers, Remote, ServerSpec, Timing};
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
+use crate::run_store::RunStore;
 use crate::tools::{self, NativeTools};
 use crate::workspace::Workspace;
 
@@ -42,6 +43,7 @@ pub(crate) struct App {
     analyser: OnceLock<Result<Analyser, ErrorBody>>,
     sandboxes: OnceLock<Result<Pool, ErrorBody>>,
     nested: OnceLock<Result<Pool, ErrorBody>>,
+    run_store: tokio::sync::OnceCell<Arc<RunStore>>,
 }
 
 impl App {
@@ -87,6 +89,7 @@ impl App {
             analyser: OnceLock::new(),
             sandboxes: OnceLock::new(),
             nested: OnceLock::new(),
+            run_store: tokio::sync::OnceCell::new(),
         }))
     }
 
@@ -127,6 +130,24 @@ impl App {
         let defaults = PoolConfig::default();
         let max_running = defaults.max_running * CAPABILITY_DEPTH;
         start_pool(&self.nested, PoolConfig { max_running, ..defaults })
+    }
+
+    /// Returns the run store, which is opened or created with its first use.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`. The next use tries again: a full disk may have space by then.
+    pub(crate) async fn run_store(self: &Arc<Self>) -> Result<Arc<RunStore>, ErrorBody> {
+        let opened = self.run_store.get_or_try_init(async || {
+            let app = Arc::clone(self);
+            // It may wait for another `pml`.
+            let open = move || RunStore::open(&app.workspace, app.store.folder());
+            match tokio::task::spawn_blocking(open).await {
+                Ok(Ok(store)) => Ok(Arc::new(store)),
+                Ok(Err(error)) => Err(error.body()),
+                Err(error) => Err(ErrorBody::new(ErrorCode::Internal, error.to_string())),
+            }
+        });
+        opened.await.cloned()
     }
 
     /// Returns the permissions in force.

@@ -80,6 +80,24 @@ pub(crate) enum Command {
         #[arg(long, short)]
         yes: bool,
     },
+    /// Approve a call of a run that waits in an agent's session.
+    #[command(after_help = "\
+Shows the question and asks on this terminal. A dangerous call (a command, a protected place) is allowed by retyping a
+code. Without WORKFLOW: the only question that waits, else a list of them.
+
+Exit codes: 0 answered, or nothing waits; 2 not answered, no such question, or no terminal.")]
+    Approve {
+        /// The `workflow_id` of the question.
+        workflow: Option<String>,
+    },
+    /// Deny a call of a run that waits in an agent's session, and end the run.
+    Deny {
+        /// The `workflow_id` of the question. Default: the only question that waits.
+        workflow: Option<String>,
+    },
+    /// List, show and verify the recorded runs of this project.
+    #[command(subcommand)]
+    Runs(RunsCommand),
     /// Verify and store the gateway's API key, from stdin or a prompt without echo.
     Login,
     /// Delete the stored API key of the gateway.
@@ -91,6 +109,36 @@ pub(crate) enum Command {
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
+    },
+}
+
+/// `pml runs …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// List the last runs, the newest first.
+    List {
+        /// The maximum number of runs.
+        #[arg(long, default_value_t = 20, value_name = "N")]
+        limit: usize,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a run: its program, its calls and why each was allowed, and its result.
+    Show {
+        /// The run's id or the beginning of it. Default: the latest run.
+        run: Option<String>,
+        /// Print JSON, with all values in full.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Verify that no record was changed, removed, inserted or moved.
+    #[command(after_help = "\
+Exit codes: 0 all records are in order; 1 one is not, and the first such record is named; 4 the store cannot be read.")]
+    Verify {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 

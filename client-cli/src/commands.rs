@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod analyze;
+mod approve;
 mod doctor;
 pub(crate) mod exec;
 mod hidden;
@@ -10,7 +11,7 @@ mod login;
 pub(crate) mod plan;
 pub(crate) mod program;
 pub(crate) mod publish;
-
+mod runs;
 pub(crate) mod secrets;
 mod terminal;
 pub(crate) mod trust;
@@ -28,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use self::terminal::{note, say, unless_stopped};
 use crate::analyser::Analyser;
 use crate::app::App;
-use crate::args::{Cli, Command, SecretsCommand, Settings};
+use crate::args::{Cli, Command, RunsCommand, SecretsCommand, Settings};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::workspace::Workspace;
@@ -44,6 +45,11 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Publish(publish) => publish.json,
         Command::Doctor(doctor) => doctor.json,
         Command::Secrets(SecretsCommand::List { json, .. }) => *json,
+        Command::Runs(
+            RunsCommand::List { json, .. }
+            | RunsCommand::Show { json, .. }
+            | RunsCommand::Verify { json },
+        ) => *json,
         _ => false,
     };
     match start(cli) {
@@ -81,6 +87,9 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         }
         Command::Init { yes } => return initialise(settings, yes),
         Command::Trust { yes } => return trust::trust(settings, yes),
+        Command::Runs(command) => return runs::runs(settings, command),
+        Command::Approve { workflow } => return approve::approve(workflow.as_deref()),
+        Command::Deny { workflow } => return approve::deny(workflow.as_deref()),
         // Listed instead of `_`, so that a new command has to be assigned to one of the two
         // matches.
         Command::Stdio
@@ -151,7 +160,12 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Secrets(command) => secrets::secrets(settings, command, &stop).await,
             Command::Login => login::login(settings, &stop).await,
             Command::Logout => login::logout(settings, &stop).await,
-            Command::Init { .. } | Command::Trust { .. } | Command::Completions { .. } => {
+            Command::Init { .. }
+            | Command::Trust { .. }
+            | Command::Runs(_)
+            | Command::Approve { .. }
+            | Command::Deny { .. }
+            | Command::Completions { .. } => {
                 unreachable!("handled before the runtime was started")
             }
         }

@@ -177,7 +177,8 @@ fn kind_of(code: ErrorCode) -> ErrorKind {
         | C::ServerToolsOffline
         | C::Busy
         | C::RateLimited
-        | C::IdentityUnavailable => ErrorKind::Unavailable,
+        | C::IdentityUnavailable
+        | C::RunStoreUnavailable => ErrorKind::Unavailable,
         C::ToolFailed
         | C::ToolTimeout
         | C::InvalidArguments

@@ -13,6 +13,7 @@
 // - `files`, `workspace` and `processes` wrap the operating system: small private files, the folder that tools may
 //   touch, and child processes.
 // - `gateway`, `local_mcp` and `tools` execute calls. None of them checks permissions.
+// - `run_store` records runs, and decides nothing.
 // - `consent` alone decides whether a call is allowed. It knows which tools exist, and nothing about runs.
 // - `config` and `app` combine these into one project.
 // - `placement` and `discover` look things up and run nothing. `run` runs programs; no other module executes their
@@ -36,6 +37,7 @@ mod logging;
 mod placement;
 mod processes;
 mod run;
+mod run_store;
 mod stdio;
 #[doc(hidden)]
 pub mod testing;

@@ -7,8 +7,10 @@ pub(crate) mod execute;
 mod finished;
 mod local_run;
 mod paused;
+pub(crate) mod posted;
 mod prepare;
 pub(crate) mod progress;
+mod recorder;
 mod resolver;
 pub(crate) mod resume;
 mod router;
@@ -33,6 +35,18 @@ impl Runs {
     /// Creates an empty set of runs for a project.
     pub(crate) fn of(app: Arc<App>) -> Self {
         Self { app, approvals: Arc::default(), finished: Arc::default() }
+    }
+
+    /// Creates an empty set of runs whose questions can also be answered from a terminal.
+    pub(crate) fn with_posted_questions(app: Arc<App>) -> Self {
+        let approvals = Arc::new(Approvals::posted(app.records(), app.workspace()));
+        Self { approvals, ..Self::of(app) }
+    }
+
+    /// Ends a paused run, if its question is still open.
+    pub(crate) fn abandon(&self, workflow_id: &str) {
+        // Dropping a paused run cancels it.
+        drop(self.approvals.resume(workflow_id));
     }
 
     /// Ends every paused run, then stops the local MCP servers.

@@ -2,6 +2,7 @@
 //!
 //! The only writer to stdout is the one in `lines`; logs go to stderr.
 
+mod asking;
 mod lines;
 
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use execution::mcp_server::{envelope_result, parse};
 use protocol::discovery::DiscoverRequest;
 use protocol::meta_tools;
 use protocol::{
-    ContinueRequest, CreateRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId,
+    ContinueRequest, CreateRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, Integrity,
+    ToolId,
 };
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ResultType,
@@ -21,7 +23,9 @@ use rmcp::{ServerHandler, ServiceExt as _};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use self::asking::{Channel, Rounds};
 use crate::app::App;
+use crate::consent::question;
 use crate::discover;
 use crate::run::{Runs, create, execute, progress, resume};
 
@@ -30,8 +34,8 @@ use crate::run::{Runs, create, execute, progress, resume};
 /// # Errors
 /// Returns an error if the handshake fails, unless stdin was closed.
 pub(crate) async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()> {
-    let runs = Arc::new(Runs::of(app));
-    let handler = StdioHandler { runs: Arc::clone(&runs) };
+    let runs = Arc::new(Runs::with_posted_questions(app));
+    let handler = StdioHandler { runs: Arc::clone(&runs), rounds: Arc::default() };
     let served = async {
         let (transport, mut written) = lines::connect(tokio::io::stdin(), tokio::io::stdout());
         let greeted = tokio::select! {
@@ -68,6 +72,7 @@ pub(crate) async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Res
 #[derive(Clone)]
 struct StdioHandler {
     runs: Arc<Runs>,
+    rounds: Arc<Rounds>,
 }
 
 impl ServerHandler for StdioHandler {
@@ -84,76 +89,125 @@ impl ServerHandler for StdioHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, rmcp::ErrorData> {
-        let arguments = Value::Object(request.arguments.unwrap_or_default());
         let token = context.meta.get_progress_token();
-        let answer = self.dispatch(&request.name, arguments, context.ct);
-        let mut result = match token {
+        let channel = Channel::of(&context);
+        let answer = self.answer(request, channel, context.ct);
+        let mut answer = match token {
             // MCP allows progress notifications only for a request with a progress token.
             Some(token) => progress::notify(&context.peer, token, answer).await,
             None => answer.await,
         };
-        // Set on every result, also on the gateway's; rmcp removes it for clients of older versions.
-        result.result_type = Some(ResultType::COMPLETE);
-        Ok(result.into())
+        if let CallToolResponse::Complete(result) = &mut answer {
+            // Set on every result, also on the gateway's; rmcp removes it for clients of older versions.
+            result.result_type = Some(ResultType::COMPLETE);
+        }
+        Ok(answer)
     }
 
     execution::meta_tools_only!();
 }
 
+/// The answer to a call, before it becomes an MCP result.
+enum Reply {
+    /// The outcome of a run.
+    Envelope(Envelope),
+    /// Any other result.
+    Result(CallToolResult),
+}
+
 impl StdioHandler {
-    async fn dispatch(
+    /// Makes a call, and lets the client ask the person about it, if it can.
+    async fn answer(
         &self,
-        name: &str,
-        arguments: Value,
+        request: CallToolRequestParams,
+        channel: Option<Channel>,
         cancel: CancellationToken,
-    ) -> CallToolResult {
+    ) -> CallToolResponse {
+        let name = request.name.as_ref();
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let call = Integrity::of_json(&json!([name, arguments]));
+        let is_direct = !meta_tools::META_TOOLS.iter().any(|tool| tool.is(name));
+        let mut envelope = if request.request_state.is_some() || request.input_responses.is_some() {
+            let (state, responses) = (request.request_state, request.input_responses);
+            match self.rounds.answer(state.as_deref(), responses.as_ref(), call) {
+                Ok(Ok(decision)) => {
+                    resume::resume(&self.runs, &decision, question::Channel::Client, cancel.clone())
+                        .await
+                }
+                // Not asked again: the client would have to decide how often.
+                Ok(Err(unanswered)) => {
+                    return complete(Envelope::ApprovalRequired(Box::new(unanswered)), is_direct);
+                }
+                Err(error) => Envelope::error(error),
+            }
+        } else {
+            match self.dispatch(name, arguments, cancel.clone()).await {
+                Reply::Envelope(envelope) => envelope,
+                Reply::Result(result) => return result.into(),
+            }
+        };
+        while let Envelope::ApprovalRequired(approval) = &envelope {
+            match &channel {
+                Some(Channel::Result) => return self.rounds.ask((**approval).clone(), call).into(),
+                Some(Channel::Request(peer)) => {
+                    let answer = tokio::select! {
+                        answer = asking::ask(peer, approval) => answer,
+                        () = cancel.cancelled() => {
+                            self.runs.abandon(&approval.workflow_id);
+                            None
+                        }
+                    };
+                    // Without an answer, the question becomes the result: another channel can answer it.
+                    let Some(decision) = answer else { break };
+                    let by = question::Channel::Client;
+                    envelope = resume::resume(&self.runs, &decision, by, cancel.clone()).await;
+                }
+                None => break,
+            }
+        }
+        complete(envelope, is_direct)
+    }
+
+    async fn dispatch(&self, name: &str, arguments: Value, cancel: CancellationToken) -> Reply {
         let runs = &self.runs;
-        if meta_tools::EXECUTE.is(name) {
-            return envelope_result(&match parse::<ExecuteRequest>(name, arguments) {
+        Reply::Envelope(if meta_tools::EXECUTE.is(name) {
+            match parse::<ExecuteRequest>(name, arguments) {
                 Ok(request) => execute::execute(runs, request, cancel).await,
                 Err(error) => Envelope::error(error),
-            });
-        }
-        if meta_tools::CONTINUE.is(name) {
-            return envelope_result(&match parse::<ContinueRequest>(name, arguments) {
-                Ok(request) => resume::resume(runs, &request, cancel).await,
+            }
+        } else if meta_tools::CONTINUE.is(name) {
+            match parse::<ContinueRequest>(name, arguments) {
+                Ok(request) => {
+                    resume::resume(runs, &request, question::Channel::Agent, cancel).await
+                }
                 Err(error) => Envelope::error(error),
-            });
-        }
-        if meta_tools::CREATE.is(name) {
-            return envelope_result(&match parse::<CreateRequest>(name, arguments) {
+            }
+        } else if meta_tools::CREATE.is(name) {
+            match parse::<CreateRequest>(name, arguments) {
                 Ok(request) => create::create(runs, request, cancel).await,
                 Err(error) => Envelope::error(error),
-            });
-        }
-        if meta_tools::DISCOVER.is(name) {
+            }
+        } else if meta_tools::DISCOVER.is(name) {
             let found = match parse::<DiscoverRequest>(name, arguments) {
                 Ok(request) => discover::discover(&runs.app, request, &cancel).await,
                 Err(error) => Err(error),
             };
-            return match found {
-                Ok(found) => CallToolResult::structured(found),
-                Err(error) => envelope_result(&Envelope::error(error)),
-            };
-        }
-        self.call_one(name, arguments, cancel).await
+            match found {
+                Ok(found) => return Reply::Result(CallToolResult::structured(found)),
+                Err(error) => Envelope::error(error),
+            }
+        } else {
+            self.call_one(name, arguments, cancel).await
+        })
     }
 
     /// Calls one tool by its id, as a program with that one call. So the same analysis, permissions and questions
     /// apply as to every program.
-    async fn call_one(
-        &self,
-        name: &str,
-        arguments: Value,
-        cancel: CancellationToken,
-    ) -> CallToolResult {
+    async fn call_one(&self, name: &str, arguments: Value, cancel: CancellationToken) -> Envelope {
         let id = match ToolId::from_wire(name) {
             Ok(id) => id,
             Err(error) => {
-                return envelope_result(&Envelope::error(ErrorBody::new(
-                    ErrorCode::ToolNotFound,
-                    error.to_string(),
-                )));
+                return Envelope::error(ErrorBody::new(ErrorCode::ToolNotFound, error.to_string()));
             }
         };
         // The names are written as JSON strings and the arguments passed as `args`, so that no text
@@ -165,11 +219,29 @@ impl StdioHandler {
         );
         let request =
             ExecuteRequest { code: Some(code), args: Some(arguments), ..ExecuteRequest::default() };
-        match execute::execute(&self.runs, request, cancel).await {
-            Envelope::Success(success) => {
-                CallToolResult::structured(json!({ "value": success.result }))
-            }
-            other => envelope_result(&other),
+        execute::execute(&self.runs, request, cancel).await
+    }
+}
+
+/// Returns the MCP result of a run. A direct call of a tool returns the tool's result, not that of its program.
+fn complete(envelope: Envelope, is_direct: bool) -> CallToolResponse {
+    match envelope {
+        Envelope::Success(success) if is_direct => {
+            CallToolResult::structured(json!({ "value": success.result })).into()
         }
+        Envelope::ApprovalRequired(mut approval) => {
+            // What the agent can answer with `pml_continue`: it cannot make rules.
+            approval.options.retain(|option| option != "always");
+            if approval.context.get("needs_person").is_some() {
+                approval.options.retain(|option| option != "continue");
+                approval.context["answer_with"] = format!(
+                    "the user runs `pml approve {}` in a terminal; then call `pml_continue` with this id for the outcome",
+                    approval.workflow_id
+                )
+                .into();
+            }
+            envelope_result(&Envelope::ApprovalRequired(approval)).into()
+        }
+        other => envelope_result(&other).into(),
     }
 }

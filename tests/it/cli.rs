@@ -2,8 +2,10 @@
 
 mod analyze;
 mod approvals;
+mod approve;
 mod create;
 mod error_messages;
+mod forms;
 mod gateway_down;
 mod hostile_capabilities;
 pub(crate) mod hostile_gateway;
@@ -16,5 +18,6 @@ mod permissions;
 mod plan;
 mod protected_places;
 mod remote_servers;
+mod runs;
 mod secrets;
 mod server_starts;

@@ -16,6 +16,7 @@ use super::program::{self, note_diagnostics};
 use super::terminal::{for_terminal, interrupted, note, say};
 use crate::app::App;
 use crate::args::Exec;
+use crate::consent::question::Channel;
 use crate::error::CliError;
 use crate::files::strict_json;
 use crate::run::{Runs, execute, resume};
@@ -136,7 +137,7 @@ async fn run(
                 return Err(interrupted());
             }
         };
-        envelope = resume::resume(runs, &decision, stop.clone()).await;
+        envelope = resume::resume(runs, &decision, Channel::Terminal, stop.clone()).await;
     }
     Ok(envelope)
 }

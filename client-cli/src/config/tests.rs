@@ -38,7 +38,7 @@ fn id(text: &str) -> ToolId {
 
 fn decision(config: &Config, tool: &str) -> &'static str {
     match decide(&config.permissions, &id(tool), Call::default()) {
-        Decision::Run => "run",
+        Decision::Run { .. } => "run",
         Decision::Ask { .. } => "asked",
         Decision::Refused { .. } => "refused",
     }

@@ -25,7 +25,10 @@ pub(crate) struct Call<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// It runs.
-    Run,
+    Run {
+        /// The reason, for the record: the rule that allows it.
+        reason: String,
+    },
     /// The user decides.
     Ask {
         /// The reason, for display.
@@ -58,7 +61,13 @@ pub(crate) fn decide(permissions: &Permissions, tool: &ToolId, call: Call<'_>) -
         let reason = "a rule cannot allow access to a protected place".to_owned();
         Decision::Ask { reason, start: None, by_rule: false }
     } else {
-        Decision::Run
+        let reason = match verdict {
+            Verdict::Allow => reason,
+            Verdict::Ask | Verdict::Deny => {
+                "the user allowed it for the rest of the run".to_owned()
+            }
+        };
+        Decision::Run { reason }
     }
 }
 
@@ -67,7 +76,7 @@ pub(crate) fn why_refused(permissions: &Permissions, tool: &ToolId) -> Option<St
     // A `deny` refuses in all circumstances, so an empty call is sufficient.
     match decide(permissions, tool, Call::default()) {
         Decision::Refused { reason } => Some(reason),
-        Decision::Run | Decision::Ask { .. } => None,
+        Decision::Run { .. } | Decision::Ask { .. } => None,
     }
 }
 
@@ -136,7 +145,7 @@ mod tests {
             Call { allowed_in_run: true, places: &places, ..Call::default() },
         ];
         let letter = |call| match decide(&permissions(), &tool.parse().unwrap(), call) {
-            Decision::Run => 'r',
+            Decision::Run { .. } => 'r',
             Decision::Ask { by_rule: true, .. } => 'A',
             Decision::Ask { by_rule: false, .. } => 'a',
             Decision::Refused { .. } => '-',
@@ -160,6 +169,12 @@ mod tests {
         let reason = "`allow` has `a:*` in `.pml.json`".to_owned();
         let asked = Decision::Ask { reason, start: Some(start()), by_rule: true };
         assert_eq!(decide(&permissions(), &tool, call), asked);
+        let reason = "`allow` has `a:*` in `.pml.json`".to_owned();
+        assert_eq!(decide(&permissions(), &tool, Call::default()), Decision::Run { reason });
+        let reason = "the user allowed it for the rest of the run".to_owned();
+        let call = Call { allowed_in_run: true, ..Call::default() };
+        let asked = "b:x".parse().unwrap();
+        assert_eq!(decide(&permissions(), &asked, call), Decision::Run { reason });
     }
 
     /// Only an `ask` rule keeps a program on this machine; the default of asking does not.

@@ -41,7 +41,7 @@ pub(super) struct Ruling {
 }
 
 /// The permissions of a run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Permissions {
     rules: PermissionRules,
     source: String,

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use protocol::{Approval, ApprovalType, Integrity, ToolId, escape_text};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -14,6 +15,9 @@ pub(crate) const EXPIRY: Duration = Duration::from_secs(300);
 
 /// The maximum displayed length of a text; a longer one is shown in part, with its length and hash.
 const SHOWN_TEXT: usize = 2_000;
+
+/// The tool that runs commands.
+const SHELL_EXEC: &str = "shell:exec";
 
 /// A server or capability that has to be approved before a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,11 +50,57 @@ pub(crate) struct Question {
     /// The address that receives the call, if its server is not on this machine.
     pub(crate) sends_to: Option<String>,
     /// Takes the answer.
-    pub(crate) answer: oneshot::Sender<Answer>,
+    pub(crate) answer: oneshot::Sender<Given>,
+}
+
+impl Question {
+    /// Returns why only a person can approve it, through a channel that the model cannot use; `None` for an ordinary
+    /// question.
+    pub(crate) fn needs_person(&self) -> Option<&'static str> {
+        if !self.places.is_empty() {
+            Some("the call touches a protected place")
+        } else if self.tool.as_str() == SHELL_EXEC {
+            Some("the command can do everything that you can")
+        } else {
+            None
+        }
+    }
+}
+
+/// An answer, and where it came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// The answer.
+    pub(crate) answer: Answer,
+    /// Its channel.
+    pub(crate) by: Channel,
+}
+
+/// The channel of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Channel {
+    /// The agent called `pml_continue`. It reports what the user said, or claims to.
+    Agent,
+    /// The agent's client asked the person with a form.
+    Client,
+    /// A person answered on a terminal.
+    Terminal,
+}
+
+impl Channel {
+    /// Returns its name in records.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Client => "client",
+            Self::Terminal => "terminal",
+        }
+    }
 }
 
 /// The user's decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     /// This call may run.
     Once,
@@ -150,22 +200,29 @@ fn context(question: &Question, arguments: &str, code_hash: Integrity) -> Value 
             context["start_hash"] = json!(hash);
         }
     }
+    if let Some(why) = question.needs_person() {
+        context["needs_person"] = why.into();
+    }
     if let Some(place) = &question.sends_to {
         context["sends_to"] = escape_text(place).into();
     }
     context
 }
 
-/// Escapes a text. A long one is reduced to its beginning and end, with its length and hash, so that the cut is
-/// visible.
 fn shown(text: &str) -> String {
+    shortened(text, SHOWN_TEXT)
+}
+
+/// Escapes a text. A text of more than `limit` characters is reduced to its beginning and end, with its length and hash,
+/// so that the cut is visible.
+pub(crate) fn shortened(text: &str, limit: usize) -> String {
     let count = text.chars().count();
-    if count <= SHOWN_TEXT {
+    if count <= limit {
         return escape_text(text);
     }
     // Cut before it is escaped, so that no escape sequence is cut in two.
-    let head: String = text.chars().take(SHOWN_TEXT / 2).collect();
-    let tail: String = text.chars().skip(count - SHOWN_TEXT / 2).collect();
+    let head: String = text.chars().take(limit / 2).collect();
+    let tail: String = text.chars().skip(count - limit / 2).collect();
     format!(
         "{} … [{count} characters in total, {}] … {}",
         escape_text(&head),

@@ -4,20 +4,29 @@
 //! repeated. A question can be answered once.
 
 use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::{Approval, Envelope, ErrorBody, ErrorCode, Integrity, ToolId, escape_text};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::paused::{Next, PausedRun};
-use crate::consent::question::{Answer, EXPIRY, Question, describe};
+use super::posted::{self, Posted, PostedQuestions};
+use crate::consent::question::{Answer, Channel, EXPIRY, Given, Question, describe};
+use crate::files::records;
 
 /// The maximum number of paused runs; beyond it, the oldest is ended. A paused run occupies a slot of the sandbox pool,
 /// so the limit must be less than the number of slots.
 const PAUSED_LIMIT: usize = 32;
+
+/// The maximum number of outcomes that are kept for the agent.
+const SETTLED_LIMIT: usize = 64;
+
+/// How often an answer from a terminal is looked for.
+const POLL: Duration = Duration::from_millis(200);
 
 /// How many runs that ended without an answer are remembered, for the error message.
 const ENDED_LIMIT: usize = 256;
@@ -25,9 +34,13 @@ const ENDED_LIMIT: usize = 256;
 /// A paused run and the question it waits on.
 struct Waiting {
     run: PausedRun,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<Given>,
     tool: ToolId,
     deadline: Instant,
+    /// The question as it is shown.
+    approval: Approval,
+    /// Whether only a person can approve it.
+    needs_person: bool,
 }
 
 /// Why a run ended without an answer.
@@ -43,6 +56,8 @@ enum Unanswered {
 struct Runs {
     waiting: HashMap<String, Waiting>,
     ended: VecDeque<(String, ToolId, Unanswered)>,
+    /// The outcomes of questions that a person answered on a terminal: the agent has yet to ask for them.
+    settled: VecDeque<(String, watch::Receiver<Option<Envelope>>)>,
 }
 
 impl Runs {
@@ -60,11 +75,13 @@ impl Runs {
 pub(crate) struct Approvals {
     runs: Mutex<Runs>,
     expiry: Duration,
+    /// Where their questions are posted, and for which workspace; `None` for a process that asks by itself.
+    posted: Option<(PostedQuestions, PathBuf)>,
 }
 
 impl Default for Approvals {
     fn default() -> Self {
-        Self { runs: Mutex::default(), expiry: EXPIRY }
+        Self { runs: Mutex::default(), expiry: EXPIRY, posted: None }
     }
 }
 
@@ -73,10 +90,17 @@ pub(crate) struct Resumed {
     /// The run.
     pub(crate) run: PausedRun,
     /// Takes the answer.
-    pub(crate) answer: oneshot::Sender<Answer>,
+    pub(crate) answer: oneshot::Sender<Given>,
 }
 
 impl Approvals {
+    /// Creates the set of a process whose questions can be answered from a terminal; `records` is the folder of the
+    /// user's records.
+    pub(crate) fn posted(records: &Path, workspace: &Path) -> Self {
+        let posted = Some((PostedQuestions::of(records), workspace.to_owned()));
+        Self { posted, ..Self::default() }
+    }
+
     /// Follows a run until it ends or asks. A run that asks is stored until its question is answered.
     ///
     /// `caller` is the request that follows the run: if the request is cancelled, so is the run.
@@ -107,7 +131,14 @@ impl Approvals {
         let workflow_id = new_workflow_id();
         let approval = describe(&workflow_id, &question, code_hash);
         let deadline = Instant::now() + self.expiry;
-        let entry = Waiting { run, answer: question.answer, tool: question.tool, deadline };
+        let entry = Waiting {
+            run,
+            needs_person: question.needs_person().is_some(),
+            answer: question.answer,
+            tool: question.tool,
+            deadline,
+            approval: approval.clone(),
+        };
         let mut runs = self.lock();
         if runs.waiting.len() >= PAUSED_LIMIT {
             // All questions have the same time limit, so the earliest deadline is that of the
@@ -118,6 +149,7 @@ impl Approvals {
         }
         runs.waiting.insert(workflow_id.clone(), entry);
         drop(runs);
+        self.post(&approval);
         // An unanswered question must not keep its program alive.
         // A weak reference: the timer must not keep the process's runs alive.
         let approvals = Arc::downgrade(self);
@@ -128,6 +160,79 @@ impl Approvals {
             }
         });
         approval
+    }
+
+    /// Posts a question, and waits in the background for an answer from a terminal.
+    fn post(self: &Arc<Self>, approval: &Approval) {
+        let Some((posted, workspace)) = self.posted.clone() else { return };
+        let question = Posted {
+            workspace,
+            pid: std::process::id(),
+            expires: records::now() + self.expiry.as_secs(),
+            approval: approval.clone(),
+        };
+        if let Err(error) = posted.post(&question) {
+            // The agent and its client can still answer.
+            tracing::warn!(%error, "The question cannot be answered with `pml approve`");
+            return;
+        }
+        let (approvals, id) = (Arc::downgrade(self), approval.workflow_id.clone());
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(POLL).await;
+                let Some(approvals) = approvals.upgrade() else { break };
+                if !approvals.lock().waiting.contains_key(&id) {
+                    break;
+                }
+                if let Some(answer) = posted.answer_to(&id) {
+                    approvals.settle(&id, answer);
+                    break;
+                }
+            }
+            posted.remove(&id);
+        });
+    }
+
+    /// Continues a run after a person answered on a terminal. The agent gets the outcome when it asks for it.
+    fn settle(self: &Arc<Self>, workflow_id: &str, answer: Answer) {
+        let Ok(resumed) = self.resume(workflow_id) else { return };
+        let (outcome, settled) = watch::channel(None);
+        let mut runs = self.lock();
+        if runs.settled.len() == SETTLED_LIMIT {
+            runs.settled.pop_front();
+        }
+        runs.settled.push_back((workflow_id.to_owned(), settled));
+        drop(runs);
+        // The program may have ended without awaiting this call; then its result is the outcome.
+        let _ = resumed.answer.send(Given { answer, by: Channel::Terminal });
+        let approvals = Arc::clone(self);
+        tokio::spawn(async move {
+            let envelope = approvals.follow(resumed.run, &CancellationToken::new()).await;
+            let _ = outcome.send(Some(envelope));
+        });
+    }
+
+    /// Returns the outcome of a question that a person answered on a terminal, once it is there; `None` if nobody has.
+    pub(crate) async fn settled(&self, workflow_id: &str) -> Option<Envelope> {
+        let settled = |(id, outcome): &(String, watch::Receiver<_>)| {
+            (id == workflow_id).then(|| outcome.clone())
+        };
+        let mut outcome = self.lock().settled.iter().find_map(settled)?;
+        let envelope = outcome.wait_for(Option::is_some).await.ok()?.clone();
+        self.lock().settled.retain(|(id, _)| id != workflow_id);
+        envelope
+    }
+
+    /// Returns an open question that only a person can approve.
+    pub(crate) fn needs_person(&self, workflow_id: &str) -> Option<Approval> {
+        let runs = self.lock();
+        let waiting = runs.waiting.get(workflow_id)?;
+        waiting.needs_person.then(|| waiting.approval.clone())
+    }
+
+    /// Returns whether a question is open.
+    pub(crate) fn is_open(&self, workflow_id: &str) -> bool {
+        self.lock().waiting.contains_key(workflow_id)
     }
 
     /// Removes a paused run, so that its question can be answered exactly once.
@@ -160,10 +265,7 @@ impl Approvals {
             });
         }
         // Ids are not stored after their runs, so only the form tells a lost run from a wrong id.
-        let own = workflow_id
-            .strip_prefix("wl_")
-            .is_some_and(|rest| rest.len() == 32 && rest.bytes().all(|b| b.is_ascii_hexdigit()));
-        Err(if own {
+        Err(if posted::is_id(workflow_id) {
             ErrorBody::new(
                 ErrorCode::WorkflowLost,
                 format!(
@@ -178,7 +280,11 @@ impl Approvals {
     /// Ends every paused run.
     pub(crate) fn end_all(&self) {
         // Dropping a paused run cancels it.
-        self.lock().waiting.clear();
+        let waiting = std::mem::take(&mut self.lock().waiting);
+        if let Some((posted, _)) = &self.posted {
+            // The process may exit before the tasks that watch them.
+            waiting.keys().for_each(|id| posted.remove(id));
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Runs> {

@@ -15,7 +15,7 @@ use super::Runs;
 use super::paused::{PausedRun, RunEvent};
 use crate::app::App;
 use crate::consent::decision::{Call, Decision, decide, why_refused};
-use crate::consent::question::{Answer, Question};
+use crate::consent::question::{Answer, Channel, Question};
 
 /// Publishes a program.
 pub(crate) async fn create(
@@ -129,7 +129,7 @@ fn question(app: &App, new: &New) -> Result<Option<String>, ErrorBody> {
             ErrorCode::PermissionDenied,
             format!("tool `{}` is denied: {reason}", new.tool),
         )),
-        Decision::Run => Ok(None),
+        Decision::Run { .. } => Ok(None),
         Decision::Ask { reason, .. } => Ok(Some(format!(
             "the text of the program is sent to {} and stored there as `{}`; {who}; {reason}",
             app.cloud()?.gateway(),
@@ -170,7 +170,9 @@ async fn ask(
             return Err(ErrorBody::new(ErrorCode::Cancelled, "nothing was published"));
         }
     };
-    match answer {
+    match answer.answer {
+        // The agent cannot make a rule.
+        Answer::Always if answer.by == Channel::Agent => Ok(()),
         Answer::Once => Ok(()),
         // The rule covers `private` and `project` only; the other visibilities need approval again.
         Answer::Always => app.allow_always(&new.tool),

@@ -19,8 +19,11 @@ use tokio_util::sync::CancellationToken;
 use super::local_run::{Ended, LocalRun};
 use super::paused::PausedRun;
 use super::prepare::{LocalProgram, Prepared, prepare};
+use super::recorder::Recorder;
 use super::router::Router;
 use super::{Runs, resume};
+use crate::app::App;
+use crate::consent::question::Channel;
 
 /// Executes a program here or on the gateway, depending on where its tools are.
 pub(crate) async fn execute(
@@ -29,7 +32,7 @@ pub(crate) async fn execute(
     cancel: CancellationToken,
 ) -> Envelope {
     if let Some(decision) = &request.continue_workflow {
-        return resume::resume(runs, decision, cancel).await;
+        return resume::resume(runs, decision, Channel::Agent, cancel).await;
     }
     // A dry run produced no result, so its program cannot be published by the id of the run.
     let dry = request.options.as_ref().is_some_and(|options| options.dry_run);
@@ -45,6 +48,11 @@ pub(crate) async fn execute(
             }
             return envelope.with_only(&include);
         }
+        Err(error) => return Envelope::error(error),
+    };
+    // What cannot be recorded does not run.
+    let store = match App::run_store(&runs.app).await {
+        Ok(store) => store,
         Err(error) => return Envelope::error(error),
     };
     let (app, finished) = (Arc::clone(&runs.app), Arc::clone(&runs.finished));
@@ -65,8 +73,18 @@ pub(crate) async fn execute(
         if let Some(timeout) = program.timeout_ms {
             limits.wall = limits.wall.min(Duration::from_millis(timeout.get()));
         }
+        // Before the record of the start: a program that no sandbox can run has not started.
+        let sandboxes = match app.sandboxes() {
+            Ok(sandboxes) => sandboxes,
+            Err(error) => return Envelope::error(error),
+        };
+        let recorder = match Recorder::begin(store, &run_id, &program, &app.permissions()).await {
+            Ok(recorder) => recorder,
+            Err(error) => return Envelope::error(error),
+        };
+        let (id, limits_of_run) = (run_id.clone(), limits.clone());
         let run =
-            LocalRun::new(Arc::clone(&app), run_id.clone(), limits.clone(), events, stop.clone());
+            LocalRun::new(Arc::clone(&app), id, limits_of_run, recorder, events, stop.clone());
         let run = Arc::new(run);
         let router = Router::new(Arc::clone(&run), targets.clone(), analysis.dynamic);
         let job = Program {
@@ -75,10 +93,6 @@ pub(crate) async fn execute(
             implicit_returns: analysis.implicit_returns.clone(),
             ..Program::default()
         };
-        let sandboxes = match app.sandboxes() {
-            Ok(sandboxes) => sandboxes,
-            Err(error) => return Envelope::error(error),
-        };
         let outcome = sandboxes.run(job, &limits, Arc::new(router), stop).await;
         tracing::debug!(
             run = %run_id,
@@ -86,11 +100,29 @@ pub(crate) async fn execute(
             failure = outcome.result.as_ref().err().map(|failure| failure.kind.as_str()),
             "The program ended"
         );
-        let envelope = envelope(run_id, &program, &include, run.ended(), outcome);
+        let mut envelope = envelope(run_id, &program, &include, run.ended(), outcome);
+        record_end(&run, &mut envelope).await;
         finished.remember(&envelope, &program.code);
         envelope.with_only(&include)
     });
     runs.approvals.follow(run, &cancel).await
+}
+
+/// Records the end of a run. Its calls are recorded already, so if this fails, the caller still gets the result.
+async fn record_end(run: &LocalRun, envelope: &mut Envelope) {
+    let (recorded, warnings) = match envelope {
+        Envelope::Success(success) => {
+            (run.recorder.end(Ok(&success.result)).await, Some(&mut success.run.warnings))
+        }
+        Envelope::Error(failed) => {
+            let recorded = run.recorder.end(Err(&failed.error)).await;
+            (recorded, failed.run.as_mut().map(|run| &mut run.warnings))
+        }
+        Envelope::ExecuteLocally(_) | Envelope::ApprovalRequired(_) => return,
+    };
+    if let (Err(error), Some(warnings)) = (recorded, warnings) {
+        warnings.push(format!("the end of the run was not recorded: {}", error.message));
+    }
 }
 
 /// For a call that the engine reports as "not a function", sets the hint to the analysis' diagnostic at that line,

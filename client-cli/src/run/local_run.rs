@@ -13,10 +13,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::paused::RunEvent;
+use super::recorder::{AnsweredQuestion, Recorder};
 use crate::app::App;
 use crate::capabilities::{self, Target};
 use crate::consent::decision::{Call, Decision, decide, denied, refuse_denied};
-use crate::consent::question::{Answer, Question, Start};
+use crate::consent::question::{Answer, Channel, Question, Start};
+use crate::run_store::record::{self, Answered};
 use crate::workspace::protected::{Granted, Protected};
 
 /// How long to wait for further identical calls before the user is asked.
@@ -32,6 +34,8 @@ pub(crate) struct LocalRun {
     pub(crate) id: String,
     /// The limits of its program, which also apply to the capabilities within it.
     pub(crate) limits: Limits,
+    /// Writes its records.
+    pub(crate) recorder: Recorder,
     events: mpsc::UnboundedSender<RunEvent>,
     cancel: CancellationToken,
     /// Held while the user is asked: one question at a time.
@@ -127,6 +131,15 @@ pub(crate) struct Ended {
     pub(crate) warnings: Vec<String>,
 }
 
+/// The permission to make a call.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    /// The protected places that it may touch.
+    pub(crate) granted: Granted,
+    /// The reason, for the record: the rule that allows it, or the user's answer.
+    pub(crate) reason: String,
+}
+
 /// A call that is about to be made.
 pub(crate) struct PendingCall<'a> {
     /// The tool.
@@ -147,6 +160,7 @@ impl LocalRun {
         app: Arc<App>,
         id: String,
         limits: Limits,
+        recorder: Recorder,
         events: mpsc::UnboundedSender<RunEvent>,
         cancel: CancellationToken,
     ) -> Self {
@@ -154,6 +168,7 @@ impl LocalRun {
             app,
             id,
             limits,
+            recorder,
             events,
             cancel,
             asking: tokio::sync::Mutex::default(),
@@ -223,15 +238,18 @@ impl LocalRun {
 
     /// Ends the whole run with an error that its programs cannot catch.
     fn end(&self, code: ErrorCode, message: String) -> ErrorBody {
-        let refused = ErrorBody::new(code, message);
+        self.end_with(ErrorBody::new(code, message))
+    }
+
+    /// Ends the whole run with an error that its programs cannot catch.
+    pub(crate) fn end_with(&self, refused: ErrorBody) -> ErrorBody {
         // The first error is the reason; later ones are its consequences.
         self.state().refused.get_or_insert_with(|| refused.clone());
         self.cancel.cancel();
         refused
     }
 
-    /// Applies the rules to a call and, if needed, waits for the user's answer. Returns the protected places that the
-    /// call may touch.
+    /// Applies the rules to a call and, if needed, waits for the user's answer.
     ///
     /// # Errors
     /// Returns `PERMISSION_DENIED` for a rule, and `APPROVAL_DENIED` or `APPROVAL_EXPIRED` if the run was ended.
@@ -239,20 +257,23 @@ impl LocalRun {
         &self,
         pending: &PendingCall<'_>,
         cancel: &CancellationToken,
-    ) -> Result<Granted, ErrorBody> {
+    ) -> Result<Permit, ErrorBody> {
         let PendingCall { id, target, .. } = *pending;
         let is_native = matches!(target, Target::Native);
         // Protected places are known only for native tools, so an allowed call of any other tool
         // needs no check.
-        if self.decide(id, target, &[])? == Decision::Run && !is_native {
-            return Ok(Granted::default());
+        match self.decide(id, target, &[])? {
+            Decision::Run { reason } if !is_native => {
+                return Ok(Permit { granted: Granted::default(), reason });
+            }
+            _ => {}
         }
         let places = self.app.check_call(id, target, pending.arguments)?;
         // The call may touch what the user is shown. The tool checks the places again when it runs,
         // because a link may lead elsewhere by then.
         let granted = Granted::of(&places);
-        if self.decide(id, target, &places)? == Decision::Run {
-            return Ok(granted);
+        if let Decision::Run { reason } = self.decide(id, target, &places)? {
+            return Ok(Permit { granted, reason });
         }
         let _paused_clocks: Vec<_> = pending.clocks.iter().map(WallClock::pause).collect();
         let cancelled = || ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled");
@@ -266,16 +287,18 @@ impl LocalRun {
         // The previous question may have been about this call too, or answered with "always".
         if waiting_call.is_allowed() {
             // Ask again if the server or capability was not approved with that answer.
-            if let Decision::Run | Decision::Ask { start: None, .. } =
+            if let Decision::Run { .. } | Decision::Ask { start: None, .. } =
                 self.decide(id, target, &[])?
             {
-                return Ok(granted);
+                return Ok(approved(granted));
             }
         }
         // Decided again: while this call waited, the user may have answered "always", or approved
         // the same start.
-        let Decision::Ask { reason, start, .. } = self.decide(id, target, &places)? else {
-            return Ok(granted);
+        let (reason, start) = match self.decide(id, target, &places)? {
+            Decision::Ask { reason, start, .. } => (reason, start),
+            Decision::Run { reason } => return Ok(Permit { granted, reason }),
+            Decision::Refused { reason } => return Err(denied(id, "", &reason)),
         };
         let count = tokio::select! {
             count = waiting_call.settle() => count,
@@ -287,7 +310,7 @@ impl LocalRun {
             tool: id.clone(),
             through: pending.through.to_vec(),
             arguments: pending.arguments.clone(),
-            reason,
+            reason: reason.clone(),
             start,
             count,
             places: places.clone(),
@@ -297,47 +320,76 @@ impl LocalRun {
             },
             answer,
         };
+        let asked_at = record::now();
         if self.events.send(RunEvent::Asks(Box::new(question))).is_err() {
             let message = format!("the user cannot be asked about `{id}`");
             return Err(self.end(ErrorCode::ApprovalExpired, message));
         }
+        // `None` when nobody can answer any more: the time is over, or the run was cancelled.
         let answer = tokio::select! {
-            answer = answered => answer,
-            () = cancel.cancelled() => return Err(cancelled()),
+            answer = answered => answer.ok(),
+            () = cancel.cancelled() => None,
         };
-        match answer {
+        let question = AnsweredQuestion {
+            asked_at,
+            tool: id,
+            arguments: pending.arguments,
+            count,
+            reason,
+            answer: match answer.map(|given| given.answer) {
+                Some(Answer::Once) => Answered::Once,
+                Some(Answer::Always) => Answered::Always,
+                Some(Answer::Abort) => Answered::Abort,
+                None => Answered::None,
+            },
+            by: answer.map(|given| given.by),
+        };
+        // An answer counts only once it is recorded.
+        self.recorder.answer(question).await.map_err(|error| self.end_with(error))?;
+        if cancel.is_cancelled() {
+            return Err(cancelled());
+        }
+        match answer.map(|given| given.answer) {
             // Calls that joined the group after the question was shown are not covered: its count
             // did not include them.
-            Ok(Answer::Once) => waiting_call.allow(count - 1),
+            Some(Answer::Once) => waiting_call.allow(count - 1),
             // The question does not offer this answer, but a client may send it.
-            Ok(Answer::Always) if !places.is_empty() => {
+            Some(Answer::Always) if !places.is_empty() => {
                 waiting_call.allow(count - 1);
                 self.warn(format!(
                     "`{id}` was allowed once: calls that touch protected places always need approval"
                 ));
             }
-            Ok(Answer::Always) => {
+            // A model could allow its own calls for ever.
+            Some(Answer::Always) if answer.is_some_and(|given| given.by == Channel::Agent) => {
+                waiting_call.allow(count - 1);
+                self.warn(format!(
+                    "`{id}` was allowed once: only the user can allow it permanently, with `pml approve` or in `.pml.json`"
+                ));
+            }
+            Some(Answer::Always) => {
                 self.state().always.insert(id.unversioned());
                 if let Err(error) = self.app.allow_always(id) {
                     // The call itself is allowed; only the rule could not be stored.
                     self.warn(format!("`{id}` is allowed for this run only: {}", error.message));
                 }
             }
-            Ok(Answer::Abort) => {
+            Some(Answer::Abort) => {
                 let message = format!("the user did not allow `{id}`; the run was ended");
                 return Err(self.end(ErrorCode::ApprovalDenied, message));
             }
-            Err(_) => {
+            None => {
                 let message = format!("the question about `{id}` was not answered");
                 return Err(self.end(ErrorCode::ApprovalExpired, message));
             }
         }
         // The user may have added a rule while the question was open.
+        self.app.read_permissions()?;
         self.decide(id, target, &[])?;
         if starts {
             self.approve_start(id, target, shown)?;
         }
-        Ok(granted)
+        Ok(approved(granted))
     }
 
     /// Adds a call to its group of identical calls.
@@ -409,4 +461,9 @@ impl LocalRun {
             decision => Ok(decision),
         }
     }
+}
+
+/// Returns the permission that an answer of the user gives.
+fn approved(granted: Granted) -> Permit {
+    Permit { granted, reason: "the user approved it".to_owned() }
 }

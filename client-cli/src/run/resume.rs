@@ -1,16 +1,23 @@
 //! Answers to paused runs. Local runs continue here; answers to the gateway's runs are forwarded.
 
+use std::time::Duration;
+
 use protocol::{ContinueRequest, Envelope, ErrorBody, ErrorCode};
 use tokio_util::sync::CancellationToken;
 
 use super::Runs;
 use crate::app::App;
-use crate::consent::question::Answer;
+use crate::consent::question::{Answer, Channel, Given};
 
-/// Continues or ends the run that `decision` names.
+/// How long the agent's answer to a question that only a person can approve waits for the person. Many clients end a
+/// call after 60 seconds.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// Continues or ends the run that `decision` names, with an answer that came through the channel `by`.
 pub(crate) async fn resume(
     runs: &Runs,
     decision: &ContinueRequest,
+    by: Channel,
     cancel: CancellationToken,
 ) -> Envelope {
     let app = &runs.app;
@@ -21,6 +28,11 @@ pub(crate) async fn resume(
     // The user may have edited the rules in the meantime; they apply to the next calls.
     if let Err(error) = app.read_permissions() {
         return Envelope::error(error);
+    }
+    if by == Channel::Agent
+        && let Some(envelope) = of_person(runs, decision, &cancel).await
+    {
+        return envelope;
     }
     // Only after the rules are read: an invalid file leaves the question open.
     let resumed = match runs.approvals.resume(&decision.workflow_id) {
@@ -33,8 +45,47 @@ pub(crate) async fn resume(
         (true, true) => Answer::Always,
     };
     // The program may have ended without awaiting this call; then its result is returned.
-    let _ = resumed.answer.send(answer);
+    let _ = resumed.answer.send(Given { answer, by });
     runs.approvals.follow(resumed.run, &cancel).await
+}
+
+/// Returns the outcome of a question that a person has answered, or that only a person can approve. `None` if the agent
+/// can answer it.
+async fn of_person(
+    runs: &Runs,
+    decision: &ContinueRequest,
+    cancel: &CancellationToken,
+) -> Option<Envelope> {
+    let (approvals, id) = (&runs.approvals, &decision.workflow_id);
+    let settled = async {
+        tokio::select! {
+            envelope = approvals.settled(id) => envelope,
+            () = cancel.cancelled() => Some(Envelope::error(cancelled())),
+        }
+    };
+    if let Some(envelope) = settled.await {
+        return Some(envelope);
+    }
+    // Anybody may deny.
+    let needs = if decision.approved { approvals.needs_person(id) } else { None };
+    let approval = needs?;
+    let answered = async {
+        while approvals.is_open(id) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::select! {
+        _ = tokio::time::timeout(PATIENCE, answered) => {}
+        () = cancel.cancelled() => return Some(Envelope::error(cancelled())),
+    }
+    if !approvals.is_open(id) {
+        return approvals.settled(id).await;
+    }
+    Some(Envelope::ApprovalRequired(Box::new(approval)))
+}
+
+fn cancelled() -> ErrorBody {
+    ErrorBody::new(ErrorCode::Cancelled, "the request was cancelled")
 }
 
 async fn forward(

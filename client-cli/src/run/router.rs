@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::capabilities::{Capability, Target};
 use crate::discover;
 use crate::gateway::cloud::CallName;
-use crate::run::local_run::{LocalRun, PendingCall};
+use crate::run::local_run::{LocalRun, PendingCall, Permit};
 use crate::run::resolver::Resolver;
 
 /// The maximum number of concurrent calls of one program.
@@ -54,11 +54,15 @@ struct Caller {
     capability_slot: Semaphore,
 }
 
-/// The state of a call, for the log.
-struct CallProgress {
-    index: u64,
-    routing: Routing,
-    started: Instant,
+/// A call that may be made.
+struct AdmittedCall {
+    id: ToolId,
+    target: Target,
+    /// Its number in the run, which is unique.
+    number: u64,
+    /// The clocks of all programs that wait for it.
+    clocks: Vec<WallClock>,
+    permit: Permit,
 }
 
 impl Router {
@@ -98,14 +102,33 @@ impl ToolCaller for Router {
                 Err(_) => protocol::escape_text(&format!("{}:{}", call.namespace, call.action)),
             };
             let index = call.id;
-            let mut progress =
-                CallProgress { index, routing: Routing::Client, started: Instant::now() };
-            let answer = caller.answer(call, &cancel, &mut progress).await;
+            let mut started = Instant::now();
+            let mut routing = Routing::Client;
+            // First, so that calls of tools that do not exist count towards the limit too. It also bounds the records
+            // of a run, so the call that exceeds it has none.
+            let number = caller.run.begin_call();
+            let is_recorded = number.is_ok();
+            let admitted = match number {
+                Ok(number) => caller.admit(&call, number, &mut routing, &cancel).await,
+                Err(error) => Err(error),
+            };
+            let mut refused = None;
+            let answer = match admitted {
+                Ok(admitted) => {
+                    // The wait for the user does not count as the duration of the call.
+                    started = Instant::now();
+                    caller.make(admitted, call, &cancel).await
+                }
+                Err(error) => {
+                    refused = is_recorded.then_some((call.args, error.clone()));
+                    Err(error)
+                }
+            };
             let note = CallNote {
                 tool,
-                routing: progress.routing,
+                routing,
                 ok: answer.is_ok(),
-                duration_ms: progress.started.elapsed().as_secs_f64() * 1e3,
+                duration_ms: started.elapsed().as_secs_f64() * 1e3,
                 through: caller.through.iter().map(ToolId::to_string).collect(),
             };
             let failed = answer.as_ref().err().map(|error| error.error_code);
@@ -119,7 +142,18 @@ impl ToolCaller for Router {
                 error = failed.map(|code| code.name()),
                 "A call ended"
             );
+            let name = note.tool.clone();
             caller.run.record(&caller.outer, index, note, failed);
+            // After the log: a refusal can end the run, which drops this call at its next wait. The record is queued
+            // by then.
+            if let Some((arguments, error)) = refused {
+                let recorder = &caller.run.recorder;
+                let recorded =
+                    recorder.refuse_call(&caller.name(index), &name, &arguments, &error).await;
+                if let Err(error) = recorded {
+                    caller.run.end_with(error);
+                }
+            }
             answer.map_err(|error| CallError::new(error.message).with_code(error.error_code.name()))
         }
         .boxed()
@@ -127,35 +161,67 @@ impl ToolCaller for Router {
 }
 
 impl Caller {
-    async fn answer(
+    /// Checks that a call may be made, and waits for the user if needed. `routing` is set once it is known.
+    async fn admit(
         &self,
-        call: ToolCall,
+        call: &ToolCall,
+        number: u64,
+        routing: &mut Routing,
         cancel: &CancellationToken,
-        progress: &mut CallProgress,
-    ) -> Result<Value, ErrorBody> {
-        // First, so that calls of tools that do not exist count towards the limit too.
-        let number = self.run.begin_call()?;
+    ) -> Result<AdmittedCall, ErrorBody> {
         let id = ToolId::from_call(&call.namespace, &call.action)
             .map_err(|error| ErrorBody::new(ErrorCode::ToolNotFound, error.to_string()))?;
         let target = self.target(&id, cancel).await?;
-        progress.routing = target.routing();
-        let arguments = call.args;
+        *routing = target.routing();
         let mut clocks = self.clocks.clone();
-        clocks.push(call.clock);
+        clocks.push(call.clock.clone());
         let pending = PendingCall {
             id: self.rules.get(&id).unwrap_or(&id),
             target: &target,
-            arguments: &arguments,
+            arguments: &call.args,
             through: &self.through,
             clocks: &clocks,
         };
-        let granted = self.run.ask(&pending, cancel).await?;
+        let permit = self.run.ask(&pending, cancel).await?;
+        Ok(AdmittedCall { id, target, number, clocks, permit })
+    }
+
+    /// Makes a call, between the records of its start and its end.
+    async fn make(
+        &self,
+        admitted: AdmittedCall,
+        call: ToolCall,
+        cancel: &CancellationToken,
+    ) -> Result<Value, ErrorBody> {
         let _executing = tokio::select! {
             executing = self.executing.acquire() => executing.map_err(|_| cancelled())?,
             () = cancel.cancelled() => return Err(cancelled()),
         };
-        // The wait for the user does not count as the duration of the call.
-        progress.started = Instant::now();
+        let (recorder, name) = (&self.run.recorder, self.name(call.id));
+        let (tool, routing) = (&admitted.id, admitted.target.routing());
+        let reason = admitted.permit.reason.clone();
+        let begun = recorder.begin_call(&name, tool, routing, &call.args, reason).await;
+        begun.map_err(|error| self.run.end_with(error))?;
+        let answer = self.execute(admitted, call, cancel).await;
+        let ended = recorder.end_call(&name, &answer).await;
+        ended.map_err(|error| self.run.end_with(error))?;
+        answer
+    }
+
+    /// Returns the name of a call in the records: its number in its program, after those of the calls around it.
+    fn name(&self, index: u64) -> String {
+        let numbers = self.outer.iter().chain([&index]);
+        numbers.map(u64::to_string).collect::<Vec<_>>().join(".")
+    }
+
+    async fn execute(
+        &self,
+        admitted: AdmittedCall,
+        call: ToolCall,
+        cancel: &CancellationToken,
+    ) -> Result<Value, ErrorBody> {
+        let AdmittedCall { id, target, number, clocks, permit } = admitted;
+        let (index, arguments) = (call.id, call.args);
         let app = &self.run.app;
         let result = match &target {
             Target::Native if id.as_str() == SEARCH_TOOLS => {
@@ -163,7 +229,7 @@ impl Caller {
                 let request = DiscoverRequest::of_program(arguments)?;
                 return discover::discover(app, request, cancel).await;
             }
-            Target::Native => app.call_native(&id, arguments, granted, cancel).await?,
+            Target::Native => app.call_native(&id, arguments, permit.granted, cancel).await?,
             Target::Configured => {
                 let result = app.call_local(&id, arguments, cancel).await?;
                 // The server runs at this moment, so its tools can be listed without starting it.
@@ -173,9 +239,7 @@ impl Caller {
             Target::Registered(entry) => app.call_registered(entry, &id, arguments, cancel).await?,
             Target::Capability(capability) => {
                 // The value of a program is not an MCP result, so it is not unwrapped below.
-                return self
-                    .run_within(capability, progress.index, arguments, clocks, cancel)
-                    .await;
+                return self.run_within(capability, index, arguments, clocks, cancel).await;
             }
             Target::Gateway { name: full, .. } => {
                 // `number` and not the index of the call: nested programs count from 1 again, and

@@ -8,6 +8,7 @@ use crate::support::gateway_stub::{Answer, GatewayStub};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, StdioClient};
 use crate::support::server::Server;
+use crate::support::terminal::approve;
 
 /// Appends to a file before, between and after two calls that need approval.
 const TWO_QUESTIONS: &str = "
@@ -107,9 +108,11 @@ fn identical_calls_are_one_question_with_a_count() {
     assert_eq!(question(&first)["context"]["count"], 200, "{first:#}");
     assert!(first["description"].as_str().unwrap().contains("200 times"), "{first:#}");
     // The yes covers the calls that were counted, and none after them.
+    approve(&project, &first, false);
     let second = pml.resume(&first, true, false);
     assert_eq!(question(&second)["context"].get("count"), None);
     assert_eq!(project.read("log").lines().count(), 200);
+    approve(&project, &second, false);
     assert_eq!(success(&pml.resume(&second, true, false)), "done");
     assert_eq!(project.read("log").lines().count(), 201);
 }
@@ -137,7 +140,7 @@ fn invalid_calls_are_refused_without_a_question() {
     let pending = pml.execute(
         "return (await mcp.shell.exec({ command: 'sh', args: ['-c', 'echo ran'] })).stdout",
     );
-    question(&pending);
+    approve(&project, question(&pending), false);
     assert_eq!(success(&pml.resume(&pending, true, false)), "ran\n");
 }
 
@@ -187,7 +190,8 @@ fn always_writes_a_rule_for_exactly_that_tool() {
     let mut pml = project.stdio();
     let code = "for (const n of ['1', '2']) await mcp.filesystem.write_file({ path: n, content: n }); return 'ok';";
     let pending = pml.execute(code);
-    let done = pml.resume(question(&pending), true, true);
+    approve(&project, question(&pending), true);
+    let done = pml.resume(&pending, true, false);
     assert_eq!(success(&done), "ok", "the second call of the tool is covered");
 
     let config: Value = serde_json::from_str(&project.read(".pml.json")).unwrap();

@@ -13,6 +13,7 @@ use crate::support::cli::{Project, text};
 use crate::support::expect::{calls, failure, question, success};
 use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::mcp_client::StdioClient;
+use crate::support::terminal::approve;
 use crate::support::{PATIENCE, poll};
 
 const COUNT: &str = "/** Counts the characters of a file, doubled. */
@@ -145,7 +146,8 @@ fn permission_rules_apply_within_a_capability() {
     let second = pml.resume(&first, true, false);
     let shown = question(&second)["description"].as_str().unwrap();
     assert_eq!(shown, "Run `mcp.maths.double → math:eval` with {\"expression\":\"2 * 21\"}");
-    assert_eq!(success(&pml.resume(&second, true, true)), 42);
+    approve(&project, &second, true);
+    assert_eq!(success(&pml.resume(&second, true, false)), 42);
     let rules: Value = serde_json::from_str(&project.read(".pml.json")).unwrap();
     assert_eq!(rules["permissions"]["allow"], json!(["maths:*", "math:eval"]));
 

@@ -10,6 +10,7 @@ use crate::support::cli::Project;
 use crate::support::expect::{failure, question, success};
 use crate::support::mcp_client::{Era, StdioClient};
 use crate::support::processes::Pid;
+use crate::support::terminal::approve;
 use crate::support::{PATIENCE, poll};
 
 /// A project without a gateway, with these permissions.
@@ -99,6 +100,7 @@ fn changed_rules_apply_to_the_next_call() {
     let waiting = pml.execute(&touch("b"));
     question(&waiting);
     project.write(".pml.json", r#"{"permissions":{"deny":["shell:*"]}}"#);
+    approve(&project, &waiting, false);
     failure(&pml.resume(&waiting, true, false), "PERMISSION_DENIED");
     assert!(project.path("a").exists() && !project.path("b").exists());
 }
@@ -118,6 +120,7 @@ fn a_run_that_ended_during_a_question_returns_its_result() {
     question(&waiting);
     // The program continues while its call waits.
     poll("the program to end", PATIENCE, || project.path("end").exists().then_some(()));
+    approve(&project, &waiting, false);
     assert_eq!(success(&pml.resume(&waiting, true, false)), "its end");
 }
 
@@ -128,10 +131,10 @@ fn always_also_approves_concurrent_calls_of_the_tool() {
     let mut pml = project.stdio();
     let waiting = pml.execute(
         "return (await Promise.all(['a', 'b', 'c'].map((name) =>
-             mcp.shell.exec({ command: ['touch', name] })))).length",
+             mcp.filesystem.write_file({ path: name, content: '' })))).length",
     );
-    question(&waiting);
-    assert_eq!(success(&pml.resume(&waiting, true, true)), 3);
+    approve(&project, question(&waiting), true);
+    assert_eq!(success(&pml.resume(&waiting, true, false)), 3);
     assert!(["a", "b", "c"].iter().all(|name| project.path(name).exists()));
 }
 

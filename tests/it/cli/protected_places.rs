@@ -7,12 +7,14 @@ use serde_json::{Value, json};
 
 use crate::support::cli::{Project, finish, text};
 use crate::support::expect::{failure, success};
+use crate::support::terminal::approve;
 
 /// Asserts that the user is asked about a protected place, without the option "always".
 #[track_caller]
 fn asked_about<'a>(envelope: &'a Value, place: &str) -> &'a str {
     assert_eq!(envelope["status"], "approval_required", "{place}: {envelope:#}");
-    assert_eq!(envelope["options"], json!(["continue", "abort"]), "{place}");
+    // The agent cannot approve it.
+    assert_eq!(envelope["options"], json!(["abort"]), "{place}");
     assert_eq!(envelope["context"]["protected"][0]["path"], place, "{envelope:#}");
     let description = envelope["description"].as_str().unwrap();
     assert!(description.starts_with(&format!("Protected place `{place}`: ")), "{description}");
@@ -79,17 +81,16 @@ fn protected_places_need_approval_whatever_the_rules_allow() {
     }
 }
 
-/// NX-03: "always" counts as approval of this one call; the next one is asked about.
+/// NX-03: an approval covers this one call; the next one is asked about.
 #[test]
-fn always_approves_only_one_write_to_a_protected_place() {
+fn an_approval_covers_one_write_to_a_protected_place() {
     let project = Project::new();
     let mut pml = project.stdio();
     let first = pml.execute(&write("AGENTS.md"));
     let why = asked_about(&first, "AGENTS.md");
     assert!(why.contains("agents follow it"), "{why}");
-    let done = pml.resume(&first, true, true);
-    success(&done);
-    assert!(done["warnings"][0].as_str().unwrap().contains("allowed once"), "{done:#}");
+    approve(&project, &first, true);
+    success(&pml.resume(&first, true, true));
     assert_eq!(project.read("AGENTS.md"), "x");
     assert!(!project.path(".pml.json").exists(), "a rule was written");
     asked_about(&pml.execute(&write("AGENTS.md")), "AGENTS.md");

@@ -7,6 +7,7 @@ use crate::support::expect::{calls, question, success};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::Era;
 use crate::support::server::Server;
+use crate::support::terminal::approve;
 
 /// AN-12: with server tools only, the gateway runs the program.
 #[test]
@@ -76,6 +77,7 @@ fn a_call_without_a_rule_runs_after_approval() {
     assert!(description.contains("shell:exec") && description.contains("-rf"), "{description}");
     assert!(project.path("test/file").exists(), "the call ran before the approval");
 
+    approve(&project, pending, false);
     let done = pml.resume(pending, true, false);
     assert_eq!(success(&done)["exit_code"], 0, "{done:#}");
     assert!(!project.path("test").exists());

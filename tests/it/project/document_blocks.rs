@@ -131,6 +131,7 @@ pages! {
     programs: "docs/programs.md",
     proxy: "docs/proxy.md",
     registry: "docs/registry.md",
+    runs: "docs/runs.md",
     secrets: "docs/secrets.md",
     security: "docs/security.md",
     threats: "docs/threats.md",

@@ -28,6 +28,7 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     // SQL is in one crate.
     ("sqlx", &["registry"]),
     ("tokio-postgres", &[]),
+    ("rusqlite", &["client-cli"]),
     // The parser and the engine are hidden behind one crate each.
     ("swc_*", &["analysis"]),
     ("rquickjs*", &["sandbox"]),
@@ -109,6 +110,8 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("client-cli", "workspace", &["files"]),
     ("client-cli", "processes", &["workspace"]),
     ("client-cli", "capabilities", &["files"]),
+    // A record decides nothing and calls nothing.
+    ("client-cli", "run_store", &["files", "workspace"]),
     // The targets of calls; none of them checks permissions.
     ("client-cli", "gateway", &["capabilities", "files", "processes", "*"]),
     ("client-cli", "local_mcp", &["files", "processes", "workspace", "*"]),
@@ -131,6 +134,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "gateway",
             "local_mcp",
             "processes",
+            "run_store",
             "tools",
             "workspace",
             "*",
@@ -147,13 +151,15 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "capabilities",
             "consent",
             "discover",
+            "files",
             "gateway",
             "placement",
+            "run_store",
             "tools",
             "workspace",
         ],
     ),
-    ("client-cli", "stdio", &["app", "discover", "run"]),
+    ("client-cli", "stdio", &["app", "consent", "discover", "run"]),
     (
         "client-cli",
         "commands",
@@ -166,6 +172,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "placement",
             "processes",
             "run",
+            "run_store",
             "stdio",
             "workspace",
             "*",

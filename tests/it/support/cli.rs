@@ -193,6 +193,12 @@ impl Project {
         StdioClient::start(self.command(&["stdio"]), Era::Stateless, &self.log())
     }
 
+    /// Starts `pml stdio` for a client that shows forms to the person.
+    pub(crate) fn stdio_with_forms(&self, era: Era) -> StdioClient {
+        let capabilities = json!({ "elicitation": {} });
+        StdioClient::start_with(self.command(&["stdio"]), era, &self.log(), capabilities)
+    }
+
     /// Returns the log file of `pml stdio`.
     pub(crate) fn log(&self) -> PathBuf {
         self.folder.join("stderr")

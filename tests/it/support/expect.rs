@@ -28,7 +28,12 @@ pub(crate) fn question(envelope: &Value) -> &Value {
         envelope["workflow_id"].as_str().is_some_and(|id| id.starts_with("wl_") && id.len() == 35),
         "{envelope:#}"
     );
-    assert_eq!(envelope["options"], serde_json::json!(["continue", "always", "abort"]));
+    // The agent can approve an ordinary call once, and can always deny.
+    let options = match envelope["context"].get("needs_person") {
+        None => serde_json::json!(["continue", "abort"]),
+        Some(_) => serde_json::json!(["abort"]),
+    };
+    assert_eq!(envelope["options"], options, "{envelope:#}");
     envelope
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct StdioClient {
     stdin: Option<ChildStdin>,
     lines: Receiver<Vec<u8>>,
     era: Era,
+    /// What the client says that it can do.
+    capabilities: Value,
     last_id: u64,
     answers: HashMap<u64, Value>,
     /// Every line that the server wrote.
@@ -57,13 +59,19 @@ pub(crate) struct StdioClient {
 impl StdioClient {
     /// Starts the server; its stderr goes to the file `log`.
     pub(crate) fn start(command: Command, era: Era, log: &Path) -> Self {
+        Self::start_with(command, era, log, json!({}))
+    }
+
+    /// Starts the server as a client with these capabilities; the server's stderr goes to the file `log`.
+    pub(crate) fn start_with(command: Command, era: Era, log: &Path, capabilities: Value) -> Self {
         let mut client = Self::spawn(command, era, log);
+        client.capabilities = capabilities.clone();
         if era == Era::Handshake {
             let hello = client.request(
                 "initialize",
                 json!({
                     "protocolVersion": era.version(),
-                    "capabilities": {},
+                    "capabilities": capabilities,
                     "clientInfo": { "name": "pml-it", "version": "1" },
                 }),
             );
@@ -96,7 +104,8 @@ impl StdioClient {
             }
         });
         let answers = HashMap::new();
-        Self { child, stdin, lines, era, last_id: 0, answers, raw: Vec::new() }
+        let capabilities = json!({});
+        Self { child, stdin, lines, era, capabilities, last_id: 0, answers, raw: Vec::new() }
     }
 
     /// Returns the server's process.
@@ -126,7 +135,11 @@ impl StdioClient {
     #[track_caller]
     pub(crate) fn send(&mut self, method: &str, params: Value) -> u64 {
         self.last_id += 1;
-        let message = self.era.request(self.last_id, method, params);
+        let mut message = self.era.request(self.last_id, method, params);
+        if self.era == Era::Stateless {
+            let own = "io.modelcontextprotocol/clientCapabilities";
+            message["params"]["_meta"][own] = self.capabilities.clone();
+        }
         self.write(format!("{message}\n").as_bytes());
         self.last_id
     }
@@ -174,6 +187,26 @@ impl StdioClient {
                 self.answers.insert(id, message);
             }
         }
+    }
+
+    /// Waits for a request of the server, such as a form for the person.
+    #[track_caller]
+    pub(crate) fn server_request(&mut self, method: &str) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let message = self.read(deadline).unwrap_or_else(|| panic!("no `{method}`"));
+            match (message.get("method"), message["id"].as_u64()) {
+                (Some(name), _) if name == method => return message,
+                (None, Some(id)) => drop(self.answers.insert(id, message)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Answers a request of the server.
+    pub(crate) fn respond(&mut self, request: &Value, result: &Value) {
+        let message = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
+        self.write(format!("{message}\n").as_bytes());
     }
 
     /// Sends a request and waits for its answer.

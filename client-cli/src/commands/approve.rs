@@ -1,0 +1,151 @@
+//! `pml approve` and `pml deny`: answer a run that waits in an agent's session.
+
+use std::io::{BufRead as _, IsTerminal as _};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::terminal::{note, say};
+use crate::consent::question::Answer;
+use crate::consent::trust::TrustStore;
+use crate::error::CliError;
+use crate::run::posted::{self, Posted, PostedQuestions};
+
+/// How long the waiting `pml` may take to read an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The letters of a code to retype: those that are hard to confuse.
+const LETTERS: &[u8] = b"abcdefghkmnpqrstuvwxyz";
+
+/// `pml approve`: shows the question, asks on the terminal, and passes the answer on.
+///
+/// # Errors
+/// Returns that there is no such question, or no terminal to ask on.
+pub(crate) fn approve(workflow_id: Option<&str>) -> Result<ExitCode, CliError> {
+    let questions = questions()?;
+    let Some(posted) = select(&questions, workflow_id)? else { return Ok(ExitCode::SUCCESS) };
+    // Of an agent that runs this command, none of the three is a terminal.
+    let is_person = std::io::stdin().is_terminal()
+        && std::io::stdout().is_terminal()
+        && std::io::stderr().is_terminal();
+    if !is_person {
+        return Err(CliError::cannot_run("there is no terminal to ask on")
+            .with_hint("Run `pml approve` yourself, in a terminal of your own."));
+    }
+    note(&posted::shown(&posted));
+    let offers_always = posted.approval.options.iter().any(|option| option == "always");
+    let needs_person = posted.approval.context.get("needs_person").and_then(Value::as_str);
+    let answer = match needs_person {
+        Some(why) => {
+            let code = code();
+            note(&format!(
+                "Careful: {}.\nType {code} to allow it, anything else to leave it unanswered: ",
+                protocol::escape_text(why)
+            ));
+            (line()? == code).then_some(Answer::Once)
+        }
+        None => {
+            let always = if offers_always { " once, [a]lways" } else { "" };
+            note(&format!("Allow? [y]es{always}, [d]eny and end the run, [N]ot now: "));
+            match line()?.as_str() {
+                "y" | "yes" => Some(Answer::Once),
+                "a" | "always" if offers_always => Some(Answer::Always),
+                "d" | "deny" => Some(Answer::Abort),
+                _ => None,
+            }
+        }
+    };
+    match answer {
+        Some(answer) => pass_on(&questions, &posted, answer),
+        None => Err(CliError::cannot_run("not answered; the run waits")),
+    }
+}
+
+/// `pml deny`: ends the run. Needs no terminal, because anybody may deny.
+///
+/// # Errors
+/// Returns that there is no such question.
+pub(crate) fn deny(workflow_id: Option<&str>) -> Result<ExitCode, CliError> {
+    let questions = questions()?;
+    match select(&questions, workflow_id)? {
+        Some(posted) => pass_on(&questions, &posted, Answer::Abort),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn questions() -> Result<PostedQuestions, CliError> {
+    let store = TrustStore::of_user().map_err(|error| CliError::cannot_run(error.to_string()))?;
+    Ok(PostedQuestions::of(store.folder()))
+}
+
+/// Returns the question that is meant. Without an id, the only one; several are listed instead.
+fn select(
+    questions: &PostedQuestions,
+    workflow_id: Option<&str>,
+) -> Result<Option<Posted>, CliError> {
+    if let Some(id) = workflow_id {
+        return questions.find(id).map(Some).ok_or_else(|| {
+            let id = protocol::escape_text(id);
+            CliError::cannot_run(format!("no question waits as `{id}`"))
+                .with_hint("It was answered, or it expired after 5 minutes. `pml approve` lists the questions that wait.")
+        });
+    }
+    let mut waiting = questions.list();
+    match waiting.len() {
+        0 => {
+            say("No question waits for an answer.\n")?;
+            Ok(None)
+        }
+        1 => Ok(waiting.pop()),
+        _ => {
+            let all: String = waiting.iter().map(posted::shown).collect();
+            say(&format!("{all}\nSeveral questions wait. Name one: `pml approve WORKFLOW`.\n"))?;
+            Ok(None)
+        }
+    }
+}
+
+/// Writes the answer, and waits until the run has it.
+fn pass_on(
+    questions: &PostedQuestions,
+    posted: &Posted,
+    answer: Answer,
+) -> Result<ExitCode, CliError> {
+    let id = &posted.approval.workflow_id;
+    questions
+        .answer(id, answer)
+        .map_err(|error| CliError::failed(format!("cannot pass the answer on: {error}")))?;
+    let begun = Instant::now();
+    // The waiting process removes the question when it has read the answer.
+    while questions.find(id).is_some() {
+        if begun.elapsed() > PATIENCE {
+            questions.remove(id);
+            return Err(CliError::failed("the waiting `pml` did not read the answer"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    say(match answer {
+        Answer::Once => "Allowed; the run continues.\n",
+        Answer::Always => "Allowed from now on; the run continues.\n",
+        Answer::Abort => "Denied; the run was ended.\n",
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads an answer from the terminal. The end of the input is an empty one.
+fn line() -> Result<String, CliError> {
+    let mut line = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
+    Ok(line.trim().to_ascii_lowercase())
+}
+
+/// Returns five random letters.
+fn code() -> String {
+    let mut random = [0_u8; 5];
+    getrandom::fill(&mut random).expect("the kernel provides random bytes");
+    random.iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
+}

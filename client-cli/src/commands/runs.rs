@@ -1,0 +1,101 @@
+//! `pml runs`: reads and verifies the record of this project's runs.
+
+mod display;
+mod json;
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::terminal::say;
+use crate::args::{RunsCommand, Settings};
+use crate::consent::trust::TrustStore;
+use crate::error::CliError;
+use crate::run_store::reader::{Reader, Run};
+use crate::run_store::{RunStore, Verified};
+use crate::workspace::Workspace;
+
+/// Runs the command.
+///
+/// # Errors
+/// Returns why the store cannot be read, or that there is no such run.
+pub(crate) fn runs(settings: &Settings, command: RunsCommand) -> Result<ExitCode, CliError> {
+    let workspace = Workspace::find(settings.workspace.as_deref())
+        .map_err(|error| CliError::cannot_run(error.to_string()))?;
+    match command {
+        RunsCommand::List { limit, json } => list(&workspace, limit, json),
+        RunsCommand::Show { run, json } => show(&workspace, run.as_deref(), json),
+        RunsCommand::Verify { json } => verify(&workspace, json),
+    }
+}
+
+fn list(workspace: &Workspace, limit: usize, json: bool) -> Result<ExitCode, CliError> {
+    let runs = match reader(workspace)? {
+        Some(reader) => reader.last(limit).map_err(|error| CliError::from(error.body()))?,
+        None => Vec::new(),
+    };
+    if json {
+        let runs: Vec<_> = runs.iter().map(json::summary).collect();
+        say(&format!("{:#}\n", json!({ "runs": runs })))?;
+    } else if runs.is_empty() {
+        say(&format!("No run is recorded in `{}`.\n", workspace.root().display()))?;
+    } else {
+        say(&display::list(&runs))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(workspace: &Workspace, run: Option<&str>, json: bool) -> Result<ExitCode, CliError> {
+    let none = || CliError::cannot_run("no run is recorded in this project");
+    let reader = reader(workspace)?.ok_or_else(none)?;
+    let run = match run {
+        Some(start) => find(&reader, start)?,
+        None => {
+            let last = reader.last(1).map_err(|error| CliError::from(error.body()))?;
+            last.into_iter().next().ok_or_else(none)?
+        }
+    };
+    say(&match json {
+        true => format!("{:#}\n", json::run(&reader, &run)),
+        false => display::run(&reader, &run),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Finds the run whose id begins with a text.
+fn find(reader: &Reader, start: &str) -> Result<Run, CliError> {
+    let ids = reader.ids(start).map_err(|error| CliError::from(error.body()))?;
+    let list = "`pml runs list` lists the runs.";
+    match &ids[..] {
+        [id] => {
+            let run = reader.run(id).map_err(|error| CliError::from(error.body()))?;
+            run.ok_or_else(|| CliError::failed(format!("the run `{id}` has no start")))
+        }
+        [] => Err(CliError::cannot_run(format!("no run is recorded as `{start}`")).with_hint(list)),
+        _ => {
+            let message = format!("several runs begin with `{start}`");
+            Err(CliError::cannot_run(message).with_hint("Write more of the id."))
+        }
+    }
+}
+
+fn verify(workspace: &Workspace, json: bool) -> Result<ExitCode, CliError> {
+    let store = TrustStore::of_user().map_err(|error| CliError::cannot_run(error.to_string()))?;
+    let verified = RunStore::verify(workspace, store.folder())
+        .map_err(|error| CliError::from(error.body()))?;
+    if json {
+        say(&format!("{:#}\n", json::verified(verified.as_ref())))?;
+    } else {
+        let text = match &verified {
+            Some(verified) => display::verified(verified),
+            None => format!("No run is recorded in `{}`.\n", workspace.root().display()),
+        };
+        say(&text)?;
+    }
+    let is_sound = verified.is_none_or(|Verified { fault, .. }| fault.is_none());
+    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn reader(workspace: &Workspace) -> Result<Option<Reader>, CliError> {
+    RunStore::reader(workspace).map_err(|error| CliError::from(error.body()))
+}

@@ -1,0 +1,191 @@
+//! The text form of runs.
+
+use std::fmt::Write as _;
+
+use protocol::escape_text;
+
+use crate::consent::question::shortened;
+use crate::run_store::Verified;
+use crate::run_store::reader::{Call, Reader, Run};
+use crate::run_store::record::{Answered, ApprovalGiven, Content, Failure};
+
+/// The maximum displayed length of a value, in characters.
+const SHOWN_VALUE: usize = 400;
+/// The maximum displayed length of a program, in characters.
+const SHOWN_PROGRAM: usize = 4_000;
+/// The maximum displayed length of a list of tools, in characters.
+const SHOWN_TOOLS: usize = 60;
+
+/// Returns one line for each run.
+pub(super) fn list(runs: &[Run]) -> String {
+    let mut out =
+        format!("{:36}  {:24}  {:9}  {:>5}  TOOLS\n", "RUN", "STARTED", "STATUS", "CALLS");
+    for run in runs {
+        let mut tools: String = escape_text(&run.tools().join(", "));
+        if tools.chars().count() > SHOWN_TOOLS {
+            tools = tools.chars().take(SHOWN_TOOLS - 2).chain(" …".chars()).collect();
+        }
+        let (id, at) = (escape_text(&run.began.run), escape_text(&run.began.at));
+        let line = format!("{id:36}  {at:24}  {:9}  {:>5}  {tools}", run.status(), run.calls.len());
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    out
+}
+
+/// Returns everything that is recorded of a run; long values in part.
+pub(super) fn run(reader: &Reader, run: &Run) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, text: &str| {
+        let _ = writeln!(out, "{name:<9} {text}");
+    };
+    line("run", &escape_text(&run.began.run));
+    line("started", &escape_text(&run.began.at));
+    match &run.ended {
+        Some(ended) => line("ended", &escape_text(&ended.at)),
+        None => line("ended", "not recorded: it is still running, or its `pml` was stopped"),
+    }
+    let failed = run.ended.as_ref().and_then(|ended| ended.error.as_ref());
+    line(
+        "status",
+        &failed.map_or_else(|| run.status().to_owned(), |error| failure(run.status(), error)),
+    );
+    line("args", &value(reader, &run.began.args));
+    line("rules", &value(reader, &run.began.policy));
+    out += "program\n";
+    for text in program(reader, &run.began.code).lines() {
+        let _ = writeln!(out, "  {}", escape_text(text));
+    }
+    for call in &run.calls {
+        out += &self::call(reader, call);
+    }
+    for approval in &run.approvals {
+        let times =
+            if approval.count > 1 { format!(", {} times", approval.count) } else { String::new() };
+        let _ = writeln!(
+            out,
+            "asked     {}{times}: {}\n  because   {}\n  arguments {}\n  asked at  {}, answered at {}",
+            escape_text(&approval.tool),
+            answer(approval),
+            escape_text(&approval.reason),
+            value(reader, &approval.args),
+            escape_text(&approval.asked_at),
+            escape_text(&approval.at),
+        );
+    }
+    if let Some(output) = run.ended.as_ref().and_then(|ended| ended.output.as_ref()) {
+        let _ = writeln!(out, "result    {}", value(reader, output));
+    }
+    out
+}
+
+fn call(reader: &Reader, call: &Call) -> String {
+    let mut out = String::new();
+    match call {
+        Call::Made { began, ended } => {
+            let error = ended.as_ref().and_then(|ended| ended.error.as_ref());
+            let status = error
+                .map_or_else(|| call.status().to_owned(), |error| failure(call.status(), error));
+            let _ = writeln!(
+                out,
+                "call {:<4} {} on the {}: {status}\n  because   {}\n  arguments {}",
+                escape_text(&began.call),
+                escape_text(&began.tool),
+                escape_text(&began.routing),
+                escape_text(&began.decision),
+                value(reader, &began.args),
+            );
+            if let Some(output) = ended.as_ref().and_then(|ended| ended.output.as_ref()) {
+                let _ = writeln!(out, "  result    {}", value(reader, output));
+            }
+        }
+        Call::Refused(refused) => {
+            let _ = writeln!(
+                out,
+                "call {:<4} {}: {}\n  arguments {}",
+                escape_text(&refused.call),
+                escape_text(&refused.tool),
+                failure(call.status(), &refused.error),
+                value(reader, &refused.args),
+            );
+        }
+    }
+    out
+}
+
+fn answer(approval: &ApprovalGiven) -> String {
+    let answer = match approval.answer {
+        Answered::Once => "allowed",
+        Answered::Always => "always allowed",
+        Answered::Abort => "denied",
+        Answered::None => "not answered",
+    };
+    match approval.by.as_deref() {
+        Some(channel) => format!("{answer}, through the {}", escape_text(channel)),
+        None => answer.to_owned(),
+    }
+}
+
+fn failure(status: &str, error: &Failure) -> String {
+    format!("{status}, {}: {}", escape_text(&error.code), shortened(&error.message, SHOWN_VALUE))
+}
+
+fn value(reader: &Reader, content: &Content) -> String {
+    match reader.content(content) {
+        Some(text) => shortened(&text, SHOWN_VALUE),
+        None => format!("({} bytes, {}, missing or changed)", content.bytes, content.hash),
+    }
+}
+
+/// Returns the text of a program, which is stored as a JSON string.
+fn program(reader: &Reader, content: &Content) -> String {
+    let text = reader.content(content).and_then(|text| serde_json::from_str::<String>(&text).ok());
+    let Some(text) = text else { return value(reader, content) };
+    let length = text.chars().count();
+    match length > SHOWN_PROGRAM {
+        true => {
+            let head: String = text.chars().take(SHOWN_PROGRAM).collect();
+            format!("{head}\n… ({length} characters in total; `--json` has all of them)")
+        }
+        false => text,
+    }
+}
+
+/// Returns the result of a verification.
+pub(super) fn verified(verified: &Verified) -> String {
+    let mut out = match &verified.fault {
+        None => format!(
+            "{} of {} are in order.\n",
+            counted(verified.records, "record"),
+            counted(i64::try_from(verified.runs).unwrap_or(i64::MAX), "run")
+        ),
+        Some(fault) => {
+            let before = match verified.records {
+                0 => String::new(),
+                count => format!(" The {count} records before it are in order."),
+            };
+            let reason = escape_text(&fault.reason);
+            match fault.seq {
+                Some(seq) => format!("Record {seq} {reason}.{before}\n"),
+                None => format!(
+                    "All {} records are in order, but the file {reason}.\n",
+                    verified.records
+                ),
+            }
+        }
+    };
+    if !verified.is_end_known {
+        out += "This user's `pml` has not written to this store before, so records that are missing at its end cannot be noticed.\n";
+    }
+    if let Some(after) = &verified.after {
+        let _ = writeln!(
+            out,
+            "An earlier store was here and is gone; its last record was {}.",
+            escape_text(after)
+        );
+    }
+    out
+}
+
+fn counted(count: i64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,110 @@
+//! The JSON form of runs. The names are those of the store's views.
+
+use serde_json::{Value, json};
+
+use crate::run_store::Verified;
+use crate::run_store::reader::{Call, Reader, Run};
+use crate::run_store::record::{Content, Failure};
+
+/// Returns a run without its values.
+pub(super) fn summary(run: &Run) -> Value {
+    json!({
+        "run_id": run.began.run,
+        "created_at": run.began.at,
+        "completed_at": run.ended.as_ref().map(|ended| &ended.at),
+        "mode": run.began.mode,
+        "status": run.status(),
+        "total_steps": run.calls.len(),
+        "denied_steps": run.calls.iter().filter(|call| matches!(call, Call::Refused(_))).count(),
+        "tools": run.tools(),
+        "error": error(run.ended.as_ref().and_then(|ended| ended.error.as_ref())),
+    })
+}
+
+/// Returns a run with everything that is recorded.
+pub(super) fn run(reader: &Reader, run: &Run) -> Value {
+    let mut shown = summary(run);
+    let calls: Vec<Value> = run.calls.iter().map(|call| self::call(reader, call)).collect();
+    let approvals = run.approvals.iter().map(|approval| {
+        json!({
+            "tool": approval.tool,
+            "arguments": value(reader, &approval.args),
+            "count": approval.count,
+            "reason": approval.reason,
+            "answer": approval.answer,
+            "answered_by": approval.by,
+            "asked_at": approval.asked_at,
+            "answered_at": approval.at,
+        })
+    });
+    shown["pml"] = json!(run.began.pml);
+    shown["code"] = value(reader, &run.began.code);
+    shown["args"] = value(reader, &run.began.args);
+    shown["plan"] = value(reader, &run.began.plan);
+    shown["plan_hash"] = json!(run.began.plan.hash);
+    shown["policy"] = value(reader, &run.began.policy);
+    shown["policy_hash"] = json!(run.began.policy.hash);
+    shown["calls"] = json!(calls);
+    shown["approvals"] = approvals.collect();
+    if let Some(output) = run.ended.as_ref().and_then(|ended| ended.output.as_ref()) {
+        shown["result"] = value(reader, output);
+    }
+    shown
+}
+
+fn call(reader: &Reader, call: &Call) -> Value {
+    match call {
+        Call::Made { began, ended } => json!({
+            "call": began.call,
+            "tool": began.tool,
+            "routing": began.routing,
+            "decision": began.decision,
+            "status": call.status(),
+            "arguments": value(reader, &began.args),
+            "input_hash": began.args.hash,
+            "output": ended.as_ref().and_then(|ended| ended.output.as_ref()).map(|output| value(reader, output)),
+            "output_hash": ended.as_ref().and_then(|ended| ended.output.as_ref()).map(|output| output.hash),
+            "error": error(ended.as_ref().and_then(|ended| ended.error.as_ref())),
+            "started_at": began.at,
+            "ended_at": ended.as_ref().map(|ended| &ended.at),
+        }),
+        Call::Refused(refused) => json!({
+            "call": refused.call,
+            "tool": refused.tool,
+            "status": call.status(),
+            "arguments": value(reader, &refused.args),
+            "input_hash": refused.args.hash,
+            "error": error(Some(&refused.error)),
+            "started_at": refused.at,
+        }),
+    }
+}
+
+fn error(failure: Option<&Failure>) -> Value {
+    failure.map_or(Value::Null, |failure| json!(failure))
+}
+
+/// Returns a value; if its file is missing or was changed, an object that says so.
+fn value(reader: &Reader, content: &Content) -> Value {
+    let text = reader.content(content);
+    let parsed = text.and_then(|text| serde_json::from_str(&text).ok());
+    parsed.unwrap_or_else(|| json!({ "missing": content.hash, "bytes": content.bytes }))
+}
+
+/// Returns the result of a verification.
+pub(super) fn verified(verified: Option<&Verified>) -> Value {
+    let Some(verified) = verified else { return json!({ "ok": true, "records": 0, "runs": 0 }) };
+    let mut shown = json!({
+        "ok": verified.fault.is_none(),
+        "records": verified.records,
+        "runs": verified.runs,
+        "is_end_known": verified.is_end_known,
+    });
+    if let Some(fault) = &verified.fault {
+        shown["fault"] = json!({ "record": fault.seq, "reason": fault.reason });
+    }
+    if let Some(after) = &verified.after {
+        shown["earlier_store"] = json!(after);
+    }
+    shown
+}

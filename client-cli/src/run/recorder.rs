@@ -1,0 +1,201 @@
+//! Writes one run into the run store.
+
+use std::sync::Arc;
+
+use protocol::{ErrorBody, Routing, ToolId};
+use serde_json::{Value, json};
+
+use crate::consent::permissions::Permissions;
+use crate::consent::question::Channel;
+use crate::run::prepare::LocalProgram;
+use crate::run_store::record::{
+    Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, Failure, Record, RunBegan,
+    RunEnded, Status, now,
+};
+use crate::run_store::{RunStore, StoreError};
+
+/// The records of one run.
+pub(crate) struct Recorder {
+    store: Arc<RunStore>,
+    run: String,
+}
+
+/// A question to the user that was answered, or can no longer be.
+pub(crate) struct AnsweredQuestion<'a> {
+    /// When it was asked.
+    pub(crate) asked_at: String,
+    /// The tool.
+    pub(crate) tool: &'a ToolId,
+    /// The arguments that were shown.
+    pub(crate) arguments: &'a Value,
+    /// The number of calls that it covers.
+    pub(crate) count: u64,
+    /// Why it was asked.
+    pub(crate) reason: String,
+    /// The answer.
+    pub(crate) answer: Answered,
+    /// Where it came from.
+    pub(crate) by: Option<Channel>,
+}
+
+impl Recorder {
+    /// Records the start of a run.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`. The program must not start then.
+    pub(crate) async fn begin(
+        store: Arc<RunStore>,
+        run: &str,
+        program: &LocalProgram,
+        permissions: &Permissions,
+    ) -> Result<Self, ErrorBody> {
+        let recorder = Self { store, run: run.to_owned() };
+        let plan = json!({ "dag": program.analysis.dag, "dynamic": program.analysis.dynamic });
+        recorder
+            .append(|recorder| {
+                Ok(Record::RunBegan(RunBegan {
+                    at: now(),
+                    run: recorder.run.clone(),
+                    mode: "run".to_owned(),
+                    pml: env!("CARGO_PKG_VERSION").to_owned(),
+                    code: recorder.store.content(&json!(program.code))?,
+                    args: recorder.store.content(&program.args)?,
+                    plan: recorder.store.content(&plan)?,
+                    policy: recorder.store.content(&json!(permissions))?,
+                }))
+            })
+            .await?;
+        Ok(recorder)
+    }
+
+    /// Records that a call is about to be made, and why it may be.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`. The call must not be made then.
+    pub(crate) async fn begin_call(
+        &self,
+        call: &str,
+        tool: &ToolId,
+        routing: Routing,
+        arguments: &Value,
+        decision: String,
+    ) -> Result<(), ErrorBody> {
+        self.append(|recorder| {
+            Ok(Record::CallBegan(CallBegan {
+                at: now(),
+                run: recorder.run.clone(),
+                call: call.to_owned(),
+                tool: tool.to_string(),
+                routing: routing.as_str().to_owned(),
+                args: recorder.store.content(arguments)?,
+                decision,
+            }))
+        })
+        .await
+    }
+
+    /// Records the end of a call that was made.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`.
+    pub(crate) async fn end_call(
+        &self,
+        call: &str,
+        answer: &Result<Value, ErrorBody>,
+    ) -> Result<(), ErrorBody> {
+        self.append(|recorder| {
+            Ok(Record::CallEnded(CallEnded {
+                at: now(),
+                run: recorder.run.clone(),
+                call: call.to_owned(),
+                status: status(answer.is_ok()),
+                output: match answer {
+                    Ok(output) => Some(recorder.store.content(output)?),
+                    Err(_) => None,
+                },
+                error: answer.as_ref().err().map(Failure::of),
+            }))
+        })
+        .await
+    }
+
+    /// Records a call that was refused, so that it was not made.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`.
+    pub(crate) async fn refuse_call(
+        &self,
+        call: &str,
+        tool: &str,
+        arguments: &Value,
+        error: &ErrorBody,
+    ) -> Result<(), ErrorBody> {
+        self.append(|recorder| {
+            Ok(Record::CallRefused(CallRefused {
+                at: now(),
+                run: recorder.run.clone(),
+                call: call.to_owned(),
+                tool: tool.to_owned(),
+                args: recorder.store.content(arguments)?,
+                error: Failure::of(error),
+            }))
+        })
+        .await
+    }
+
+    /// Records the answer to a question.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`. An approval does not count then.
+    pub(crate) async fn answer(&self, question: AnsweredQuestion<'_>) -> Result<(), ErrorBody> {
+        self.append(|recorder| {
+            Ok(Record::Approval(ApprovalGiven {
+                at: now(),
+                asked_at: question.asked_at,
+                run: recorder.run.clone(),
+                tool: question.tool.to_string(),
+                args: recorder.store.content(question.arguments)?,
+                count: u32::try_from(question.count).unwrap_or(u32::MAX),
+                reason: question.reason,
+                answer: question.answer,
+                by: question.by.map(|channel| channel.as_str().to_owned()),
+            }))
+        })
+        .await
+    }
+
+    /// Records the end of the run.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`.
+    pub(crate) async fn end(&self, result: Result<&Value, &ErrorBody>) -> Result<(), ErrorBody> {
+        self.append(|recorder| {
+            Ok(Record::RunEnded(RunEnded {
+                at: now(),
+                run: recorder.run.clone(),
+                status: status(result.is_ok()),
+                output: match result {
+                    Ok(output) => Some(recorder.store.content(output)?),
+                    Err(_) => None,
+                },
+                error: result.err().map(Failure::of),
+            }))
+        })
+        .await
+    }
+
+    async fn append(
+        &self,
+        record: impl FnOnce(&Self) -> Result<Record, StoreError>,
+    ) -> Result<(), ErrorBody> {
+        let record = record(self).map_err(|error| error.body())?;
+        self.store.append(record).await.map_err(|error| error.body())
+    }
+}
+
+fn status(is_ok: bool) -> Status {
+    match is_ok {
+        true => Status::Success,
+        false => Status::Error,
+    }
+}

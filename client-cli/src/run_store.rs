@@ -1,0 +1,106 @@
+//! The run store: what the runs on this machine did, in `.pml/runs.db`.
+//!
+//! It is a chain of records. Each record is written before its effect: that of a run before the program starts, that of
+//! a call before the call is made. A record's hash covers the record before it, so `verify` finds a changed, removed,
+//! inserted or moved record. The hash of the last record is also stored among the user's own records (`anchor`), so it
+//! finds records that are missing at the end, too.
+//!
+//! A stored record survives the end of `pml` at any instant. After a power failure the last records may be missing.
+
+mod anchor;
+mod content;
+mod database;
+mod error;
+pub(crate) mod reader;
+pub(crate) mod record;
+mod verify;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use self::anchor::Anchor;
+use self::database::Folder;
+pub(crate) use self::error::StoreError;
+use self::reader::Reader;
+use self::record::{Content, Record};
+pub(crate) use self::verify::Verified;
+use self::writer::Writer;
+use crate::workspace::Workspace;
+
+/// The folder in the workspace, and the database in it.
+const FOLDER: &str = ".pml";
+const FILE: &str = "runs.db";
+
+/// The run store of a project.
+pub(crate) struct RunStore {
+    folder: PathBuf,
+    writer: Writer,
+}
+
+impl RunStore {
+    /// Opens the store of a workspace, or creates it; `records` is the folder of the user's own records.
+    ///
+    /// # Errors
+    /// Returns why it cannot be used. Nothing may run then: its effects would not be recorded.
+    pub(crate) fn open(workspace: &Workspace, records: &Path) -> Result<Self, StoreError> {
+        let folder = Folder::create(workspace)?;
+        let anchor = Anchor::create(records, workspace.root())?;
+        let writer = Writer::start(database::open_for_writing(&folder)?, anchor)?;
+        Ok(Self { folder: folder.path, writer })
+    }
+
+    /// Opens the store of a workspace for reading; `None` if there is none.
+    ///
+    /// # Errors
+    /// Returns why it cannot be read.
+    pub(crate) fn reader(workspace: &Workspace) -> Result<Option<Reader>, StoreError> {
+        let Some((database, folder)) = open(workspace)? else { return Ok(None) };
+        database::check(&database)?;
+        Ok(Some(Reader::new(database, folder)))
+    }
+
+    /// Verifies the store of a workspace; `None` if there is none and never was.
+    ///
+    /// # Errors
+    /// Returns why it cannot be read. A fault in it is not an error.
+    pub(crate) fn verify(
+        workspace: &Workspace,
+        records: &Path,
+    ) -> Result<Option<Verified>, StoreError> {
+        let anchor = Anchor::find(records, workspace.root())?;
+        let end = anchor.map_or(Ok(None), |anchor| anchor.read())?;
+        let Some((database, folder)) = open(workspace)? else {
+            return Ok(end.as_ref().map(verify::gone));
+        };
+        database::check_table(&database)?;
+        verify::verify(&Reader::new(database, folder), end.as_ref()).map(Some)
+    }
+
+    /// Prepares a value for a record: removes the keys in use, and stores a large value as a file.
+    ///
+    /// # Errors
+    /// Returns why the file cannot be written.
+    pub(crate) fn content(&self, value: &Value) -> Result<Content, StoreError> {
+        content::store(&self.folder, value)
+    }
+
+    /// Appends a record. When this returns, the record is stored.
+    ///
+    /// # Errors
+    /// Returns why it was not stored.
+    pub(crate) async fn append(&self, record: Record) -> Result<(), Arc<StoreError>> {
+        self.writer.append(record).await
+    }
+}
+
+fn open(workspace: &Workspace) -> Result<Option<(rusqlite::Connection, PathBuf)>, StoreError> {
+    let Some(folder) = Folder::open(workspace)? else { return Ok(None) };
+    let database = database::open_for_reading(&folder)?;
+    Ok(database.map(|database| (database, folder.path)))
+}
+
+#[cfg(test)]
+mod tests;

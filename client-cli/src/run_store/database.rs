@@ -1,0 +1,185 @@
+//! The SQLite file: its place, its form, and the settings of each connection.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{FILE, FOLDER, StoreError};
+use crate::workspace::Workspace;
+
+/// The tables and views.
+const SCHEMA: &str = include_str!("schema.sql");
+/// The version of the form, in `user_version`.
+const VERSION: i64 = 1;
+/// `PMLR`, in `application_id`.
+const APPLICATION: i64 = 0x504d_4c52;
+/// How long to wait for another `pml` that writes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The folder of a store, opened.
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    directory: OwnedFd,
+}
+
+impl Folder {
+    /// Opens the folder of the store; `None` if it does not exist.
+    pub(super) fn open(workspace: &Workspace) -> Result<Option<Self>, StoreError> {
+        let path = workspace.root().join(FOLDER);
+        // A repository can contain a link of that name, which would lead out of the workspace.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(workspace.directory(), FOLDER, flags, Mode::empty()) {
+            Ok(directory) => Ok(Some(Self { path, directory })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(StoreError::system(path, errno)),
+        }
+    }
+
+    /// Opens the folder of the store, and creates it if it is missing.
+    pub(super) fn create(workspace: &Workspace) -> Result<Self, StoreError> {
+        let made = rustix::fs::mkdirat(workspace.directory(), FOLDER, Mode::from_raw_mode(0o700));
+        let failed = |errno| StoreError::system(workspace.root().join(FOLDER), errno);
+        match made {
+            Ok(()) | Err(Errno::EXIST) => {
+                Self::open(workspace)?.ok_or_else(|| failed(Errno::NOENT))
+            }
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+}
+
+/// Opens the database for writing. A new file gets its tables.
+pub(super) fn open_for_writing(folder: &Folder) -> Result<Connection, StoreError> {
+    // Another `pml` may create the database at the same time, and SQLite does not wait when the journal mode is
+    // changed. The lock ends with its descriptor.
+    rustix::fs::flock(&folder.directory, FlockOperation::LockExclusive)
+        .map_err(|errno| StoreError::system(&folder.path, errno))?;
+    let opened = open_locked(&folder.path.join(FILE));
+    let _ = rustix::fs::flock(&folder.directory, FlockOperation::Unlock);
+    opened
+}
+
+fn open_locked(path: &Path) -> Result<Connection, StoreError> {
+    // SQLite would create it with the permissions of the umask. Its other files get the permissions of this one.
+    let flags =
+        OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))
+        .map_err(|errno| StoreError::system(path, errno))?;
+    keep_private(&File::from(file), path)?;
+    let mut database = connect(path)?;
+    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let objects: i64 =
+        transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if objects == 0 && version(&transaction)? == (0, 0) {
+        transaction.execute_batch(SCHEMA)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+    } else {
+        // Before any setting is changed: a file of a newer version stays as it is.
+        check(&transaction)?;
+    }
+    transaction.commit()?;
+    database.pragma_update(None, "journal_mode", "WAL")?;
+    database.pragma_update(None, "synchronous", "NORMAL")?;
+    Ok(database)
+}
+
+/// Opens the database for reading; `None` if there is none.
+pub(super) fn open_for_reading(folder: &Folder) -> Result<Option<Connection>, StoreError> {
+    let path = folder.path.join(FILE);
+    let found = match std::fs::symlink_metadata(&path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::system(path, error)),
+    };
+    // Opening a FIFO would block.
+    if !found.is_file() {
+        return Err(StoreError::Unfit("is not a regular file".to_owned()));
+    }
+    // Not read-only: SQLite needs the lock files of the write-ahead log.
+    let database = connect(&path)?;
+    database.pragma_update(None, "query_only", true)?;
+    Ok(Some(database))
+}
+
+fn connect(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let database = Connection::open_with_flags(path, flags)?;
+    database.busy_timeout(BUSY_TIMEOUT)?;
+    // The file may come from somebody else: nothing in it may run, and its internal tables cannot be written.
+    database.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    database.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    database.pragma_update(None, "cell_size_check", true)?;
+    Ok(database)
+}
+
+/// Removes the access of others.
+fn keep_private(file: &File, path: &Path) -> Result<(), StoreError> {
+    let failed = |error| StoreError::system(path, error);
+    let found = file.metadata().map_err(failed)?;
+    if !found.is_file() {
+        return Err(StoreError::Unfit("is not a regular file".to_owned()));
+    }
+    if found.permissions().mode() & 0o777 != 0o600 {
+        file.set_permissions(std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn version(database: &Connection) -> Result<(i64, i64), rusqlite::Error> {
+    let of = |name| database.pragma_query_value(None, name, |row| row.get(0));
+    Ok((of("application_id")?, of("user_version")?))
+}
+
+/// Checks that the file is a run store of this version, with exactly its tables, views and triggers.
+pub(super) fn check(database: &Connection) -> Result<(), StoreError> {
+    match version(database)? {
+        (APPLICATION, VERSION) => {}
+        (APPLICATION, newer) if newer > VERSION => {
+            let what = format!("was written by a newer `pml` (version {newer} of its form)");
+            return Err(StoreError::Unfit(what));
+        }
+        _ => return Err(StoreError::Unfit("is not a run store".to_owned())),
+    }
+    let expected = Connection::open_in_memory()?;
+    expected.execute_batch(SCHEMA)?;
+    let (found, expected) = (objects(database)?, objects(&expected)?);
+    let differs = |name: &String| found.get(name) != expected.get(name);
+    match found.keys().chain(expected.keys()).find(|name| differs(name)) {
+        Some(name) => Err(StoreError::Unfit(format!("was altered: {name} differs"))),
+        None => Ok(()),
+    }
+}
+
+/// Checks that the records are in a plain table: a view or a column computed by somebody else's expression could return
+/// anything.
+pub(super) fn check_table(database: &Connection) -> Result<(), StoreError> {
+    let expected = Connection::open_in_memory()?;
+    expected.execute_batch(SCHEMA)?;
+    let table = "table records";
+    match objects(database)?.get(table) == objects(&expected)?.get(table) {
+        true => Ok(()),
+        false => Err(StoreError::Unfit("is not a run store, or its table was altered".to_owned())),
+    }
+}
+
+/// Returns the tables, views, triggers and indexes, by type and name, with their text.
+fn objects(
+    database: &Connection,
+) -> Result<std::collections::BTreeMap<String, Option<String>>, rusqlite::Error> {
+    // SQLite's own tables, such as that of `ANALYZE`, have a reserved prefix.
+    let mut statement = database.prepare(
+        "SELECT type || ' ' || name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'",
+    )?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    rows.collect()
+}

@@ -1,0 +1,39 @@
+//! Why the run store cannot be used.
+
+use std::path::PathBuf;
+
+use protocol::{ErrorBody, ErrorCode};
+
+/// Why the run store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    /// SQLite reported an error.
+    #[error("cannot use the run store `.pml/runs.db`: {0}")]
+    Database(#[from] rusqlite::Error),
+    /// The system reported an error.
+    #[error("cannot use the run store: `{path}`: {source}", path = path.display())]
+    System {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// It is not a run store, or a newer `pml` wrote it.
+    #[error("`.pml/runs.db` {0}; move the file away, and `pml` creates a new store")]
+    Unfit(String),
+    /// The thread that writes has ended.
+    #[error("the run store is closed")]
+    Closed,
+}
+
+impl StoreError {
+    /// Returns the error for a failed operation on a file.
+    pub(super) fn system(path: impl Into<PathBuf>, source: impl Into<std::io::Error>) -> Self {
+        Self::System { path: path.into(), source: source.into() }
+    }
+
+    /// Returns the error for an agent.
+    pub(crate) fn body(&self) -> ErrorBody {
+        ErrorBody::new(ErrorCode::RunStoreUnavailable, self.to_string())
+    }
+}

@@ -1,0 +1,194 @@
+//! Reads runs from the store.
+
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+
+use super::record::{
+    ApprovalGiven, CallBegan, CallEnded, CallRefused, Content, Record, RunBegan, RunEnded, Status,
+};
+use super::{StoreError, content, database};
+
+/// The store, opened for reading.
+pub(crate) struct Reader {
+    database: Connection,
+    folder: PathBuf,
+}
+
+/// A record as it is stored.
+pub(super) struct Row {
+    pub(super) seq: i64,
+    pub(super) body: String,
+    pub(super) hash: Vec<u8>,
+}
+
+/// A run, from its records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Its start.
+    pub(crate) began: RunBegan,
+    /// Its calls, in the order in which they began.
+    pub(crate) calls: Vec<Call>,
+    /// The questions that were answered.
+    pub(crate) approvals: Vec<ApprovalGiven>,
+    /// Its end; `None` while it runs, and for a run whose `pml` was killed.
+    pub(crate) ended: Option<RunEnded>,
+}
+
+/// A call of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// It was made.
+    Made {
+        /// Its start.
+        began: CallBegan,
+        /// Its end. Without one, the call may have happened or not.
+        ended: Option<CallEnded>,
+    },
+    /// It was not made.
+    Refused(CallRefused),
+}
+
+impl Run {
+    /// Returns its status, as in the view `runs`.
+    pub(crate) fn status(&self) -> &'static str {
+        match self.ended.as_ref().map(|ended| ended.status) {
+            Some(Status::Success) => "completed",
+            Some(Status::Error) => "failed",
+            None => "running",
+        }
+    }
+
+    /// Returns the tools that it called or tried to call, each once, in the order of the first calls.
+    pub(crate) fn tools(&self) -> Vec<&str> {
+        let mut tools = Vec::new();
+        for call in &self.calls {
+            let tool = match call {
+                Call::Made { began, .. } => began.tool.as_str(),
+                Call::Refused(refused) => refused.tool.as_str(),
+            };
+            if !tools.contains(&tool) {
+                tools.push(tool);
+            }
+        }
+        tools
+    }
+}
+
+impl Call {
+    /// Returns its status, as in the view `tool_results`. A call without an end may have taken effect or not.
+    pub(crate) fn status(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "denied",
+            Self::Made { ended: None, .. } => "indeterminate",
+            Self::Made { ended: Some(ended), .. } => match ended.status {
+                Status::Success => "success",
+                Status::Error => "error",
+            },
+        }
+    }
+}
+
+impl Reader {
+    pub(super) fn new(database: Connection, folder: PathBuf) -> Self {
+        Self { database, folder }
+    }
+
+    /// Returns the last runs, the newest first.
+    pub(crate) fn last(&self, limit: usize) -> Result<Vec<Run>, StoreError> {
+        let mut statement = self.database.prepare(
+            "SELECT run_id FROM records WHERE type = 'run_began' ORDER BY seq DESC LIMIT ?1",
+        )?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let ids = statement.query_map([limit], |row| row.get::<_, String>(0))?;
+        let ids: Vec<String> = ids.collect::<Result<_, _>>()?;
+        ids.iter().filter_map(|id| self.run(id).transpose()).collect()
+    }
+
+    /// Returns the ids of the runs whose id begins with a text; at most two.
+    pub(crate) fn ids(&self, start: &str) -> Result<Vec<String>, StoreError> {
+        let mut statement = self.database.prepare(
+            "SELECT run_id FROM records
+             WHERE type = 'run_began' AND substr(run_id, 1, length(?1)) = ?1
+             ORDER BY seq DESC LIMIT 2",
+        )?;
+        let ids = statement.query_map([start], |row| row.get(0))?;
+        Ok(ids.collect::<Result<_, _>>()?)
+    }
+
+    /// Returns a run; `None` if there is none with this id.
+    pub(crate) fn run(&self, id: &str) -> Result<Option<Run>, StoreError> {
+        let mut statement = self
+            .database
+            .prepare_cached("SELECT body FROM records WHERE run_id = ?1 ORDER BY seq")?;
+        let bodies = statement.query_map([id], |row| row.get::<_, String>(0))?;
+        let mut run: Option<Run> = None;
+        for body in bodies {
+            let record = serde_json::from_str(&body?).map_err(|error| {
+                StoreError::Unfit(format!("has a record that cannot be read: {error}"))
+            })?;
+            match (record, &mut run) {
+                (Record::RunBegan(began), None) => {
+                    run =
+                        Some(Run { began, calls: Vec::new(), approvals: Vec::new(), ended: None });
+                }
+                (Record::CallBegan(began), Some(run)) => {
+                    run.calls.push(Call::Made { began, ended: None });
+                }
+                (Record::CallRefused(refused), Some(run)) => run.calls.push(Call::Refused(refused)),
+                (Record::CallEnded(end), Some(run)) => {
+                    let begun = run.calls.iter_mut().rev().find_map(|call| match call {
+                        Call::Made { began, ended } if began.call == end.call => Some(ended),
+                        _ => None,
+                    });
+                    begun.into_iter().for_each(|ended| *ended = Some(end.clone()));
+                }
+                (Record::Approval(approval), Some(run)) => run.approvals.push(approval),
+                (Record::RunEnded(ended), Some(run)) => run.ended = Some(ended),
+                // `verify` reports records that are out of order.
+                (_, _) => {}
+            }
+        }
+        Ok(run)
+    }
+
+    /// Returns the JSON text of a value, if it is there and has its hash.
+    pub(crate) fn content(&self, content: &Content) -> Option<String> {
+        content::read(&self.folder, content)
+    }
+
+    /// Returns the file of a large value.
+    pub(super) fn content_path(&self, content: &Content) -> Option<PathBuf> {
+        content.json.is_none().then(|| content::path(&self.folder, content.hash))
+    }
+
+    /// Returns what is wrong with the file itself, as the rest of a sentence: its pages, its indexes, or what is in it
+    /// beside the records.
+    pub(super) fn fault_of_file(&self) -> Option<String> {
+        let checked: Result<String, _> =
+            self.database.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0));
+        match checked {
+            Ok(result) if result == "ok" => database::check(&self.database).err(),
+            Ok(result) => return Some(format!("is damaged: {result}")),
+            Err(error) => return Some(format!("is damaged: {error}")),
+        }
+        .map(|error| match error {
+            StoreError::Unfit(reason) => reason,
+            error => error.to_string(),
+        })
+    }
+
+    /// Visits all records in the order of their numbers, until `visit` returns `false`.
+    pub(super) fn each_record(&self, mut visit: impl FnMut(Row) -> bool) -> Result<(), StoreError> {
+        let mut statement =
+            self.database.prepare("SELECT seq, body, hash FROM records ORDER BY seq")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let row = Row { seq: row.get(0)?, body: row.get(1)?, hash: row.get(2)? };
+            if !visit(row) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

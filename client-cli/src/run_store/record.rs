@@ -1,0 +1,250 @@
+//! The records of the run store.
+//!
+//! Their JSON form is canonical as in RFC 8785: members are sorted, and there are no numbers but integers below 2^53.
+//! Values of programs, which may have any number, are stored as texts.
+
+use protocol::redaction::keys_in_use;
+use protocol::{ErrorBody, Integrity};
+use serde::{Deserialize, Serialize};
+
+/// One record. Times are RFC 3339 in UTC, with milliseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Record {
+    /// The store begins.
+    StoreBegan(StoreBegan),
+    /// A program is about to start.
+    RunBegan(RunBegan),
+    /// A call is about to be made.
+    CallBegan(CallBegan),
+    /// A call was made and has ended.
+    CallEnded(CallEnded),
+    /// A call was not made.
+    CallRefused(CallRefused),
+    /// A question to the user was answered, or can no longer be answered.
+    Approval(ApprovalGiven),
+    /// A program has ended.
+    RunEnded(RunEnded),
+    /// The last records that `pml` wrote here were missing when the store was opened.
+    RecordsLost(RecordsLost),
+}
+
+/// The start of the store; the first record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StoreBegan {
+    /// The time.
+    pub(crate) at: String,
+    /// A random id, which tells this store from one that was at the same place before.
+    pub(crate) store: String,
+    /// The last record of the store that was at the same place before, as `pml` remembers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) after: Option<String>,
+}
+
+/// The start of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunBegan {
+    /// The time.
+    pub(crate) at: String,
+    /// The run's id.
+    pub(crate) run: String,
+    /// `run`. Other modes are reserved.
+    pub(crate) mode: String,
+    /// The version of the `pml` that ran it.
+    pub(crate) pml: String,
+    /// The program as it was submitted.
+    pub(crate) code: Content,
+    /// Its `args`.
+    pub(crate) args: Content,
+    /// The plan: the graph of its calls.
+    pub(crate) plan: Content,
+    /// The permission rules.
+    pub(crate) policy: Content,
+}
+
+/// The intent to make a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CallBegan {
+    /// The time.
+    pub(crate) at: String,
+    /// The run's id.
+    pub(crate) run: String,
+    /// The call: its number in its program, in the order in which the program made its calls, after the numbers of
+    /// the calls of the capabilities around it, as in `3.1`.
+    pub(crate) call: String,
+    /// The tool.
+    pub(crate) tool: String,
+    /// Where it runs: `client` or `server`.
+    pub(crate) routing: String,
+    /// The arguments.
+    pub(crate) args: Content,
+    /// Why it may run: the rule that allows it, or the user's answer.
+    pub(crate) decision: String,
+}
+
+/// The end of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CallEnded {
+    /// The time.
+    pub(crate) at: String,
+    /// The run's id.
+    pub(crate) run: String,
+    /// The call.
+    pub(crate) call: String,
+    /// `success` or `error`.
+    pub(crate) status: Status,
+    /// What it returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) output: Option<Content>,
+    /// The error that it threw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<Failure>,
+}
+
+/// The refusal of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CallRefused {
+    /// The time.
+    pub(crate) at: String,
+    /// The run's id.
+    pub(crate) run: String,
+    /// The call.
+    pub(crate) call: String,
+    /// The tool, as the program named it.
+    pub(crate) tool: String,
+    /// The arguments.
+    pub(crate) args: Content,
+    /// Why it was refused.
+    pub(crate) error: Failure,
+}
+
+/// The answer to a question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ApprovalGiven {
+    /// When it was answered.
+    pub(crate) at: String,
+    /// When it was asked.
+    pub(crate) asked_at: String,
+    /// The run's id.
+    pub(crate) run: String,
+    /// The tool.
+    pub(crate) tool: String,
+    /// The arguments that were shown.
+    pub(crate) args: Content,
+    /// The number of calls with these arguments that it covers.
+    pub(crate) count: u32,
+    /// Why the user was asked.
+    pub(crate) reason: String,
+    /// The answer.
+    pub(crate) answer: Answered,
+    /// Where it came from: `agent`, `client` or `terminal`; `None` without an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) by: Option<String>,
+}
+
+/// An answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answered {
+    /// The calls may run.
+    Once,
+    /// The calls and all later calls of the tool may run.
+    Always,
+    /// The run ends.
+    Abort,
+    /// There was none in time, or the run was cancelled.
+    None,
+}
+
+/// The end of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunEnded {
+    /// The time.
+    pub(crate) at: String,
+    /// The run's id.
+    pub(crate) run: String,
+    /// `success` or `error`.
+    pub(crate) status: Status,
+    /// What it returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) output: Option<Content>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<Failure>,
+}
+
+/// The loss of the end of the store, or of the whole store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RecordsLost {
+    /// When it was noticed.
+    pub(crate) at: String,
+    /// The number of the last record that `pml` wrote here. It was missing, or a different one.
+    pub(crate) last: i64,
+    /// The store of that record, if it is not this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) store: Option<String>,
+}
+
+/// How a call or a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Status {
+    /// With a result.
+    Success,
+    /// With an error.
+    Error,
+}
+
+/// An error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Failure {
+    /// The name of its code.
+    pub(crate) code: String,
+    /// Its message.
+    pub(crate) message: String,
+}
+
+/// A value of a program, without the keys in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Content {
+    /// The SHA-256 of its JSON text.
+    pub(crate) hash: Integrity,
+    /// The length of that text in bytes.
+    pub(crate) bytes: u64,
+    /// The text; `None` for a large value, which is a file named after the hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) json: Option<String>,
+}
+
+impl Failure {
+    /// Creates it from an error body.
+    pub(crate) fn of(error: &ErrorBody) -> Self {
+        // Like values: a message can quote what a server returned.
+        let message = keys_in_use().text(&error.message).into_owned();
+        Self { code: error.error_code.name().to_owned(), message }
+    }
+}
+
+impl Record {
+    /// Returns the canonical JSON text.
+    pub(super) fn to_text(&self) -> String {
+        let mut value = serde_json::to_value(self).expect("every member has a JSON form");
+        value.sort_all_objects();
+        value.to_string()
+    }
+}
+
+/// Returns the present time, as records state it.
+pub(crate) fn now() -> String {
+    chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
+}
