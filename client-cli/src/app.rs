@@ -43,7 +43,7 @@ pub(crate) struct App {
     analyser: OnceLock<Result<Analyser, ErrorBody>>,
     sandboxes: OnceLock<Result<Pool, ErrorBody>>,
     nested: OnceLock<Result<Pool, ErrorBody>>,
-    run_store: tokio::sync::OnceCell<Arc<RunStore>>,
+    run_store: tokio::sync::Mutex<Option<Arc<RunStore>>>,
 }
 
 impl App {
@@ -89,7 +89,7 @@ impl App {
             analyser: OnceLock::new(),
             sandboxes: OnceLock::new(),
             nested: OnceLock::new(),
-            run_store: tokio::sync::OnceCell::new(),
+            run_store: tokio::sync::Mutex::default(),
         }))
     }
 
@@ -132,22 +132,25 @@ impl App {
         start_pool(&self.nested, PoolConfig { max_running, ..defaults })
     }
 
-    /// Returns the run store, which is opened or created with its first use.
+    /// Returns the run store, which is opened or created with its first use, and again if it was deleted.
     ///
     /// # Errors
     /// Returns `RUN_STORE_UNAVAILABLE`. The next use tries again: a full disk may have space by then.
     pub(crate) async fn run_store(self: &Arc<Self>) -> Result<Arc<RunStore>, ErrorBody> {
-        let opened = self.run_store.get_or_try_init(async || {
-            let app = Arc::clone(self);
-            // It may wait for another `pml`.
-            let open = move || RunStore::open(&app.workspace, app.store.folder());
-            match tokio::task::spawn_blocking(open).await {
-                Ok(Ok(store)) => Ok(Arc::new(store)),
-                Ok(Err(error)) => Err(error.body()),
-                Err(error) => Err(ErrorBody::new(ErrorCode::Internal, error.to_string())),
-            }
-        });
-        opened.await.cloned()
+        let mut opened = self.run_store.lock().await;
+        if let Some(store) = opened.as_ref().filter(|store| store.is_there()) {
+            return Ok(Arc::clone(store));
+        }
+        let app = Arc::clone(self);
+        // It may wait for another `pml`.
+        let open = move || RunStore::open(&app.workspace, app.store.folder());
+        let store = match tokio::task::spawn_blocking(open).await {
+            Ok(Ok(store)) => Arc::new(store),
+            Ok(Err(error)) => return Err(error.body()),
+            Err(error) => return Err(ErrorBody::new(ErrorCode::Internal, error.to_string())),
+        };
+        *opened = Some(Arc::clone(&store));
+        Ok(store)
     }
 
     /// Returns the permissions in force.

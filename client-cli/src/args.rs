@@ -85,12 +85,15 @@ pub(crate) enum Command {
 Shows the question and asks on this terminal. A dangerous call (a command, a protected place) is allowed by retyping a
 code. Without WORKFLOW: the only question that waits, else a list of them.
 
-Exit codes: 0 answered, or nothing waits; 2 not answered, no such question, or no terminal.")]
+Exit codes: 0 answered, or nothing waits; 1 the answer could not be passed on; 2 not answered, no such question,
+several of them, or no terminal.")]
     Approve {
         /// The `workflow_id` of the question.
         workflow: Option<String>,
     },
     /// Deny a call of a run that waits in an agent's session, and end the run.
+    #[command(after_help = "\
+Exit codes: 0 denied, or nothing waits; 1 the answer could not be passed on; 2 no such question, or several.")]
     Deny {
         /// The `workflow_id` of the question. Default: the only question that waits.
         workflow: Option<String>,
@@ -132,7 +135,7 @@ pub(crate) enum RunsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Verify that no record was changed, removed, inserted or moved.
+    /// Verify that the records are those that `pml` wrote, in their order, and complete.
     #[command(after_help = "\
 Exit codes: 0 all records are in order; 1 one is not, and the first such record is named; 4 the store cannot be read.")]
     Verify {

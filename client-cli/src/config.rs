@@ -21,6 +21,9 @@ use file::ConfigFile;
 /// The file's name, in the workspace's folder.
 pub(crate) const FILE: &str = ".pml.json";
 
+/// The variable with which a user requires approval by a person in all projects.
+const APPROVALS_VARIABLE: &str = "PML_APPROVALS";
+
 /// The maximum file size in bytes.
 const FILE_LIMIT: usize = 1024 * 1024;
 
@@ -98,6 +101,24 @@ impl Config {
     /// # Errors
     /// Returns [`ConfigError`] if the file exists but cannot be read and parsed completely.
     pub(crate) fn load(workspace: &Workspace, store: &TrustStore) -> Result<Self, ConfigError> {
+        let mut config = Self::load_file(workspace, store)?;
+        // The user's own setting, for all projects.
+        match std::env::var_os(APPROVALS_VARIABLE) {
+            Some(value) if value == "human" => {
+                config.permissions = config.permissions.approved_by_person_only(true);
+            }
+            Some(value) if !value.is_empty() => {
+                return Err(ConfigError::Unusable {
+                    file: APPROVALS_VARIABLE.to_owned(),
+                    reason: "its only value is `human`".to_owned(),
+                });
+            }
+            _ => {}
+        }
+        Ok(config)
+    }
+
+    fn load_file(workspace: &Workspace, store: &TrustStore) -> Result<Self, ConfigError> {
         let Some(content) = read(workspace)? else {
             return Ok(Self::of(ConfigFile::default(), Trust::NoFile));
         };
@@ -130,7 +151,9 @@ impl Config {
             ignored_untrusted: ignored,
             workspace: file.workspace,
             cloud_url: file.cloud.map(|cloud| cloud.0.url),
-            permissions: Permissions::new(file.permissions.0, FILE),
+            // Also without trust: it only restricts.
+            permissions: Permissions::new(file.permissions.0, FILE)
+                .approved_by_person_only(file.approvals.is_some()),
             mcp_servers: named(file.mcp_servers),
             private_mcps: named(file.private_mcps),
             registries: file.registries,

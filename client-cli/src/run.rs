@@ -17,6 +17,9 @@ mod router;
 
 use std::sync::Arc;
 
+use protocol::Envelope;
+use tokio_util::sync::CancellationToken;
+
 use self::approvals::Approvals;
 use self::finished::Finished;
 use crate::app::App;
@@ -41,6 +44,16 @@ impl Runs {
     pub(crate) fn with_posted_questions(app: Arc<App>) -> Self {
         let approvals = Arc::new(Approvals::posted(app.records(), app.workspace()));
         Self { approvals, ..Self::of(app) }
+    }
+
+    /// Waits until a question was answered by another channel, and returns the outcome; `None` if it only ended.
+    pub(crate) async fn answered_elsewhere(
+        &self,
+        workflow_id: &str,
+        cancel: &CancellationToken,
+    ) -> Option<Envelope> {
+        self.approvals.closed(workflow_id).await;
+        self.approvals.settled(workflow_id, cancel).await
     }
 
     /// Ends a paused run, if its question is still open.

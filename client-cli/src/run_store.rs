@@ -21,13 +21,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use self::anchor::Anchor;
+use self::anchor::{Anchor, Known};
 use self::database::Folder;
 pub(crate) use self::error::StoreError;
 use self::reader::Reader;
 use self::record::{Content, Record};
 pub(crate) use self::verify::Verified;
-use self::writer::Writer;
+use self::writer::{DatabaseFile, Writer};
 use crate::workspace::Workspace;
 
 /// The folder in the workspace, and the database in it.
@@ -48,7 +48,9 @@ impl RunStore {
     pub(crate) fn open(workspace: &Workspace, records: &Path) -> Result<Self, StoreError> {
         let folder = Folder::create(workspace)?;
         let anchor = Anchor::create(records, workspace.root())?;
-        let writer = Writer::start(database::open_for_writing(&folder)?, anchor)?;
+        let database = database::open_for_writing(&folder)?;
+        let file = DatabaseFile::of(folder.path.join(FILE))?;
+        let writer = Writer::start(database, anchor, file)?;
         Ok(Self { folder: folder.path, writer })
     }
 
@@ -71,12 +73,17 @@ impl RunStore {
         records: &Path,
     ) -> Result<Option<Verified>, StoreError> {
         let anchor = Anchor::find(records, workspace.root())?;
-        let end = anchor.map_or(Ok(None), |anchor| anchor.read())?;
         let Some((database, folder)) = open(workspace)? else {
-            return Ok(end.as_ref().map(verify::gone));
+            let known = anchor.map_or_else(|| Ok(Known::default()), |anchor| anchor.read())?;
+            return Ok(known.last().map(verify::gone));
         };
         database::check_table(&database)?;
-        verify::verify(&Reader::new(database, folder), end.as_ref()).map(Some)
+        verify::verify(&Reader::new(database, folder), anchor.as_ref()).map(Some)
+    }
+
+    /// Returns whether the store is still the one at its place. Somebody may delete it while it is open.
+    pub(crate) fn is_there(&self) -> bool {
+        self.writer.is_there()
     }
 
     /// Prepares a value for a record: removes the keys in use, and stores a large value as a file.

@@ -131,8 +131,8 @@ impl StdioHandler {
             let (state, responses) = (request.request_state, request.input_responses);
             match self.rounds.answer(state.as_deref(), responses.as_ref(), call) {
                 Ok(Ok(decision)) => {
-                    resume::resume(&self.runs, &decision, question::Channel::Client, cancel.clone())
-                        .await
+                    let by = question::Channel::Client;
+                    resume::resume(&self.runs, &decision, by, false, cancel.clone()).await
                 }
                 // Not asked again: the client would have to decide how often.
                 Ok(Err(unanswered)) => {
@@ -141,7 +141,9 @@ impl StdioHandler {
                 Err(error) => Envelope::error(error),
             }
         } else {
-            match self.dispatch(name, arguments, cancel.clone()).await {
+            // A client that shows forms is shown this question, too.
+            let waits = channel.is_none();
+            match self.dispatch(name, arguments, waits, cancel.clone()).await {
                 Reply::Envelope(envelope) => envelope,
                 Reply::Result(result) => return result.into(),
             }
@@ -150,17 +152,29 @@ impl StdioHandler {
             match &channel {
                 Some(Channel::Result) => return self.rounds.ask((**approval).clone(), call).into(),
                 Some(Channel::Request(peer)) => {
+                    let id = &approval.workflow_id;
                     let answer = tokio::select! {
                         answer = asking::ask(peer, approval) => answer,
+                        // The run of the gateway is not paused here, so only the form can answer it.
+                        outcome = self.runs.answered_elsewhere(id, &cancel), if id.starts_with("wl_") => {
+                            match outcome {
+                                Some(outcome) => {
+                                    envelope = outcome;
+                                    continue;
+                                }
+                                None => None,
+                            }
+                        }
                         () = cancel.cancelled() => {
-                            self.runs.abandon(&approval.workflow_id);
+                            self.runs.abandon(id);
                             None
                         }
                     };
                     // Without an answer, the question becomes the result: another channel can answer it.
                     let Some(decision) = answer else { break };
                     let by = question::Channel::Client;
-                    envelope = resume::resume(&self.runs, &decision, by, cancel.clone()).await;
+                    envelope =
+                        resume::resume(&self.runs, &decision, by, false, cancel.clone()).await;
                 }
                 None => break,
             }
@@ -168,7 +182,14 @@ impl StdioHandler {
         complete(envelope, is_direct)
     }
 
-    async fn dispatch(&self, name: &str, arguments: Value, cancel: CancellationToken) -> Reply {
+    /// Makes a call. `waits` says whether an answer that only a person can give is waited for.
+    async fn dispatch(
+        &self,
+        name: &str,
+        arguments: Value,
+        waits: bool,
+        cancel: CancellationToken,
+    ) -> Reply {
         let runs = &self.runs;
         Reply::Envelope(if meta_tools::EXECUTE.is(name) {
             match parse::<ExecuteRequest>(name, arguments) {
@@ -178,7 +199,8 @@ impl StdioHandler {
         } else if meta_tools::CONTINUE.is(name) {
             match parse::<ContinueRequest>(name, arguments) {
                 Ok(request) => {
-                    resume::resume(runs, &request, question::Channel::Agent, cancel).await
+                    let by = question::Channel::Agent;
+                    resume::resume(runs, &request, by, waits, cancel).await
                 }
                 Err(error) => Envelope::error(error),
             }

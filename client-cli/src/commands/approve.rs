@@ -24,8 +24,10 @@ const LETTERS: &[u8] = b"abcdefghkmnpqrstuvwxyz";
 /// Returns that there is no such question, or no terminal to ask on.
 pub(crate) fn approve(workflow_id: Option<&str>) -> Result<ExitCode, CliError> {
     let questions = questions()?;
-    let Some(posted) = select(&questions, workflow_id)? else { return Ok(ExitCode::SUCCESS) };
-    // Of an agent that runs this command, none of the three is a terminal.
+    let Some(posted) = select(&questions, workflow_id, "approve")? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    // If an agent runs this command, none of these streams is a terminal.
     let is_person = std::io::stdin().is_terminal()
         && std::io::stdout().is_terminal()
         && std::io::stderr().is_terminal();
@@ -35,8 +37,10 @@ pub(crate) fn approve(workflow_id: Option<&str>) -> Result<ExitCode, CliError> {
     }
     note(&posted::shown(&posted));
     let offers_always = posted.approval.options.iter().any(|option| option == "always");
-    let needs_person = posted.approval.context.get("needs_person").and_then(Value::as_str);
-    let answer = match needs_person {
+    let context = &posted.approval.context;
+    let is_dangerous = context.get("dangerous") == Some(&Value::Bool(true));
+    let reason = context.get("needs_person").and_then(Value::as_str);
+    let answer = match reason.filter(|_| is_dangerous) {
         Some(why) => {
             let code = code();
             note(&format!(
@@ -68,7 +72,7 @@ pub(crate) fn approve(workflow_id: Option<&str>) -> Result<ExitCode, CliError> {
 /// Returns that there is no such question.
 pub(crate) fn deny(workflow_id: Option<&str>) -> Result<ExitCode, CliError> {
     let questions = questions()?;
-    match select(&questions, workflow_id)? {
+    match select(&questions, workflow_id, "deny")? {
         Some(posted) => pass_on(&questions, &posted, Answer::Abort),
         None => Ok(ExitCode::SUCCESS),
     }
@@ -83,12 +87,13 @@ fn questions() -> Result<PostedQuestions, CliError> {
 fn select(
     questions: &PostedQuestions,
     workflow_id: Option<&str>,
+    command: &str,
 ) -> Result<Option<Posted>, CliError> {
     if let Some(id) = workflow_id {
         return questions.find(id).map(Some).ok_or_else(|| {
             let id = protocol::escape_text(id);
             CliError::cannot_run(format!("no question waits as `{id}`"))
-                .with_hint("It was answered, or it expired after 5 minutes. `pml approve` lists the questions that wait.")
+                .with_hint("It was answered, it expired, or its `pml` has ended. `pml approve` lists the questions that wait.")
         });
     }
     let mut waiting = questions.list();
@@ -100,8 +105,9 @@ fn select(
         1 => Ok(waiting.pop()),
         _ => {
             let all: String = waiting.iter().map(posted::shown).collect();
-            say(&format!("{all}\nSeveral questions wait. Name one: `pml approve WORKFLOW`.\n"))?;
-            Ok(None)
+            say(&format!("{all}\n"))?;
+            Err(CliError::cannot_run("several questions wait")
+                .with_hint(format!("Name one: `pml {command} WORKFLOW`.")))
         }
     }
 }
@@ -113,12 +119,28 @@ fn pass_on(
     answer: Answer,
 ) -> Result<ExitCode, CliError> {
     let id = &posted.approval.workflow_id;
+    let ended = || {
+        CliError::cannot_run(
+            "the question no longer waits: it was answered elsewhere, or its run has ended",
+        )
+    };
+    // The person may have thought about it for minutes.
+    if questions.find(id).is_none() {
+        return Err(ended());
+    }
     questions
         .answer(id, answer)
         .map_err(|error| CliError::failed(format!("cannot pass the answer on: {error}")))?;
     let begun = Instant::now();
-    // The waiting process removes the question when it has read the answer.
-    while questions.find(id).is_some() {
+    while !questions.was_taken(id) {
+        if questions.find(id).is_none() {
+            // Taken in between, or gone for another reason.
+            if questions.was_taken(id) {
+                break;
+            }
+            questions.remove(id);
+            return Err(ended());
+        }
         if begun.elapsed() > PATIENCE {
             questions.remove(id);
             return Err(CliError::failed("the waiting `pml` did not read the answer"));

@@ -137,7 +137,7 @@ async fn run(
                 return Err(interrupted());
             }
         };
-        envelope = resume::resume(runs, &decision, Channel::Terminal, stop.clone()).await;
+        envelope = resume::resume(runs, &decision, Channel::Terminal, false, stop.clone()).await;
     }
     Ok(envelope)
 }

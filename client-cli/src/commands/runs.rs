@@ -92,7 +92,7 @@ fn verify(workspace: &Workspace, json: bool) -> Result<ExitCode, CliError> {
         };
         say(&text)?;
     }
-    let is_sound = verified.is_none_or(|Verified { fault, .. }| fault.is_none());
+    let is_sound = verified.is_none_or(|Verified { faults, .. }| faults.is_empty());
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -23,6 +23,8 @@ pub(super) struct ConfigFile {
     #[serde(default)]
     pub(super) permissions: Strict<PermissionRules>,
     #[serde(default)]
+    pub(super) approvals: Option<ApprovalsBy>,
+    #[serde(default)]
     policy: Option<serde_json::Value>,
     #[serde(default)]
     pub(super) private_mcps: UniqueMap<Strict<McpServer>>,
@@ -32,6 +34,14 @@ pub(super) struct ConfigFile {
     pub(super) mcp_servers: UniqueMap<Strict<McpServer>>,
     #[serde(default)]
     pub(super) expose_tools: Vec<String>,
+}
+
+/// Who can approve calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ApprovalsBy {
+    /// Only a person, in a form of the client or on a terminal.
+    Human,
 }
 
 #[derive(Debug, Deserialize)]

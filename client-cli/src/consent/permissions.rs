@@ -45,12 +45,27 @@ pub(super) struct Ruling {
 pub(crate) struct Permissions {
     rules: PermissionRules,
     source: String,
+    /// Whether the agent can approve nothing, not even ordinary calls.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    by_person_only: bool,
 }
 
 impl Permissions {
     /// Stores rules and the name of their file.
     pub(crate) fn new(rules: PermissionRules, source: impl Into<String>) -> Self {
-        Self { rules, source: source.into() }
+        Self { rules, source: source.into(), by_person_only: false }
+    }
+
+    /// Sets whether only a person can approve calls. Once set, it stays.
+    #[must_use]
+    pub(crate) fn approved_by_person_only(mut self, is_set: bool) -> Self {
+        self.by_person_only |= is_set;
+        self
+    }
+
+    /// Returns whether only a person can approve calls.
+    pub(crate) fn by_person_only(&self) -> bool {
+        self.by_person_only
     }
 
     /// Returns whether any rule denies or asks.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::look_alike;
+use super::permissions::Permissions;
 use crate::workspace::protected::Protected;
 
 /// The time limit of a question.
@@ -15,9 +16,6 @@ pub(crate) const EXPIRY: Duration = Duration::from_secs(300);
 
 /// The maximum displayed length of a text; a longer one is shown in part, with its length and hash.
 const SHOWN_TEXT: usize = 2_000;
-
-/// The tool that runs commands.
-const SHELL_EXEC: &str = "shell:exec";
 
 /// A server or capability that has to be approved before a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,20 +47,49 @@ pub(crate) struct Question {
     pub(crate) start: Option<Start>,
     /// The address that receives the call, if its server is not on this machine.
     pub(crate) sends_to: Option<String>,
+    /// Why only a person can approve it, if so.
+    pub(crate) needs_person: Option<NeedsPerson>,
     /// Takes the answer.
     pub(crate) answer: oneshot::Sender<Given>,
 }
 
-impl Question {
-    /// Returns why only a person can approve it, through a channel that the model cannot use; `None` for an ordinary
-    /// question.
-    pub(crate) fn needs_person(&self) -> Option<&'static str> {
-        if !self.places.is_empty() {
-            Some("the call touches a protected place")
-        } else if self.tool.as_str() == SHELL_EXEC {
-            Some("the command can do everything that you can")
-        } else {
-            None
+/// Why only a person can approve a call, through a channel that the model cannot use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NeedsPerson {
+    /// It touches a protected place.
+    Place,
+    /// It is a command.
+    Command,
+    /// It starts an MCP server of the registry: another command.
+    Start,
+    /// It publishes something beyond the project.
+    Publication,
+    /// The user wants it for every call.
+    Setting,
+}
+
+impl NeedsPerson {
+    /// Returns the reason for a call; `None` for an ordinary one. `danger` is what is known about the call itself.
+    pub(crate) fn of(permissions: &Permissions, danger: Option<Self>) -> Option<Self> {
+        danger.or_else(|| permissions.by_person_only().then_some(Self::Setting))
+    }
+
+    /// Returns the reason, for display.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Place => "the call touches a protected place",
+            Self::Command => "the command can do everything that you can",
+            Self::Start => "the server that it starts can do everything that you can",
+            Self::Publication => "others can read and run what is published",
+            Self::Setting => "`approvals` is set to `human`",
+        }
+    }
+
+    /// Returns whether the call itself is dangerous.
+    fn is_danger(self) -> bool {
+        match self {
+            Self::Place | Self::Command | Self::Start | Self::Publication => true,
+            Self::Setting => false,
         }
     }
 }
@@ -94,6 +121,15 @@ impl Channel {
             Self::Agent => "agent",
             Self::Client => "client",
             Self::Terminal => "terminal",
+        }
+    }
+
+    /// Returns the reason for a call that was approved through it, for the record.
+    pub(crate) fn approval(self) -> &'static str {
+        match self {
+            Self::Agent => "approved through the agent",
+            Self::Client => "approved in the client's form",
+            Self::Terminal => "approved on a terminal",
         }
     }
 }
@@ -200,8 +236,9 @@ fn context(question: &Question, arguments: &str, code_hash: Integrity) -> Value 
             context["start_hash"] = json!(hash);
         }
     }
-    if let Some(why) = question.needs_person() {
-        context["needs_person"] = why.into();
+    if let Some(why) = question.needs_person {
+        context["needs_person"] = why.reason().into();
+        context["dangerous"] = why.is_danger().into();
     }
     if let Some(place) = &question.sends_to {
         context["sends_to"] = escape_text(place).into();

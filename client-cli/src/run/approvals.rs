@@ -25,6 +25,9 @@ const PAUSED_LIMIT: usize = 32;
 /// The maximum number of outcomes that are kept for the agent.
 const SETTLED_LIMIT: usize = 64;
 
+/// How often a waiting request looks whether its question was answered.
+const CLOSED_POLL: Duration = Duration::from_millis(50);
+
 /// How often an answer from a terminal is looked for.
 const POLL: Duration = Duration::from_millis(200);
 
@@ -52,12 +55,20 @@ enum Unanswered {
     Evicted,
 }
 
+/// A question that a person answered on a terminal.
+struct Settled {
+    workflow_id: String,
+    outcome: watch::Receiver<Option<Envelope>>,
+    /// Ends its run.
+    stop: CancellationToken,
+}
+
 #[derive(Default)]
 struct Runs {
     waiting: HashMap<String, Waiting>,
     ended: VecDeque<(String, ToolId, Unanswered)>,
     /// The outcomes of questions that a person answered on a terminal: the agent has yet to ask for them.
-    settled: VecDeque<(String, watch::Receiver<Option<Envelope>>)>,
+    settled: VecDeque<Settled>,
 }
 
 impl Runs {
@@ -133,7 +144,7 @@ impl Approvals {
         let deadline = Instant::now() + self.expiry;
         let entry = Waiting {
             run,
-            needs_person: question.needs_person().is_some(),
+            needs_person: question.needs_person.is_some(),
             answer: question.answer,
             tool: question.tool,
             deadline,
@@ -184,7 +195,7 @@ impl Approvals {
                 if !approvals.lock().waiting.contains_key(&id) {
                     break;
                 }
-                if let Some(answer) = posted.answer_to(&id) {
+                if let Some(answer) = posted.take_answer(&id) {
                     approvals.settle(&id, answer);
                     break;
                 }
@@ -195,32 +206,56 @@ impl Approvals {
 
     /// Continues a run after a person answered on a terminal. The agent gets the outcome when it asks for it.
     fn settle(self: &Arc<Self>, workflow_id: &str, answer: Answer) {
-        let Ok(resumed) = self.resume(workflow_id) else { return };
         let (outcome, settled) = watch::channel(None);
+        let stop = CancellationToken::new();
         let mut runs = self.lock();
+        let Some(waiting) = runs.waiting.remove(workflow_id) else { return };
         if runs.settled.len() == SETTLED_LIMIT {
             runs.settled.pop_front();
         }
-        runs.settled.push_back((workflow_id.to_owned(), settled));
+        // Under the same lock: at no time is the question unknown.
+        runs.settled.push_back(Settled {
+            workflow_id: workflow_id.to_owned(),
+            outcome: settled,
+            stop: stop.clone(),
+        });
         drop(runs);
         // The program may have ended without awaiting this call; then its result is the outcome.
-        let _ = resumed.answer.send(Given { answer, by: Channel::Terminal });
+        let _ = waiting.answer.send(Given { answer, by: Channel::Terminal });
         let approvals = Arc::clone(self);
         tokio::spawn(async move {
-            let envelope = approvals.follow(resumed.run, &CancellationToken::new()).await;
+            let envelope = approvals.follow(waiting.run, &stop).await;
             let _ = outcome.send(Some(envelope));
         });
     }
 
     /// Returns the outcome of a question that a person answered on a terminal, once it is there; `None` if nobody has.
-    pub(crate) async fn settled(&self, workflow_id: &str) -> Option<Envelope> {
-        let settled = |(id, outcome): &(String, watch::Receiver<_>)| {
-            (id == workflow_id).then(|| outcome.clone())
+    /// If `caller` is cancelled, so is the run.
+    pub(crate) async fn settled(
+        &self,
+        workflow_id: &str,
+        caller: &CancellationToken,
+    ) -> Option<Envelope> {
+        let (mut outcome, stop) = {
+            let runs = self.lock();
+            let settled = runs.settled.iter().find(|settled| settled.workflow_id == workflow_id)?;
+            (settled.outcome.clone(), settled.stop.clone())
         };
-        let mut outcome = self.lock().settled.iter().find_map(settled)?;
+        tokio::select! {
+            envelope = outcome.wait_for(Option::is_some) => drop(envelope.ok()?),
+            // A cancelled run still sends its envelope.
+            () = caller.cancelled() => stop.cancel(),
+        }
         let envelope = outcome.wait_for(Option::is_some).await.ok()?.clone();
-        self.lock().settled.retain(|(id, _)| id != workflow_id);
+        self.lock().settled.retain(|settled| settled.workflow_id != workflow_id);
         envelope
+    }
+
+    /// Waits until a question is no longer open.
+    pub(crate) async fn closed(&self, workflow_id: &str) {
+        while self.is_open(workflow_id) {
+            tokio::time::sleep(CLOSED_POLL).await;
+        }
     }
 
     /// Returns an open question that only a person can approve.
@@ -231,7 +266,7 @@ impl Approvals {
     }
 
     /// Returns whether a question is open.
-    pub(crate) fn is_open(&self, workflow_id: &str) -> bool {
+    fn is_open(&self, workflow_id: &str) -> bool {
         self.lock().waiting.contains_key(workflow_id)
     }
 
@@ -280,7 +315,10 @@ impl Approvals {
     /// Ends every paused run.
     pub(crate) fn end_all(&self) {
         // Dropping a paused run cancels it.
-        let waiting = std::mem::take(&mut self.lock().waiting);
+        let mut runs = self.lock();
+        let waiting = std::mem::take(&mut runs.waiting);
+        runs.settled.iter().for_each(|settled| settled.stop.cancel());
+        drop(runs);
         if let Some((posted, _)) = &self.posted {
             // The process may exit before the tasks that watch them.
             waiting.keys().for_each(|id| posted.remove(id));
@@ -347,6 +385,7 @@ mod tests {
             count: 1,
             places: Vec::new(),
             sends_to: None,
+            needs_person: None,
             answer,
         };
         (approvals.pause(run, question, hash).workflow_id, ended)

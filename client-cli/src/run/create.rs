@@ -15,7 +15,7 @@ use super::Runs;
 use super::paused::{PausedRun, RunEvent};
 use crate::app::App;
 use crate::consent::decision::{Call, Decision, decide, why_refused};
-use crate::consent::question::{Answer, Channel, Question};
+use crate::consent::question::{Answer, Channel, NeedsPerson, Question};
 
 /// Publishes a program.
 pub(crate) async fn create(
@@ -113,7 +113,7 @@ async fn publish(
 fn question(app: &App, new: &New) -> Result<Option<String>, ErrorBody> {
     // Without a visibility, the entry keeps its present one. That is unknown here and may be `org`
     // or `public`, so the user is always asked.
-    let near = matches!(new.request.visibility, Some(Visibility::Private | Visibility::Project));
+    let near = is_near(new);
     let who = match new.request.visibility {
         Some(Visibility::Private) => "only you can see it there",
         Some(Visibility::Project) => "everybody in your project can read and run it",
@@ -138,6 +138,11 @@ fn question(app: &App, new: &New) -> Result<Option<String>, ErrorBody> {
     }
 }
 
+/// Returns whether at most the caller's project sees the entry.
+fn is_near(new: &New) -> bool {
+    matches!(new.request.visibility, Some(Visibility::Private | Visibility::Project))
+}
+
 async fn ask(
     app: &App,
     new: &New,
@@ -155,6 +160,10 @@ async fn ask(
         places: Vec::new(),
         start: None,
         sends_to: None,
+        needs_person: NeedsPerson::of(
+            &app.permissions(),
+            (!is_near(new)).then_some(NeedsPerson::Publication),
+        ),
         answer,
     };
     let expired = || {

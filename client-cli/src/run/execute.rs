@@ -32,7 +32,7 @@ pub(crate) async fn execute(
     cancel: CancellationToken,
 ) -> Envelope {
     if let Some(decision) = &request.continue_workflow {
-        return resume::resume(runs, decision, Channel::Agent, cancel).await;
+        return resume::resume(runs, decision, Channel::Agent, true, cancel).await;
     }
     // A dry run produced no result, so its program cannot be published by the id of the run.
     let dry = request.options.as_ref().is_some_and(|options| options.dry_run);
@@ -51,7 +51,13 @@ pub(crate) async fn execute(
         Err(error) => return Envelope::error(error),
     };
     // What cannot be recorded does not run.
-    let store = match App::run_store(&runs.app).await {
+    let opened = tokio::select! {
+        opened = App::run_store(&runs.app) => opened,
+        () = cancel.cancelled() => {
+            Err(ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled"))
+        }
+    };
+    let store = match opened {
         Ok(store) => store,
         Err(error) => return Envelope::error(error),
     };
@@ -110,6 +116,9 @@ pub(crate) async fn execute(
 
 /// Records the end of a run. Its calls are recorded already, so if this fails, the caller still gets the result.
 async fn record_end(run: &LocalRun, envelope: &mut Envelope) {
+    if let Err(error) = run.record_open_question().await {
+        tracing::warn!(error = %error.message, "An unanswered question was not recorded");
+    }
     let (recorded, warnings) = match envelope {
         Envelope::Success(success) => {
             (run.recorder.end(Ok(&success.result)).await, Some(&mut success.run.warnings))

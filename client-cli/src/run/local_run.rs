@@ -17,8 +17,8 @@ use super::recorder::{AnsweredQuestion, Recorder};
 use crate::app::App;
 use crate::capabilities::{self, Target};
 use crate::consent::decision::{Call, Decision, decide, denied, refuse_denied};
-use crate::consent::question::{Answer, Channel, Question, Start};
-use crate::run_store::record::{self, Answered};
+use crate::consent::question::{Answer, Channel, Given, NeedsPerson, Question, Start};
+use crate::run_store::record;
 use crate::workspace::protected::{Granted, Protected};
 
 /// How long to wait for further identical calls before the user is asked.
@@ -54,6 +54,8 @@ struct State {
     groups: HashMap<CallKey, CallGroup>,
     refused: Option<ErrorBody>,
     warnings: Vec<String>,
+    /// The question that waits for an answer.
+    open: Option<AnsweredQuestion>,
 }
 
 /// What identical calls have in common, so that they form one question: the tool, the capabilities that call it, and a
@@ -67,6 +69,8 @@ struct CallGroup {
     waiting: u64,
     /// How many of them the user has allowed and that have not started.
     allowed: u64,
+    /// The channel of that answer.
+    by: Option<Channel>,
 }
 
 /// A call that waits for the answer to its question.
@@ -76,18 +80,18 @@ struct WaitingCall<'a> {
 }
 
 impl WaitingCall<'_> {
-    /// Takes one of the remaining approvals of the group, if there is one.
-    fn is_allowed(&self) -> bool {
+    /// Takes one of the remaining approvals of the group, if there is one; returns the channel of the answer.
+    fn take_approval(&self) -> Option<Channel> {
         let mut state = self.run.state();
-        let Some(group) = state.groups.get_mut(&self.key) else { return false };
-        let allowed = group.allowed > 0;
-        group.allowed -= u64::from(allowed);
-        allowed
+        let group = state.groups.get_mut(&self.key)?;
+        let by = group.by.filter(|_| group.allowed > 0)?;
+        group.allowed -= 1;
+        Some(by)
     }
 
-    fn allow(&self, others: u64) {
+    fn allow(&self, others: u64, by: Channel) {
         if let Some(group) = self.run.state().groups.get_mut(&self.key) {
-            group.allowed = others;
+            (group.allowed, group.by) = (others, Some(by));
         }
     }
 
@@ -142,7 +146,9 @@ pub(crate) struct Permit {
 
 /// A call that is about to be made.
 pub(crate) struct PendingCall<'a> {
-    /// The tool.
+    /// The tool that would run.
+    pub(crate) tool: &'a ToolId,
+    /// The name that rules are applied to and that is shown: the full one for a tool of another organisation.
     pub(crate) id: &'a ToolId,
     /// Where it runs.
     pub(crate) target: &'a Target,
@@ -173,6 +179,18 @@ impl LocalRun {
             cancel,
             asking: tokio::sync::Mutex::default(),
             state: Mutex::default(),
+        }
+    }
+
+    /// Records a question that nobody answered, after the run has ended.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`.
+    pub(crate) async fn record_open_question(&self) -> Result<(), ErrorBody> {
+        let open = self.state().open.take();
+        match open {
+            Some(question) => self.recorder.answer(question).await,
+            None => Ok(()),
         }
     }
 
@@ -285,12 +303,12 @@ impl LocalRun {
             () = cancel.cancelled() => return Err(cancelled()),
         };
         // The previous question may have been about this call too, or answered with "always".
-        if waiting_call.is_allowed() {
+        if let Some(by) = waiting_call.take_approval() {
             // Ask again if the server or capability was not approved with that answer.
             if let Decision::Run { .. } | Decision::Ask { start: None, .. } =
                 self.decide(id, target, &[])?
             {
-                return Ok(approved(granted));
+                return Ok(approved(granted, by));
             }
         }
         // Decided again: while this call waited, the user may have answered "always", or approved
@@ -318,6 +336,10 @@ impl LocalRun {
                 Target::Configured => self.app.remote_of(id).map(|remote| remote.to_string()),
                 _ => None,
             },
+            needs_person: NeedsPerson::of(
+                &self.app.permissions(),
+                danger(pending, starts, &places),
+            ),
             answer,
         };
         let asked_at = record::now();
@@ -325,62 +347,62 @@ impl LocalRun {
             let message = format!("the user cannot be asked about `{id}`");
             return Err(self.end(ErrorCode::ApprovalExpired, message));
         }
-        // `None` when nobody can answer any more: the time is over, or the run was cancelled.
-        let answer = tokio::select! {
-            answer = answered => answer.ok(),
-            () = cancel.cancelled() => None,
-        };
-        let question = AnsweredQuestion {
+        self.state().open = Some(AnsweredQuestion {
             asked_at,
-            tool: id,
-            arguments: pending.arguments,
+            tool: id.clone(),
+            arguments: pending.arguments.clone(),
             count,
             reason,
-            answer: match answer.map(|given| given.answer) {
-                Some(Answer::Once) => Answered::Once,
-                Some(Answer::Always) => Answered::Always,
-                Some(Answer::Abort) => Answered::Abort,
-                None => Answered::None,
-            },
-            by: answer.map(|given| given.by),
+            answer: None,
+        });
+        // Without an answer, nobody can answer any more: the time is over, or the run was cancelled. Then the run ends,
+        // which records the open question.
+        let given = tokio::select! {
+            answer = answered => answer.ok(),
+            () = cancel.cancelled() => return Err(cancelled()),
         };
-        // An answer counts only once it is recorded.
-        self.recorder.answer(question).await.map_err(|error| self.end_with(error))?;
-        if cancel.is_cancelled() {
-            return Err(cancelled());
+        let Some(given) = given else {
+            let message = format!("the question about `{id}` was not answered");
+            return Err(self.end(ErrorCode::ApprovalExpired, message));
+        };
+        // A model could allow its own calls for ever. A protected place is never allowed permanently: the question does
+        // not offer this answer, but a client may send it.
+        let is_lasting = places.is_empty() && given.by != Channel::Agent;
+        let answer = match given.answer {
+            Answer::Always if !is_lasting => Answer::Once,
+            answer => answer,
+        };
+        let open = self.state().open.take();
+        if let Some(mut question) = open {
+            question.answer = Some(Given { answer, by: given.by });
+            // An answer counts only once it is recorded.
+            self.recorder.answer(question).await.map_err(|error| self.end_with(error))?;
         }
-        match answer.map(|given| given.answer) {
+        match answer {
             // Calls that joined the group after the question was shown are not covered: its count
             // did not include them.
-            Some(Answer::Once) => waiting_call.allow(count - 1),
-            // The question does not offer this answer, but a client may send it.
-            Some(Answer::Always) if !places.is_empty() => {
-                waiting_call.allow(count - 1);
-                self.warn(format!(
-                    "`{id}` was allowed once: calls that touch protected places always need approval"
-                ));
+            Answer::Once => {
+                waiting_call.allow(count - 1, given.by);
+                if given.answer == Answer::Always {
+                    let why = match places.is_empty() {
+                        true => {
+                            "only the user can allow it permanently, with `pml approve` or in `.pml.json`"
+                        }
+                        false => "calls that touch protected places always need approval",
+                    };
+                    self.warn(format!("`{id}` was allowed once: {why}"));
+                }
             }
-            // A model could allow its own calls for ever.
-            Some(Answer::Always) if answer.is_some_and(|given| given.by == Channel::Agent) => {
-                waiting_call.allow(count - 1);
-                self.warn(format!(
-                    "`{id}` was allowed once: only the user can allow it permanently, with `pml approve` or in `.pml.json`"
-                ));
-            }
-            Some(Answer::Always) => {
+            Answer::Always => {
                 self.state().always.insert(id.unversioned());
                 if let Err(error) = self.app.allow_always(id) {
                     // The call itself is allowed; only the rule could not be stored.
                     self.warn(format!("`{id}` is allowed for this run only: {}", error.message));
                 }
             }
-            Some(Answer::Abort) => {
+            Answer::Abort => {
                 let message = format!("the user did not allow `{id}`; the run was ended");
                 return Err(self.end(ErrorCode::ApprovalDenied, message));
-            }
-            None => {
-                let message = format!("the question about `{id}` was not answered");
-                return Err(self.end(ErrorCode::ApprovalExpired, message));
             }
         }
         // The user may have added a rule while the question was open.
@@ -389,7 +411,7 @@ impl LocalRun {
         if starts {
             self.approve_start(id, target, shown)?;
         }
-        Ok(approved(granted))
+        Ok(approved(granted, given.by))
     }
 
     /// Adds a call to its group of identical calls.
@@ -463,7 +485,17 @@ impl LocalRun {
     }
 }
 
-/// Returns the permission that an answer of the user gives.
-fn approved(granted: Granted) -> Permit {
-    Permit { granted, reason: "the user approved it".to_owned() }
+/// Returns the permission that an answer gives.
+fn approved(granted: Granted, by: Channel) -> Permit {
+    Permit { granted, reason: by.approval().to_owned() }
+}
+
+/// Returns why a call is dangerous in itself. The tool that runs decides, not the name that rules are applied to.
+fn danger(pending: &PendingCall<'_>, starts: bool, places: &[Protected]) -> Option<NeedsPerson> {
+    match pending.target {
+        _ if !places.is_empty() => Some(NeedsPerson::Place),
+        Target::Native if pending.tool.namespace() == "shell" => Some(NeedsPerson::Command),
+        Target::Registered(_) if starts => Some(NeedsPerson::Start),
+        _ => None,
+    }
 }

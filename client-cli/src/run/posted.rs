@@ -66,6 +66,11 @@ impl PostedQuestions {
         }
     }
 
+    /// Returns whether the waiting `pml` has taken the answer, and forgets that.
+    pub(crate) fn was_taken(&self, workflow_id: &str) -> bool {
+        std::fs::remove_file(self.records.join(FOLDER).join(taken_name(workflow_id))).is_ok()
+    }
+
     /// Returns a question that still waits.
     pub(crate) fn find(&self, workflow_id: &str) -> Option<Posted> {
         // Anything else could leave the folder.
@@ -86,10 +91,16 @@ impl PostedQuestions {
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut found = Vec::new();
         for name in names {
-            let Some(id) = name.strip_suffix(".json").filter(|id| is_id(id)) else { continue };
+            let Some((id, kind)) = name.split_once('.').filter(|(id, _)| is_id(id)) else {
+                continue;
+            };
             match self.find(id) {
-                Some(posted) => found.push(posted),
-                None => self.remove(id),
+                Some(posted) if kind == "json" => found.push(posted),
+                Some(_) => {}
+                None => {
+                    self.remove(id);
+                    let _ = self.was_taken(id);
+                }
             }
         }
         found.sort_by_key(|posted| posted.expires);
@@ -105,10 +116,13 @@ impl PostedQuestions {
         self.answered(workflow_id).write(&text)
     }
 
-    /// Returns the answer to a question, if there is one.
-    pub(crate) fn answer_to(&self, workflow_id: &str) -> Option<Answer> {
+    /// Takes the answer to a question, if there is one, and tells the command that it was taken.
+    pub(crate) fn take_answer(&self, workflow_id: &str) -> Option<Answer> {
         let Answered { answer } =
             serde_json::from_slice(&self.answered(workflow_id).read()?).ok()?;
+        let folder = self.records.join(FOLDER);
+        let (from, to) = (answer_name(workflow_id), taken_name(workflow_id));
+        std::fs::rename(folder.join(from), folder.join(to)).ok()?;
         Some(answer)
     }
 
@@ -123,6 +137,10 @@ impl PostedQuestions {
 
 fn file_name(workflow_id: &str) -> String {
     format!("{workflow_id}.json")
+}
+
+fn taken_name(workflow_id: &str) -> String {
+    format!("{workflow_id}.taken")
 }
 
 fn answer_name(workflow_id: &str) -> String {

@@ -6,7 +6,7 @@ use protocol::{ErrorBody, Routing, ToolId};
 use serde_json::{Value, json};
 
 use crate::consent::permissions::Permissions;
-use crate::consent::question::Channel;
+use crate::consent::question::{Answer, Given};
 use crate::run::prepare::LocalProgram;
 use crate::run_store::record::{
     Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, Failure, Record, RunBegan,
@@ -20,22 +20,20 @@ pub(crate) struct Recorder {
     run: String,
 }
 
-/// A question to the user that was answered, or can no longer be.
-pub(crate) struct AnsweredQuestion<'a> {
+/// A question to the user, with its answer.
+pub(crate) struct AnsweredQuestion {
     /// When it was asked.
     pub(crate) asked_at: String,
     /// The tool.
-    pub(crate) tool: &'a ToolId,
+    pub(crate) tool: ToolId,
     /// The arguments that were shown.
-    pub(crate) arguments: &'a Value,
+    pub(crate) arguments: Value,
     /// The number of calls that it covers.
     pub(crate) count: u64,
     /// Why it was asked.
     pub(crate) reason: String,
-    /// The answer.
-    pub(crate) answer: Answered,
-    /// Where it came from.
-    pub(crate) by: Option<Channel>,
+    /// The answer that counts; `None` if nobody answered in time.
+    pub(crate) answer: Option<Given>,
 }
 
 impl Recorder {
@@ -147,18 +145,23 @@ impl Recorder {
     ///
     /// # Errors
     /// Returns `RUN_STORE_UNAVAILABLE`. An approval does not count then.
-    pub(crate) async fn answer(&self, question: AnsweredQuestion<'_>) -> Result<(), ErrorBody> {
+    pub(crate) async fn answer(&self, question: AnsweredQuestion) -> Result<(), ErrorBody> {
         self.append(|recorder| {
             Ok(Record::Approval(ApprovalGiven {
                 at: now(),
                 asked_at: question.asked_at,
                 run: recorder.run.clone(),
                 tool: question.tool.to_string(),
-                args: recorder.store.content(question.arguments)?,
+                args: recorder.store.content(&question.arguments)?,
                 count: u32::try_from(question.count).unwrap_or(u32::MAX),
                 reason: question.reason,
-                answer: question.answer,
-                by: question.by.map(|channel| channel.as_str().to_owned()),
+                answer: match question.answer.map(|given| given.answer) {
+                    Some(Answer::Once) => Answered::Once,
+                    Some(Answer::Always) => Answered::Always,
+                    Some(Answer::Abort) => Answered::Abort,
+                    None => Answered::None,
+                },
+                by: question.answer.map(|given| given.by.as_str().to_owned()),
             }))
         })
         .await

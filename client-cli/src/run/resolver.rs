@@ -343,7 +343,7 @@ impl<'a> Resolver<'a> {
             let rules = if answers.scope.as_ref() == Some(&scope) {
                 HashMap::new()
             } else {
-                foreign_names(&answers.tools)
+                foreign_names(self.app, &answers.tools)
             };
             let named = (self.base().cloned(), id.clone());
             self.stack.push(OpenCapability { id: id.clone(), name, scope });
@@ -389,9 +389,13 @@ fn check_answer(id: &ToolId, tool: &ToolUse) -> Result<(), ErrorBody> {
 }
 
 /// Returns the full names that the short names in another scope's program resolve to.
-fn foreign_names(answers: &[ToolUse]) -> HashMap<ToolId, ToolId> {
+fn foreign_names(app: &App, answers: &[ToolUse]) -> HashMap<ToolId, ToolId> {
     let named = answers.iter().filter_map(|tool| {
         let id: ToolId = tool.id.parse().ok()?;
+        // This machine's own tool runs, whatever the gateway resolves its name to.
+        if app.is_local(&id) {
+            return None;
+        }
         // An entry of the catalog is the same in every scope, so rules for its short name apply.
         let fqdn = name_of(tool).filter(|fqdn| *fqdn.scope() != Scope::public())?;
         let full = id.within(fqdn.scope());

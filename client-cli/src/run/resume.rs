@@ -13,11 +13,13 @@ use crate::consent::question::{Answer, Channel, Given};
 /// call after 60 seconds.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// Continues or ends the run that `decision` names, with an answer that came through the channel `by`.
+/// Continues or ends the run that `decision` names, with an answer that came through the channel `by`. If only a person
+/// can give the answer and `waits` is set, waits for the person.
 pub(crate) async fn resume(
     runs: &Runs,
     decision: &ContinueRequest,
     by: Channel,
+    waits: bool,
     cancel: CancellationToken,
 ) -> Envelope {
     let app = &runs.app;
@@ -30,14 +32,18 @@ pub(crate) async fn resume(
         return Envelope::error(error);
     }
     if by == Channel::Agent
-        && let Some(envelope) = of_person(runs, decision, &cancel).await
+        && let Some(envelope) = of_person(runs, decision, waits, &cancel).await
     {
         return envelope;
     }
     // Only after the rules are read: an invalid file leaves the question open.
     let resumed = match runs.approvals.resume(&decision.workflow_id) {
         Ok(resumed) => resumed,
-        Err(error) => return Envelope::error(error),
+        Err(error) => {
+            // A person may have answered on a terminal in the meantime.
+            let settled = runs.approvals.settled(&decision.workflow_id, &cancel).await;
+            return settled.unwrap_or_else(|| Envelope::error(error));
+        }
     };
     let answer = match (decision.approved, decision.always) {
         (false, _) => Answer::Abort,
@@ -54,38 +60,26 @@ pub(crate) async fn resume(
 async fn of_person(
     runs: &Runs,
     decision: &ContinueRequest,
+    waits: bool,
     cancel: &CancellationToken,
 ) -> Option<Envelope> {
     let (approvals, id) = (&runs.approvals, &decision.workflow_id);
-    let settled = async {
-        tokio::select! {
-            envelope = approvals.settled(id) => envelope,
-            () = cancel.cancelled() => Some(Envelope::error(cancelled())),
-        }
-    };
-    if let Some(envelope) = settled.await {
+    if let Some(envelope) = approvals.settled(id, cancel).await {
         return Some(envelope);
     }
     // Anybody may deny.
     let needs = if decision.approved { approvals.needs_person(id) } else { None };
     let approval = needs?;
-    let answered = async {
-        while approvals.is_open(id) {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+    if waits {
+        tokio::select! {
+            _ = tokio::time::timeout(PATIENCE, approvals.closed(id)) => {}
+            () = cancel.cancelled() => {}
         }
-    };
-    tokio::select! {
-        _ = tokio::time::timeout(PATIENCE, answered) => {}
-        () = cancel.cancelled() => return Some(Envelope::error(cancelled())),
-    }
-    if !approvals.is_open(id) {
-        return approvals.settled(id).await;
+        if let Some(envelope) = approvals.settled(id, cancel).await {
+            return Some(envelope);
+        }
     }
     Some(Envelope::ApprovalRequired(Box::new(approval)))
-}
-
-fn cancelled() -> ErrorBody {
-    ErrorBody::new(ErrorCode::Cancelled, "the request was cancelled")
 }
 
 async fn forward(

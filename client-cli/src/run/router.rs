@@ -176,6 +176,7 @@ impl Caller {
         let mut clocks = self.clocks.clone();
         clocks.push(call.clock.clone());
         let pending = PendingCall {
+            tool: &id,
             id: self.rules.get(&id).unwrap_or(&id),
             target: &target,
             arguments: &call.args,

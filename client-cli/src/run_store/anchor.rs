@@ -1,20 +1,29 @@
 //! The end of the store, as `pml` last wrote it, in a file that is not in the workspace.
 //!
-//! A chain of hashes does not show that its end is missing. This file does: it has the id of the store, and the number
-//! and the hash of its last record.
+//! A chain of hashes does not show that its end is missing, or that somebody appended to it. This file does: it has the
+//! id of the store, and the number and the hash of its last record. It is written before and after each commit, so a
+//! kill between the two leaves both ends in it, and either is right.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use super::StoreError;
 use crate::files::records;
 
 /// The folder of these files, among the user's records.
 const FOLDER: &str = "run-stores";
+/// The maximum size of a file in bytes.
+const LIMIT: u64 = 64 * 1024;
+/// The maximum number of earlier stores that are listed; the oldest are dropped.
+const EARLIER: usize = 100;
+/// How long to wait for another `pml`.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The end of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +34,28 @@ pub(super) struct Head {
     pub(super) seq: i64,
     /// The hash of that record.
     pub(super) hash: [u8; 32],
+}
+
+/// What the file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// The end before the commit that was last begun, and the end after it. Equal once it is known to be done.
+    pub(super) ends: Option<(Head, Head)>,
+    /// The ends of the stores that were at the same place before, as an id and a number, the oldest first.
+    pub(super) earlier: Vec<String>,
+}
+
+impl Known {
+    /// Returns the last end of a store that has one: the first commit of a store may not have been made.
+    pub(super) fn last(&self) -> Option<&Head> {
+        let (before, after) = self.ends.as_ref()?;
+        (before.seq > 0 || before == after).then_some(after)
+    }
+
+    /// Returns whether a store with this end is as `pml` left it.
+    pub(super) fn allows(&self, head: &Head) -> bool {
+        self.ends.as_ref().is_some_and(|(before, after)| head == before || head == after)
+    }
 }
 
 /// The file of a workspace.
@@ -57,50 +88,82 @@ impl Anchor {
         }
     }
 
-    /// Returns the stored end; `None` if there is none.
-    pub(super) fn read(&self) -> Result<Option<Head>, StoreError> {
+    /// Returns what the file says.
+    pub(super) fn read(&self) -> Result<Known, StoreError> {
         let mut text = String::new();
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))
-            .and_then(|_| file.take(1_024).read_to_string(&mut text))
+            .and_then(|_| file.take(LIMIT).read_to_string(&mut text))
             .map_err(|error| StoreError::system(&self.path, error))?;
-        if text.is_empty() {
-            return Ok(None);
-        }
-        let parsed = parse(&text);
-        parsed.map(Some).ok_or_else(|| {
+        parse(&text).ok_or_else(|| {
             let error = std::io::Error::other("it is damaged; delete it");
             StoreError::system(&self.path, error)
         })
     }
 
-    /// Stores an end, unless a later one of the same store is stored already: several `pml` write to one store.
-    pub(super) fn advance(&self, head: &Head) -> Result<(), StoreError> {
-        self.locked(|| match self.read()? {
-            Some(stored) if stored.store == head.store && stored.seq >= head.seq => Ok(()),
-            _ => self.write(head),
+    /// Stores the ends before and after a commit that is about to be made.
+    pub(super) fn begin(&self, before: &Head, after: &Head) -> Result<(), StoreError> {
+        self.locked(|| {
+            let mut known = self.read()?;
+            if let Some((_, last)) = &known.ends
+                && last.store != after.store
+            {
+                known.earlier.push(format!("{} {}", last.store, last.seq));
+                let more = known.earlier.len().saturating_sub(EARLIER);
+                known.earlier.drain(..more);
+            }
+            known.ends = Some((before.clone(), after.clone()));
+            self.write(&known)
         })
     }
 
-    /// Stores an end, whatever is stored.
-    pub(super) fn replace(&self, head: &Head) -> Result<(), StoreError> {
-        self.locked(|| self.write(head))
+    /// Stores that a commit was made, unless another `pml` has begun the next one.
+    pub(super) fn end(&self, after: &Head) -> Result<(), StoreError> {
+        self.locked(|| {
+            let mut known = self.read()?;
+            match &known.ends {
+                Some((_, last)) if last == after => {
+                    known.ends = Some((after.clone(), after.clone()));
+                    self.write(&known)
+                }
+                _ => Ok(()),
+            }
+        })
     }
 
     fn locked(&self, work: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
-        rustix::fs::flock(&self.file, FlockOperation::LockExclusive)
-            .map_err(|errno| StoreError::system(&self.path, errno))?;
+        lock(&self.file).map_err(|errno| StoreError::system(&self.path, errno))?;
         let done = work();
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
         done
     }
 
-    fn write(&self, head: &Head) -> Result<(), StoreError> {
+    fn write(&self, known: &Known) -> Result<(), StoreError> {
+        let Some((before, after)) = &known.ends else { return Ok(()) };
+        let mut text = format!("{}\n{}\n", line(before), line(after));
+        for earlier in &known.earlier {
+            text += earlier;
+            text.push('\n');
+        }
         let mut file = &self.file;
-        // Every line has the same length and replaces the old one in a single write.
+        // Never shorter than before, and the first two lines have a fixed length: a single write replaces them.
         file.seek(SeekFrom::Start(0))
-            .and_then(|_| file.write_all(line(head).as_bytes()))
+            .and_then(|_| file.write_all(text.as_bytes()))
+            .and_then(|()| file.set_len(text.len() as u64))
             .map_err(|error| StoreError::system(&self.path, error))
+    }
+}
+
+/// Locks a file or folder, at most for [`PATIENCE`].
+pub(super) fn lock(file: impl std::os::fd::AsFd) -> Result<(), Errno> {
+    let begun = Instant::now();
+    loop {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            done => return done,
+        }
     }
 }
 
@@ -117,11 +180,18 @@ fn options() -> OpenOptions {
 
 fn line(head: &Head) -> String {
     let hash: String = head.hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{} {:020} {hash}\n", head.store, head.seq)
+    format!("{} {:020} {hash}", head.store, head.seq)
 }
 
-fn parse(text: &str) -> Option<Head> {
-    let mut words = text.strip_suffix('\n')?.split(' ');
+fn parse(text: &str) -> Option<Known> {
+    let mut lines = text.lines();
+    let Some(before) = lines.next() else { return Some(Known::default()) };
+    let ends = Some((parse_line(before)?, parse_line(lines.next()?)?));
+    Some(Known { ends, earlier: lines.map(str::to_owned).collect() })
+}
+
+fn parse_line(line: &str) -> Option<Head> {
+    let mut words = line.split(' ');
     let (store, seq, hash) = (words.next()?, words.next()?, words.next()?);
     let mut bytes = [0; 32];
     if words.next().is_some() || hash.len() != 64 || !hash.is_ascii() {

@@ -11,7 +11,9 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::anchor::lock;
 use super::{FILE, FOLDER, StoreError};
+use crate::files::atomic::{self, Existing};
 use crate::workspace::Workspace;
 
 /// The tables and views.
@@ -22,6 +24,9 @@ const VERSION: i64 = 1;
 const APPLICATION: i64 = 0x504d_4c52;
 /// How long to wait for another `pml` that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The `.gitignore` in the folder: the records contain what tools returned.
+const IGNORED: &[u8] = b"runs.db*\ncontents/\n.gitignore\n";
 
 /// The folder of a store, opened.
 pub(super) struct Folder {
@@ -47,10 +52,17 @@ impl Folder {
         let made = rustix::fs::mkdirat(workspace.directory(), FOLDER, Mode::from_raw_mode(0o700));
         let failed = |errno| StoreError::system(workspace.root().join(FOLDER), errno);
         match made {
-            Ok(()) | Err(Errno::EXIST) => {
-                Self::open(workspace)?.ok_or_else(|| failed(Errno::NOENT))
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        let folder = Self::open(workspace)?.ok_or_else(|| failed(Errno::NOENT))?;
+        // A project that was not set up by `pml init` may have no entry for it in its own `.gitignore`.
+        let mode = Some(Mode::from_raw_mode(0o600));
+        match atomic::write(&folder.directory, ".gitignore", IGNORED, mode, Existing::Kept) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(StoreError::system(folder.path.join(".gitignore"), error))
             }
-            Err(errno) => Err(failed(errno)),
+            _ => Ok(folder),
         }
     }
 }
@@ -59,8 +71,7 @@ impl Folder {
 pub(super) fn open_for_writing(folder: &Folder) -> Result<Connection, StoreError> {
     // Another `pml` may create the database at the same time, and SQLite does not wait when the journal mode is
     // changed. The lock ends with its descriptor.
-    rustix::fs::flock(&folder.directory, FlockOperation::LockExclusive)
-        .map_err(|errno| StoreError::system(&folder.path, errno))?;
+    lock(&folder.directory).map_err(|errno| StoreError::system(&folder.path, errno))?;
     let opened = open_locked(&folder.path.join(FILE));
     let _ = rustix::fs::flock(&folder.directory, FlockOperation::Unlock);
     opened
@@ -99,6 +110,10 @@ pub(super) fn open_for_reading(folder: &Folder) -> Result<Option<Connection>, St
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::system(path, error)),
     };
+    // `pml` was stopped, or is at work, between the creation of the file and that of the tables.
+    if found.len() == 0 {
+        return Ok(None);
+    }
     // Opening a FIFO would block.
     if !found.is_file() {
         return Err(StoreError::Unfit("is not a regular file".to_owned()));
@@ -115,7 +130,10 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let database = Connection::open_with_flags(path, flags)?;
     database.busy_timeout(BUSY_TIMEOUT)?;
-    // The file may come from somebody else: nothing in it may run, and its internal tables cannot be written.
+    // The file may come from somebody else: nothing in it may run, and its internal tables cannot be written. The
+    // triggers are for other programs; a foreign one could suppress a record.
+    database.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    database.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     database.pragma_update(None, "cell_size_check", true)?;
@@ -176,9 +194,10 @@ pub(super) fn check_table(database: &Connection) -> Result<(), StoreError> {
 fn objects(
     database: &Connection,
 ) -> Result<std::collections::BTreeMap<String, Option<String>>, rusqlite::Error> {
-    // SQLite's own tables, such as that of `ANALYZE`, have a reserved prefix.
+    // Without the tables of `ANALYZE`. Everything else counts, whatever its name.
     let mut statement = database.prepare(
-        "SELECT type || ' ' || name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'",
+        "SELECT type || ' ' || name, sql FROM sqlite_schema
+         WHERE NOT (type = 'table' AND name IN ('sqlite_stat1', 'sqlite_stat4'))",
     )?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     rows.collect()

@@ -19,8 +19,13 @@ pub(crate) enum StoreError {
         source: std::io::Error,
     },
     /// It is not a run store, or a newer `pml` wrote it.
-    #[error("`.pml/runs.db` {0}; move the file away, and `pml` creates a new store")]
+    #[error(
+        "`.pml/runs.db` {0}; close `pml` and move `runs.db`, `runs.db-wal`, `runs.db-shm` and `contents` away, and `pml` creates a new store"
+    )]
     Unfit(String),
+    /// Somebody deleted or replaced it while it was open.
+    #[error("the run store `.pml/runs.db` was deleted or replaced while it was in use")]
+    Gone,
     /// The thread that writes has ended.
     #[error("the run store is closed")]
     Closed,

@@ -25,8 +25,10 @@ pub(crate) enum Record {
     Approval(ApprovalGiven),
     /// A program has ended.
     RunEnded(RunEnded),
-    /// The last records that `pml` wrote here were missing when the store was opened.
-    RecordsLost(RecordsLost),
+    /// The store was not written here before.
+    StoreAdopted(StoreAdopted),
+    /// The store did not end where `pml` last wrote.
+    EndDiffered(EndDiffered),
 }
 
 /// The start of the store; the first record.
@@ -37,9 +39,9 @@ pub(crate) struct StoreBegan {
     pub(crate) at: String,
     /// A random id, which tells this store from one that was at the same place before.
     pub(crate) store: String,
-    /// The last record of the store that was at the same place before, as `pml` remembers it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) after: Option<String>,
+    /// The stores that were at the same place before, as their ids and the numbers of their last records.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) after: Vec<String>,
 }
 
 /// The start of a run.
@@ -180,15 +182,25 @@ pub(crate) struct RunEnded {
     pub(crate) error: Option<Failure>,
 }
 
-/// The loss of the end of the store, or of the whole store.
+/// The first use of a store that was moved or copied here, or whose known end was lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RecordsLost {
+pub(crate) struct StoreAdopted {
+    /// The time.
+    pub(crate) at: String,
+}
+
+/// A difference between the end of the store and the end that `pml` last wrote here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EndDiffered {
     /// When it was noticed.
     pub(crate) at: String,
-    /// The number of the last record that `pml` wrote here. It was missing, or a different one.
+    /// The number of the last record that `pml` wrote here.
     pub(crate) last: i64,
-    /// The store of that record, if it is not this one.
+    /// The number of the last record that was found.
+    pub(crate) found: i64,
+    /// The store that `pml` last wrote here, if it is not this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) store: Option<String>,
 }
@@ -236,6 +248,14 @@ impl Failure {
 }
 
 impl Record {
+    /// Returns the id of the store that it begins; empty for any other record.
+    pub(super) fn store_of(&self) -> String {
+        match self {
+            Self::StoreBegan(began) => began.store.clone(),
+            _ => String::new(),
+        }
+    }
+
     /// Returns the canonical JSON text.
     pub(super) fn to_text(&self) -> String {
         let mut value = serde_json::to_value(self).expect("every member has a JSON form");

@@ -45,8 +45,15 @@ impl Project {
         RunStore::verify(&self.workspace(), &self.records()).unwrap().unwrap()
     }
 
+    /// Returns the first fault.
     fn fault(&self) -> Option<(Option<i64>, String)> {
-        self.verify().fault.map(|fault| (fault.seq, fault.reason))
+        self.verify().faults.into_iter().next().map(|fault| (fault.seq, fault.reason))
+    }
+
+    /// Returns the hash of the last record.
+    fn last(&self) -> (i64, [u8; 32]) {
+        let sql = "SELECT seq, hash FROM records ORDER BY seq DESC LIMIT 1";
+        self.raw().query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
     }
 
     fn reader(&self) -> Reader {
@@ -193,8 +200,8 @@ async fn the_files_are_private() {
             files += usize::from(found.is_file());
         }
     }
-    // The database, its log, its index of the log, and one large value.
-    assert_eq!(files, 4);
+    // The database, its log, its index of the log, one large value, and `.gitignore`.
+    assert_eq!(files, 5);
 }
 
 /// RP-03: no statement changes or deletes a record.
@@ -325,8 +332,9 @@ async fn a_replaced_store_is_noticed() {
     std::fs::remove_dir_all(project.root().join(".pml")).unwrap();
     write_run(&project.open().unwrap(), "three", 1).await;
     let verified = project.verify();
-    assert_eq!((verified.fault, verified.records), (None, 5));
-    assert!(verified.after.unwrap().ends_with(" 10"));
+    assert_eq!((verified.faults, verified.records), (vec![], 5));
+    // Both stores that were here before are named.
+    assert_eq!(verified.earlier.len(), 2, "{:?}", verified.earlier);
 }
 
 /// A project that was copied with its store has no known end until `pml` writes there.
@@ -338,7 +346,7 @@ async fn a_copied_store_is_used() {
     assert!(!project.verify().is_end_known);
     write_run(&project.open().unwrap(), "two", 1).await;
     let verified = project.verify();
-    assert!(verified.is_end_known && verified.fault.is_none());
+    assert!(verified.is_end_known && verified.faults.is_empty());
     assert_eq!(verified.runs, 2);
 }
 
@@ -368,6 +376,69 @@ async fn large_values_are_verified() {
     }
 }
 
+/// RP-01: records that somebody else appended, with the right hashes, are noticed.
+#[tokio::test]
+async fn forged_records_at_the_end_are_noticed() {
+    let project = Project::new();
+    write_run(&project.open().unwrap(), "one", 1).await;
+    let (seq, hash) = project.last();
+    let body = {
+        let sql = "SELECT body FROM records WHERE seq = 2";
+        project.raw().query_row(sql, [], |row| row.get::<_, String>(0)).unwrap()
+    };
+    let forged = verify::chained(&hash, seq + 1, &body);
+    let insert = "INSERT INTO records (seq, body, hash) VALUES (?1, ?2, ?3)";
+    project.raw().execute(insert, (seq + 1, &body, forged)).unwrap();
+    assert_eq!(project.fault(), Some((Some(seq + 1), "was not written by `pml`".to_owned())));
+    // It stays on record.
+    write_run(&project.open().unwrap(), "two", 1).await;
+    let (found, reason) = project.fault().unwrap();
+    assert_eq!(found, Some(seq + 1));
+    assert!(reason.starts_with("was not written by `pml`; noticed at "), "{reason}");
+}
+
+/// RP-01: a change during a session is noticed, too, and later changes after it.
+#[tokio::test]
+async fn changes_during_a_session_are_noticed() {
+    let project = Project::new();
+    let store = project.open().unwrap();
+    write_run(&store, "one", 2).await;
+    project.tamper("DELETE FROM records WHERE seq > 5");
+    write_run(&store, "two", 2).await;
+    let (found, reason) = project.fault().unwrap();
+    assert_eq!(found, Some(6), "{reason}");
+    // The loss does not hide what comes after it.
+    project.tamper("UPDATE records SET body = '{}' WHERE seq = 8");
+    let faults: Vec<_> = project.verify().faults.into_iter().map(|fault| fault.seq).collect();
+    assert_eq!(faults, [Some(6), Some(8)]);
+}
+
+/// Nothing is written into a deleted store: nobody could read it.
+#[tokio::test]
+async fn a_deleted_store_is_not_written_to() {
+    let project = Project::new();
+    let store = project.open().unwrap();
+    write_run(&store, "one", 1).await;
+    assert!(store.is_there());
+    std::fs::remove_dir_all(project.root().join(".pml")).unwrap();
+    assert!(!store.is_there());
+    let began = CallRefused {
+        at: now(),
+        run: "one".to_owned(),
+        call: "1".to_owned(),
+        tool: "x:y".to_owned(),
+        args: store.content(&json!({})).unwrap(),
+        error: Failure { code: String::new(), message: String::new() },
+    };
+    let error = store.append(Record::CallRefused(began.clone())).await.unwrap_err();
+    assert!(matches!(*error, StoreError::Gone), "{error}");
+    // Also if another one is in its place.
+    write_run(&project.open().unwrap(), "two", 1).await;
+    store.append(Record::CallRefused(began)).await.unwrap_err();
+    let verified = project.verify();
+    assert_eq!((verified.faults, verified.earlier.len()), (vec![], 1));
+}
+
 /// What stands beside the records is checked, too.
 #[tokio::test]
 async fn altered_tables_are_refused() {
@@ -376,13 +447,25 @@ async fn altered_tables_are_refused() {
         ("DROP VIEW approvals; CREATE VIEW approvals AS SELECT 1", "view approvals"),
         ("CREATE TRIGGER extra AFTER INSERT ON records BEGIN SELECT 1; END", "trigger extra"),
         ("CREATE TABLE extra (x)", "table extra"),
+        // A name that SQLite reserves, so that it hides from a list by name.
+        (
+            "PRAGMA writable_schema = 1;
+             INSERT INTO sqlite_schema VALUES ('trigger', 'sqlite_x', 'records', 0,
+                 'CREATE TRIGGER sqlite_x BEFORE INSERT ON records BEGIN SELECT RAISE(IGNORE); END');",
+            "trigger sqlite_x",
+        ),
     ] {
         let project = Project::new();
         write_run(&project.open().unwrap(), "one", 1).await;
-        project.raw().execute_batch(sql).unwrap();
+        {
+            let database = project.raw();
+            let defensive = rusqlite::config::DbConfig::SQLITE_DBCONFIG_DEFENSIVE;
+            database.set_db_config(defensive, false).unwrap();
+            database.execute_batch(sql).unwrap();
+        }
         assert_eq!(project.fault(), Some((None, format!("was altered: {name} differs"))), "{sql}");
         let error = project.open().err().unwrap().to_string();
-        assert!(error.contains("move the file away"), "{error}");
+        assert!(error.contains("`runs.db-wal`"), "{error}");
     }
     let project = Project::new();
     write_run(&project.open().unwrap(), "one", 1).await;
@@ -452,7 +535,7 @@ async fn concurrent_writers_make_one_chain() {
         writer.await.unwrap();
     }
     let verified = project.verify();
-    assert_eq!((verified.fault, verified.runs, verified.records), (None, 8, 1 + 8 * 12));
+    assert_eq!((verified.faults, verified.runs, verified.records), (vec![], 8, 1 + 8 * 12));
     assert!(project.reader().last(8).unwrap().iter().all(|run| run.calls.len() == 5));
 }
 

@@ -1,5 +1,7 @@
 //! Appends records, on a thread of its own: SQLite blocks, and concurrent records share one commit.
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -7,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 use tokio::sync::oneshot;
 
 use super::StoreError;
-use super::anchor::{Anchor, Head};
-use super::record::{Record, RecordsLost, StoreBegan, now};
+use super::anchor::{Anchor, Head, Known};
+use super::record::{EndDiffered, Record, StoreAdopted, StoreBegan, now};
 use super::verify::chained;
 
 /// The maximum number of records in one commit.
@@ -23,18 +25,53 @@ struct Job {
 /// The thread that writes.
 pub(super) struct Writer {
     jobs: Sender<Job>,
+    file: DatabaseFile,
+}
+
+/// The file of the database. Somebody may delete or replace it while it is open.
+#[derive(Debug, Clone)]
+pub(super) struct DatabaseFile {
+    path: PathBuf,
+    /// Its device and inode.
+    identity: (u64, u64),
+}
+
+impl DatabaseFile {
+    pub(super) fn of(path: PathBuf) -> Result<Self, StoreError> {
+        let found = std::fs::symlink_metadata(&path);
+        let found = found.map_err(|error| StoreError::system(&path, error))?;
+        Ok(Self { path, identity: (found.dev(), found.ino()) })
+    }
+
+    /// Returns whether the path still leads to it.
+    fn is_there(&self) -> bool {
+        std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
+    }
+}
+
+/// The database and the file with its end.
+struct Store {
+    database: Connection,
+    anchor: Anchor,
+    file: DatabaseFile,
 }
 
 impl Writer {
     /// Starts the thread, after a check that the store ends where `pml` last wrote.
-    pub(super) fn start(mut database: Connection, anchor: Anchor) -> Result<Self, StoreError> {
-        begin(&mut database, &anchor)?;
+    pub(super) fn start(
+        database: Connection,
+        anchor: Anchor,
+        file: DatabaseFile,
+    ) -> Result<Self, StoreError> {
+        let mut store = Store { database, anchor, file: file.clone() };
+        store.append(&mut std::iter::empty())?;
         let (jobs, queue) = channel();
         std::thread::Builder::new()
             .name("run-store".to_owned())
-            .spawn(move || write_all(&mut database, &anchor, &queue))
+            .spawn(move || write_all(&mut store, &queue))
             .map_err(|error| StoreError::system(super::FILE, error))?;
-        Ok(Self { jobs })
+        Ok(Self { jobs, file })
     }
 
     /// Appends a record.
@@ -44,15 +81,18 @@ impl Writer {
         self.jobs.send(Job { record, done }).map_err(|_| closed())?;
         stored.await.map_err(|_| closed())?
     }
+
+    /// Returns whether the store is still the one at its path.
+    pub(super) fn is_there(&self) -> bool {
+        self.file.is_there()
+    }
 }
 
-fn write_all(database: &mut Connection, anchor: &Anchor, queue: &Receiver<Job>) {
+fn write_all(store: &mut Store, queue: &Receiver<Job>) {
     while let Ok(first) = queue.recv() {
         let jobs: Vec<Job> =
             std::iter::once(first).chain(queue.try_iter().take(BATCH - 1)).collect();
-        let records = jobs.iter().map(|job| &job.record);
-        let written =
-            append(database, records).and_then(|head| anchor.advance(&head)).map_err(Arc::new);
+        let written = store.append(&mut jobs.iter().map(|job| &job.record)).map_err(Arc::new);
         for job in jobs {
             // The call that waits may have been cancelled; its record stays.
             let _ = job.done.send(written.clone());
@@ -60,28 +100,71 @@ fn write_all(database: &mut Connection, anchor: &Anchor, queue: &Receiver<Job>) 
     }
 }
 
-/// Appends records in one commit and returns the new end.
-fn append<'a>(
-    database: &mut Connection,
-    records: impl Iterator<Item = &'a Record>,
-) -> Result<Head, StoreError> {
-    // The lock is taken at once: another `pml` could append between the reading of the end and the write.
-    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut head = head(&transaction)?.ok_or(StoreError::Closed)?;
-    for record in records {
-        head = add(&transaction, head, record)?;
+impl Store {
+    /// Appends records in one commit, after a check that the store ends where `pml` last wrote.
+    fn append(&mut self, records: &mut dyn Iterator<Item = &Record>) -> Result<(), StoreError> {
+        // Records in a deleted file would be lost, and nobody would notice.
+        if !self.file.is_there() {
+            return Err(StoreError::Gone);
+        }
+        // The lock is taken at once: another `pml` could append between the reading of the end and the write.
+        let transaction =
+            self.database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let known = self.anchor.read()?;
+        let found = head(&transaction)?;
+        let mut end = found.clone();
+        if let Some(record) = correction(found.as_ref(), &known) {
+            let empty = Head { store: record.store_of(), seq: 0, hash: [0; 32] };
+            end = Some(add(&transaction, end.unwrap_or(empty), &record)?);
+        }
+        let mut end = end.ok_or(StoreError::Closed)?;
+        for record in records {
+            end = add(&transaction, end, record)?;
+        }
+        if found.as_ref() == Some(&end) {
+            return Ok(());
+        }
+        let empty = Head { store: end.store.clone(), seq: 0, hash: [0; 32] };
+        self.anchor.begin(found.as_ref().unwrap_or(&empty), &end)?;
+        transaction.commit()?;
+        self.anchor.end(&end)
     }
-    transaction.commit()?;
-    Ok(head)
+}
+
+/// Returns the record with which the store goes on if it is new, or if its end is not what `pml` last wrote here.
+fn correction(found: Option<&Head>, known: &Known) -> Option<Record> {
+    let at = now();
+    let last = known.last();
+    match (found, last) {
+        (None, last) => {
+            let last = last.map(|end| format!("{} {}", end.store, end.seq));
+            let after: Vec<String> = known.earlier.iter().cloned().chain(last).collect();
+            let store = uuid::Uuid::new_v4().simple().to_string();
+            Some(Record::StoreBegan(StoreBegan { at, store, after }))
+        }
+        // The project was moved or copied here with its store.
+        (Some(_), None) => Some(Record::StoreAdopted(StoreAdopted { at })),
+        (Some(found), Some(_)) if known.allows(found) => None,
+        (Some(found), Some(last)) => {
+            // The store remains usable, because a power failure can cut off its end, too. The loss stays on record.
+            tracing::warn!(
+                "the end of the run store `.pml/runs.db` is not what `pml` last wrote; `pml runs verify` shows the difference"
+            );
+            let store = (last.store != found.store).then(|| last.store.clone());
+            Some(Record::EndDiffered(EndDiffered { at, last: last.seq, found: found.seq, store }))
+        }
+    }
 }
 
 /// Adds a record to the chain and returns the new end.
-fn add(database: &Connection, end: Head, record: &Record) -> Result<Head, rusqlite::Error> {
+fn add(database: &Connection, end: Head, record: &Record) -> Result<Head, StoreError> {
     let (seq, body) = (end.seq + 1, record.to_text());
     let hash = chained(&end.hash, seq, &body);
     let mut insert =
         database.prepare_cached("INSERT INTO records (seq, body, hash) VALUES (?1, ?2, ?3)")?;
-    insert.execute((seq, body, hash))?;
+    if insert.execute((seq, body, hash))? != 1 {
+        return Err(StoreError::Unfit("did not store a record".to_owned()));
+    }
     Ok(Head { store: end.store, seq, hash })
 }
 
@@ -96,44 +179,4 @@ fn head(database: &Connection) -> Result<Option<Head>, rusqlite::Error> {
         Ok(Head { seq: row.get(0)?, hash: row.get(1)?, store: store.unwrap_or_default() })
     };
     last.query_row([], read).optional()
-}
-
-/// Writes the first record of an empty store. Into another one, writes a record if its end is not what `pml` last wrote
-/// here.
-fn begin(database: &mut Connection, anchor: &Anchor) -> Result<(), StoreError> {
-    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let stored = anchor.read()?;
-    let Some(head) = head(&transaction)? else {
-        let store = uuid::Uuid::new_v4().simple().to_string();
-        let after = stored.map(|end| format!("{} {}", end.store, end.seq));
-        let began = StoreBegan { at: now(), store: store.clone(), after };
-        let empty = Head { store, seq: 0, hash: [0; 32] };
-        let head = add(&transaction, empty, &Record::StoreBegan(began))?;
-        transaction.commit()?;
-        return anchor.replace(&head);
-    };
-    // Without a stored end, the project was moved or copied here with its store.
-    let Some(stored) = stored else {
-        transaction.commit()?;
-        return anchor.replace(&head);
-    };
-    let is_same = stored.store == head.store;
-    if is_same && hash_of(&transaction, stored.seq)? == Some(stored.hash) {
-        return Ok(transaction.commit()?);
-    }
-    // The store remains usable, because a power failure can cut off its end, too. The loss stays on record.
-    tracing::warn!(
-        "the end of the run store `.pml/runs.db` is not what `pml` last wrote; `pml runs verify` shows what is missing"
-    );
-    let store = (!is_same).then_some(stored.store);
-    let lost = RecordsLost { at: now(), last: stored.seq, store };
-    let head = add(&transaction, head, &Record::RecordsLost(lost))?;
-    transaction.commit()?;
-    anchor.replace(&head)
-}
-
-fn hash_of(database: &Connection, seq: i64) -> Result<Option<[u8; 32]>, rusqlite::Error> {
-    database
-        .query_row("SELECT hash FROM records WHERE seq = ?1", [seq], |row| row.get(0))
-        .optional()
 }

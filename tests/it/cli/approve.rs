@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::support::cli::Project;
 use crate::support::expect::{failure, question, success};
-use crate::support::terminal::on_terminal;
+use crate::support::mcp_client::{Era, envelope};
+use crate::support::terminal::{approve, on_terminal};
 
 const WRITES: &str = "
     await mcp.filesystem.write_file({ path: 'a.txt', content: 'x' });
@@ -73,6 +74,64 @@ fn the_agent_cannot_approve_a_dangerous_call() {
     failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");
 }
 
+/// A question that is shown in a form can be answered on a terminal instead, and the program runs once.
+#[test]
+fn the_first_of_two_answers_counts() {
+    let project = Project::offline();
+    let mut pml = project.stdio_with_forms(Era::Handshake);
+    let id = pml.begin(WRITES);
+    let form = pml.server_request("elicitation/create");
+    let (shown, code) = on_terminal(&project, &["approve"], &[("ow: ", "y")]);
+    assert_eq!(code, 0, "{shown}");
+    let done = envelope(&pml.answer(id)["result"]);
+    assert_eq!(success(&done), "written");
+    pml.respond(&form, &json!({ "action": "accept", "content": { "decision": "abort" } }));
+    assert_eq!(success(&pml.execute("return 1")), 1);
+    let (late, code) = on_terminal(&project, &["approve"], &[]);
+    assert!(code == 0 && late.contains("No question waits"), "{late}");
+}
+
+/// A protected place and the start of a server need a person, too.
+#[test]
+fn protected_places_need_a_person() {
+    let project = Project::offline().allow(&["filesystem:*"]);
+    let mut pml = project.stdio();
+    let asked = pml.execute(
+        "await mcp.filesystem.write_file({ path: 'AGENTS.md', content: 'x' }); return 'written'",
+    );
+    assert_eq!(question(&asked)["context"]["needs_person"], "the call touches a protected place");
+    let arguments = json!({ "workflow_id": id(&asked), "approved": true });
+    let waiting = pml.send("tools/call", json!({ "name": "pml_continue", "arguments": arguments }));
+    assert!(pml.answer_within(waiting, std::time::Duration::from_millis(300)).is_none());
+    assert!(!project.path("AGENTS.md").exists());
+    approve(&project, &asked, false);
+    let done = envelope(&pml.answer(waiting)["result"]);
+    assert_eq!(success(&done), "written");
+}
+
+/// With `approvals` set to `human`, the agent approves nothing. The setting needs no trust, because it only restricts.
+#[test]
+fn a_setting_turns_off_approvals_by_the_agent() {
+    let by_file = Project::offline();
+    by_file.write(".pml.json", r#"{ "approvals": "human" }"#);
+    let by_variable = Project::offline().set("PML_APPROVALS", "human");
+    for project in [by_file, by_variable] {
+        let mut pml = project.stdio();
+        let asked = pml.execute(WRITES);
+        assert_eq!(question(&asked)["options"], json!(["abort"]));
+        assert_eq!(asked["context"]["needs_person"], "`approvals` is set to `human`");
+        // An ordinary call needs no code.
+        let (shown, code) = on_terminal(&project, &["approve"], &[("ow: ", "y")]);
+        assert_eq!(code, 0, "{shown}");
+        assert_eq!(success(&pml.resume(&asked, true, false)), "written");
+    }
+    let invalid = Project::offline();
+    invalid.write(".pml.json", r#"{ "approvals": "agent" }"#);
+    failure(&invalid.exec("return 1").0, "CONFIG_INVALID");
+    let invalid = Project::offline().set("PML_APPROVALS", "no");
+    failure(&invalid.exec("return 1").0, "CONFIG_INVALID");
+}
+
 /// AP-09: without a person at a terminal, nothing is approved. Anybody can deny.
 #[test]
 fn without_a_terminal_nothing_is_approved() {
@@ -112,7 +171,10 @@ fn questions_are_listed_while_they_wait() {
     let (first, second) = (pml.execute(WRITES), pml.execute(RUNS));
     let listed = shown(&project.run(&["approve"]));
     assert!(listed.contains(id(&first)) && listed.contains(id(&second)), "{listed}");
-    assert!(listed.contains("Several questions wait."), "{listed}");
+    assert!(listed.contains("several questions wait"), "{listed}");
+    let refused = project.run(&["deny"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(shown(&refused).contains("`pml deny WORKFLOW`"), "{}", shown(&refused));
     // The line breaks of arguments are not those of the question.
     let hostile = pml.execute(
         "await mcp.filesystem.write_file({ path: 'a\\n\\u001b[2J\\u202eb', content: '' })",

@@ -7,6 +7,7 @@ use crate::support::expect::{failure, question, success};
 use crate::support::http::{HttpMcp, get};
 use crate::support::mcp_client::{Era, StdioClient, envelope};
 use crate::support::server::{Server, Tenant};
+use crate::support::terminal::approve;
 
 const TRIPLE: &str =
     "/** Triples a number. */\nreturn await mcp.math.eval({ expression: `3 * ${args.n}` })";
@@ -139,6 +140,7 @@ fn pml_asks_the_user_before_it_publishes_a_program() {
     assert_eq!(entry(&author, "maths:triple").0, 404);
 
     let pending = create_by_cli(&mut pml, arguments);
+    approve(&project, &pending, false);
     assert_eq!(success(&pml.resume(&pending, true, false))["version"], "0.1.0");
     assert_eq!(entry(&author, "maths:triple").0, 200);
     // An invalid program is refused without a question.

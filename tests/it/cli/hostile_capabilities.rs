@@ -11,6 +11,7 @@ use crate::cli::hostile_gateway::{delegation, hash, result};
 use crate::support::cli::Project;
 use crate::support::expect::{failure, question, success};
 use crate::support::gateway_stub::{Answer, GatewayStub};
+use crate::support::terminal::say_yes;
 use crate::support::{PATIENCE, poll};
 
 const PROGRAM: &str = "return await mcp.files.make(args)";
@@ -140,7 +141,7 @@ fn a_capability_of_an_honest_gateway_runs() {
     let pending = pml.execute(PROGRAM);
     assert_eq!(question(&pending)["approval_type"], "dependency");
     assert!(!project.path("made.txt").exists());
-    success(&pml.resume(&pending, true, false));
+    success(&say_yes(&project, &mut pml, &pending));
     assert_eq!(project.read("made.txt"), "x");
 }
 

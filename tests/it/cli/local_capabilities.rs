@@ -13,7 +13,7 @@ use crate::support::cli::{Project, text};
 use crate::support::expect::{calls, failure, question, success};
 use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::mcp_client::StdioClient;
-use crate::support::terminal::approve;
+use crate::support::terminal::{approve, say_yes};
 use crate::support::{PATIENCE, poll};
 
 const COUNT: &str = "/** Counts the characters of a file, doubled. */
@@ -22,12 +22,12 @@ return await mcp.math.eval({ expression: `2 * ${text.length}` })";
 const OUTER: &str = "/** Counts. */ return { count: await mcp.files.count(args) }";
 
 /// Runs a program and approves every question; returns the result and the questions.
-fn execute_approving(pml: &mut StdioClient, code: &str) -> (Value, Vec<String>) {
+fn execute_approving(project: &Project, pml: &mut StdioClient, code: &str) -> (Value, Vec<String>) {
     let mut envelope = pml.execute(code);
     let mut questions = Vec::new();
     while envelope["status"] == "approval_required" {
         questions.push(envelope["description"].as_str().unwrap().to_owned());
-        envelope = pml.resume(&envelope, true, false);
+        envelope = say_yes(project, pml, &envelope);
     }
     (envelope, questions)
 }
@@ -240,15 +240,18 @@ fn the_limits_of_a_run_include_its_capabilities() {
     let project = Project::of(&author).allow(&["l:*", "filesystem:list_allowed_directories"]);
     project.write("a.txt", "abc");
     let mut pml = project.stdio();
-    let (twice, _) =
-        execute_approving(&mut pml, "await mcp.l.many({}); await mcp.l.many({}); return 1");
+    let (twice, _) = execute_approving(
+        &project,
+        &mut pml,
+        "await mcp.l.many({}); await mcp.l.many({}); return 1",
+    );
     assert_eq!(success(&twice), 1);
     let program = "for (let i = 0; i < 3; i++) { try { await mcp.l.many({}) } catch {} } return 1";
     let envelope = pml.execute(program);
     let message = failure(&envelope, "TOO_MANY_CALLS");
     assert!(message.contains("1000"), "{message}");
 
-    let (large, _) = execute_approving(&mut pml, "return (await mcp.l.large({})).length");
+    let (large, _) = execute_approving(&project, &mut pml, "return (await mcp.l.large({})).length");
     failure(&large, "RESULT_TOO_LARGE");
 
     let short = |code: &str| json!({ "code": code, "options": { "timeout_ms": 1_500 } });
@@ -302,8 +305,8 @@ fn cached_capabilities_run_offline() {
     let reads = "return await mcp.o.outer({ path: 'a.txt' })";
     let counts = "return await mcp.o.counts({ path: 'a.txt' })";
     let mut pml = project.stdio();
-    assert_eq!(success(&execute_approving(&mut pml, reads).0), "abc");
-    assert_eq!(success(&execute_approving(&mut pml, counts).0), 6);
+    assert_eq!(success(&execute_approving(&project, &mut pml, reads).0), "abc");
+    assert_eq!(success(&execute_approving(&project, &mut pml, counts).0), 6);
     drop(pml);
 
     let nowhere = format!(
@@ -369,7 +372,7 @@ fn a_pinned_capability_changed_in_transit_does_not_run() {
 
     let project = Project::of(&author).allow(&["*"]);
     let program = "return await mcp.w.writes({})";
-    let (done, questions) = execute_approving(&mut project.stdio(), program);
+    let (done, questions) = execute_approving(&project, &mut project.stdio(), program);
     success(&done);
     assert_eq!(questions.len(), 1);
     std::fs::remove_file(project.path("good.txt")).unwrap();
@@ -430,7 +433,7 @@ fn a_server_command_changed_in_transit_is_not_started() {
     });
     let project = Project::at(&middle.url).set("PML_API_KEY", &author.key).allow(&["*"]);
     let program = "return typeof await mcp.memory.read_graph({})";
-    let (done, questions) = execute_approving(&mut project.stdio(), program);
+    let (done, questions) = execute_approving(&project, &mut project.stdio(), program);
     success(&done);
     assert_eq!(questions.len(), 1);
     success(&project.exec(program).0);

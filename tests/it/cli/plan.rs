@@ -15,6 +15,7 @@ use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, StdioClient, envelope};
 use crate::support::server::Server;
+use crate::support::terminal::say_yes;
 use crate::support::upstream::{Entry, scope_of};
 use crate::support::{PATIENCE, poll};
 
@@ -338,10 +339,10 @@ return await mcp[{namespace:?}][{action:?}]({{ data: text, path: 'a.txt', n: tex
 }
 
 /// Runs a program and approves every question.
-fn execute_approving(pml: &mut StdioClient, code: &str) -> Value {
+fn execute_approving(project: &Project, pml: &mut StdioClient, code: &str) -> Value {
     let mut envelope = pml.execute(code);
     while envelope["status"] == "approval_required" {
-        envelope = pml.resume(&envelope, true, false);
+        envelope = say_yes(project, pml, &envelope);
     }
     envelope
 }
@@ -452,7 +453,7 @@ fn plan_dry_run_and_run_agree_on_routing() {
             }
         }
 
-        let ran = execute_approving(&mut pml, &code);
+        let ran = execute_approving(&project, &mut pml, &code);
         let made = calls(&ran);
         assert_eq!(made[0], ("filesystem:read_text_file", "client"), "{ran:#}");
         assert_eq!(made[1], (tool, side), "{ran:#}");
@@ -483,7 +484,7 @@ fn the_plan_reflects_the_users_permission_rules() {
     let mut pml = asks.stdio();
     let dry = pml.execute_request(json!({ "code": code, "options": { "dry_run": true } }));
     assert_eq!(success(&dry)["routing"], "client", "{dry:#}");
-    let ran = execute_approving(&mut pml, code);
+    let ran = execute_approving(&asks, &mut pml, code);
     assert_eq!((success(&ran), &ran["executed"]), (&json!(2), &json!("client")));
     let denies = ruled(json!({ "allow": ["*"], "deny": ["math:eval"] }));
     let (planned, _) = plan(&denies, code);

@@ -103,7 +103,7 @@ fn answers_are_recorded() {
     );
     success(&pml.resume(&asked, true, false));
     let run = latest(&project);
-    assert_eq!(run["calls"][0]["decision"], "the user approved it");
+    assert_eq!(run["calls"][0]["decision"], "approved through the agent");
     let approval = &run["approvals"][0];
     assert_eq!((&approval["answer"], &approval["count"]), (&json!("once"), &json!(1)));
     assert_eq!(approval["arguments"], json!({ "path": "a.txt", "content": "x" }));
@@ -166,7 +166,7 @@ fn a_change_by_another_program_is_named() {
     );
     assert!(changed.status.success());
     let (verified, code) = runs(&project, &["verify"]);
-    assert_eq!((&verified["fault"]["record"], code), (&json!(3), 1), "{verified}");
+    assert_eq!((&verified["faults"][0]["record"], code), (&json!(3), 1), "{verified}");
     let text = project.run(&["runs", "verify"]);
     let text = String::from_utf8_lossy(&text.stdout);
     assert!(text.starts_with("Record 3 was changed, inserted or moved"), "{text}");

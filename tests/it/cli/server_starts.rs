@@ -9,6 +9,7 @@ use crate::identity::keys::call;
 use crate::support::cli::{Project, text};
 use crate::support::expect::{failure, question, success};
 use crate::support::server::{Server, Tenant};
+use crate::support::terminal::approve;
 
 /// A fake `npx` that is itself a small MCP server. Its tool returns how it was started.
 const RUNNER: &str = r#"#!/usr/bin/env node
@@ -93,6 +94,7 @@ fn a_start_shows_its_grants_and_pins_them() {
     assert!(!project.path(".pml/mcp.lock").exists());
 
     let pending = pml.execute(ADD);
+    approve(&project, &pending, false);
     let got = success(&pml.resume(&pending, true, false)).clone();
     let names: Vec<&str> =
         got["names"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
@@ -175,6 +177,7 @@ fn programs_and_interpreters_are_never_resolved_in_the_workspace() {
         let pending = pml.execute(ADD);
         let description = question(&pending)["description"].as_str().unwrap();
         assert!(!description.contains(&project.workspace().display().to_string()), "{description}");
+        approve(&project, &pending, false);
         let got = success(&pml.resume(&pending, true, false)).clone();
         let work = project.workspace().display().to_string();
         let entries: Vec<&str> = got["path"].as_str().unwrap().split(':').collect();

@@ -11,6 +11,7 @@ use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::Era;
 use crate::support::server::{Server, Tenant};
+use crate::support::terminal::say_yes;
 
 /// Two projects of one organisation and one of another, created for one test.
 struct World {
@@ -195,9 +196,9 @@ fn names_in_a_capability_resolve_in_its_own_scope() {
         question(&first)["description"].as_str().unwrap().contains("trap.here@0.1.0"),
         "{first:#}"
     );
-    let second = pml.resume(&first, true, false);
+    let second = say_yes(&project, &mut pml, &first);
     assert_eq!(question(&second)["context"]["tool"], format!("{far}.db:ask"), "{second:#}");
-    let done = pml.resume(&second, true, false);
+    let done = say_yes(&project, &mut pml, &second);
     assert_eq!(success(&done), "their own");
     assert_eq!(success(&project.exec("return await mcp.db.ask({})").0), "our secret");
     drop(in_core);
@@ -274,12 +275,12 @@ fn rules_apply_to_versions_and_full_names_on_the_users_machine() {
         question(&first)["description"].as_str().unwrap().contains("text.load@0.1.0"),
         "{first:#}"
     );
-    let second = pml.resume(&first, true, false);
+    let second = say_yes(&project, &mut pml, &first);
     assert!(
         question(&second)["description"].as_str().unwrap().contains("text.load@0.1.1"),
         "{second:#}"
     );
-    let done = pml.resume(&second, true, false);
+    let done = say_yes(&project, &mut pml, &second);
     assert_eq!(success(&done), &json!(["one abc", "two abc"]));
     assert_eq!(done["tools_used"][0]["version"], "0.1.1");
     assert_eq!(done["tools_used"][1]["version"], "0.1.0");

@@ -14,6 +14,7 @@ use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, StdioClient, envelope};
 use crate::support::poll;
 use crate::support::server::Server;
+use crate::support::terminal::say_yes;
 
 /// Intents as agents write them, each with a tool that must be among the first three results, or none.
 const INTENTS: &[(&str, &str)] = &[
@@ -265,7 +266,7 @@ fn discovery_does_not_start_servers_that_need_approval() {
     assert_eq!((&answer["tools"], &answer["not_started"]), (&json!([]), &json!(["kitchen"])));
     assert!(!project.path("started").exists());
     let pending = pml.execute("return await mcp.kitchen.brew_coffee({ cups: 1 })");
-    assert_eq!(success(&pml.resume(&pending, true, false)), "brewed");
+    assert_eq!(success(&say_yes(&project, &mut pml, &pending)), "brewed");
     poll("the server's tools to be known", PATIENCE, || {
         let answer = discover_here(&mut pml, request.clone());
         kitchen(&answer).is_object().then_some(())

@@ -2,7 +2,10 @@
 
 use std::process::Command;
 
+use serde_json::Value;
+
 use super::cli::{Project, finish};
+use super::mcp_client::StdioClient;
 
 /// Runs its arguments on a pseudo-terminal, types an answer after each prompt, and prints what the terminal showed.
 ///
@@ -37,14 +40,23 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 /// Approves a question of a waiting run as a person does on a terminal: with a plain answer, or by retyping the code.
 #[track_caller]
-pub(crate) fn approve(project: &Project, asked: &serde_json::Value, always: bool) {
+pub(crate) fn approve(project: &Project, asked: &Value, always: bool) {
     let id = asked["workflow_id"].as_str().expect("the run waits");
-    let answer = match asked["context"].get("needs_person") {
-        Some(_) => (r"Type ([a-z]+) to allow it, anything else to leave it unanswered: ", r"\1"),
-        None => (r"ot now: ", if always { "a" } else { "y" }),
+    let answer = match asked["context"]["dangerous"].as_bool() {
+        Some(true) => (r"Type ([a-z]+) to allow it, anything else to leave it unanswered: ", r"\1"),
+        _ => (r"ot now: ", if always { "a" } else { "y" }),
     };
     let (shown, code) = on_terminal(project, &["approve", id], &[answer]);
     assert_eq!(code, 0, "{shown}");
+}
+
+/// Approves a question through the agent, or on a terminal if only a person can; returns the next envelope of the run.
+#[track_caller]
+pub(crate) fn say_yes(project: &Project, pml: &mut StdioClient, asked: &Value) -> Value {
+    if asked["context"].get("needs_person").is_some() {
+        approve(project, asked, false);
+    }
+    pml.resume(asked, true, false)
 }
 
 /// Runs `pml` on a terminal; returns what it showed and its exit code.

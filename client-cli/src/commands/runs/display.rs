@@ -152,35 +152,28 @@ fn program(reader: &Reader, content: &Content) -> String {
 
 /// Returns the result of a verification.
 pub(super) fn verified(verified: &Verified) -> String {
-    let mut out = match &verified.fault {
-        None => format!(
-            "{} of {} are in order.\n",
-            counted(verified.records, "record"),
-            counted(i64::try_from(verified.runs).unwrap_or(i64::MAX), "run")
-        ),
-        Some(fault) => {
-            let before = match verified.records {
-                0 => String::new(),
-                count => format!(" The {count} records before it are in order."),
-            };
-            let reason = escape_text(&fault.reason);
-            match fault.seq {
-                Some(seq) => format!("Record {seq} {reason}.{before}\n"),
-                None => format!(
-                    "All {} records are in order, but the file {reason}.\n",
-                    verified.records
-                ),
-            }
-        }
+    let mut out = String::new();
+    for fault in &verified.faults {
+        let reason = escape_text(&fault.reason);
+        let _ = match fault.seq {
+            Some(seq) => writeln!(out, "Record {seq} {reason}."),
+            None => writeln!(out, "The file {reason}."),
+        };
+    }
+    let (records, runs) = (verified.records, i64::try_from(verified.runs).unwrap_or(i64::MAX));
+    let are = match verified.faults.is_empty() {
+        true => "are in order",
+        false => "form an unbroken chain",
     };
+    let _ = writeln!(out, "{} of {} {are}.", counted(records, "record"), counted(runs, "run"));
     if !verified.is_end_known {
         out += "This user's `pml` has not written to this store before, so records that are missing at its end cannot be noticed.\n";
     }
-    if let Some(after) = &verified.after {
+    for earlier in &verified.earlier {
         let _ = writeln!(
             out,
-            "An earlier store was here and is gone; its last record was {}.",
-            escape_text(after)
+            "An earlier store was here and is gone; its id and its last record: {}.",
+            escape_text(earlier)
         );
     }
     out

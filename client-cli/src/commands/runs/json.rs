@@ -94,17 +94,14 @@ fn value(reader: &Reader, content: &Content) -> Value {
 /// Returns the result of a verification.
 pub(super) fn verified(verified: Option<&Verified>) -> Value {
     let Some(verified) = verified else { return json!({ "ok": true, "records": 0, "runs": 0 }) };
-    let mut shown = json!({
-        "ok": verified.fault.is_none(),
+    let faults = verified.faults.iter();
+    let faults = faults.map(|fault| json!({ "record": fault.seq, "reason": fault.reason }));
+    json!({
+        "ok": verified.faults.is_empty(),
         "records": verified.records,
         "runs": verified.runs,
         "is_end_known": verified.is_end_known,
-    });
-    if let Some(fault) = &verified.fault {
-        shown["fault"] = json!({ "record": fault.seq, "reason": fault.reason });
-    }
-    if let Some(after) = &verified.after {
-        shown["earlier_store"] = json!(after);
-    }
-    shown
+        "faults": faults.collect::<Vec<_>>(),
+        "earlier_stores": verified.earlier,
+    })
 }
