@@ -143,6 +143,49 @@ fn an_unusable_store_stops_programs() {
     }
 }
 
+/// An answer counts only once it is recorded: if the store is lost while a question waits, the call is not made.
+#[test]
+fn an_answer_that_cannot_be_recorded_does_not_count() {
+    let project = Project::offline();
+    let mut pml = project.stdio();
+    let code = "return await mcp.filesystem.write_file({ path: 'a.txt', content: 'x' })";
+    let asked = pml.execute(code);
+    question(&asked);
+    std::fs::remove_dir_all(project.path(".pml")).unwrap();
+    let message = pml.resume(&asked, true, false);
+    assert!(
+        failure(&message, "RUN_STORE_UNAVAILABLE").contains("deleted or replaced"),
+        "{message}"
+    );
+    assert!(!project.path("a.txt").exists());
+    // The same holds for a call that needs no answer.
+    let allowed = allowing(&["filesystem:*"]);
+    allowed.write(
+        "program.ts",
+        "await mcp.filesystem.write_file({ path: 'first', content: '' });
+         while (true) {
+             const names = await mcp.filesystem.list_directory({ path: '.' });
+             if (names.includes('go')) break;
+             await new Promise((go) => setTimeout(go, 20));
+         }
+         return await mcp.filesystem.write_file({ path: 'a.txt', content: 'x' });",
+    );
+    let running = std::thread::scope(|scope| {
+        let running = scope.spawn(|| allowed.run(&["exec", "program.ts", "--json"]));
+        poll("the program to write", PATIENCE, || allowed.path("first").exists().then_some(()));
+        std::fs::remove_dir_all(allowed.path(".pml")).unwrap();
+        allowed.write("go", "");
+        running.join().expect("it ends")
+    });
+    let refused: Value = serde_json::from_slice(&running.stdout).unwrap();
+    failure(&refused, "RUN_STORE_UNAVAILABLE");
+    assert!(!allowed.path("a.txt").exists());
+    // The next run begins a new store, which names the one before it.
+    success(&pml.execute("return 1"));
+    let (verified, code) = runs(&project, &["verify"]);
+    assert_eq!((code, verified["earlier_stores"].as_array().unwrap().len()), (0, 1), "{verified}");
+}
+
 /// RP-01: a change by an SQLite shell is found and named.
 #[test]
 fn a_change_by_another_program_is_named() {
