@@ -1,10 +1,14 @@
 //! Questions that the agent's client shows to the person: MCP's elicitation, in both protocol generations.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
-use crate::support::cli::Project;
+use crate::support::binaries::built;
+use crate::support::cli::{Project, finish, text};
 use crate::support::expect::{failure, question, success};
 use crate::support::mcp_client::{Era, StdioClient, envelope};
+use crate::support::mcp_servers::{PYTHON, python};
 
 /// Writes a file, which needs approval, and returns its text.
 const WRITES: &str = "
@@ -58,6 +62,51 @@ fn a_client_of_2025_shows_the_question() {
 
     failure(&run_with(&mut pml, WRITES, &choose("abort")), "APPROVAL_DENIED");
     failure(&run_with(&mut pml, WRITES, &json!({ "action": "decline" })), "APPROVAL_DENIED");
+}
+
+/// Calls a command three times with FastMCP: the person allows it, denies it and cancels the form. Prints the statuses
+/// and the questions.
+const FASTMCP: &str = "
+import asyncio, json, os, sys
+from fastmcp import Client
+from fastmcp.client.elicitation import ElicitResult
+from fastmcp.client.transports import StdioTransport
+
+asked, answers = [], ['accept', 'decline', 'cancel']
+code = \"return (await mcp.shell.exec({ command: ['echo', 'hi'] })).stdout\"
+
+async def handler(message, response_type, params, context):
+    asked.append(message)
+    action = answers[len(asked) - 1]
+    return response_type(decision='continue') if action == 'accept' else ElicitResult(action=action)
+
+async def main():
+    pml = StdioTransport(sys.argv[1], ['stdio'], env=dict(os.environ))
+    async with Client(pml, elicitation_handler=handler) as client:
+        for _ in answers:
+            result = await client.call_tool('pml_execute', {'code': code}, raise_on_error=False)
+            print(json.dumps(result.structured_content))
+    print(json.dumps(asked))
+
+asyncio.run(main())
+";
+
+/// A third-party client shows the form, also for a call that the agent cannot approve.
+#[test]
+fn fastmcp_shows_the_question() {
+    let project = Project::offline();
+    let pml = built("pml").display().to_string();
+    let client = Command::new(python(PYTHON).join("python"));
+    let output = finish(project.wrap(client, &["-c", FASTMCP, &pml]), b"");
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", text(&output.stderr));
+    let lines: Vec<Value> =
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(success(&lines[0]), "hi\n");
+    failure(&lines[1], "APPROVAL_DENIED");
+    question(&lines[2]);
+    let shown = "Run `shell:exec` with {\"command\":[\"echo\",\"hi\"]}";
+    assert_eq!(lines[3], json!([shown, shown, shown]));
 }
 
 /// NX-11: a client that answers by itself approves nothing, and a cancelled form is not a denial.
