@@ -8,6 +8,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use protocol::redaction::keys_in_use;
+
 use crate::processes::programs::Programs;
 use crate::workspace::Workspace;
 use crate::workspace::dotenv;
@@ -280,11 +282,15 @@ impl Environment {
                 continue;
             }
             let missing = || EnvironmentError::Missing { name: name.clone() };
-            out.insert(name.clone(), self.get(name).ok_or_else(missing)?.to_owned());
+            let value = self.get(name).ok_or_else(missing)?;
+            keep_out_of_records(name, value);
+            out.insert(name.clone(), value.to_owned());
         }
         for (name, value) in entry {
             check_variable(name, value)?;
-            out.insert(name.clone(), self.expand(value)?.0);
+            let (text, used) = self.expand(value)?;
+            used.iter().chain([&text]).for_each(|value| keep_out_of_records(name, value));
+            out.insert(name.clone(), text);
         }
         Ok(out)
     }
@@ -313,6 +319,18 @@ impl Environment {
         }
         out.push_str(rest);
         Ok((out, used))
+    }
+}
+
+/// Parts of the names of variables whose values are secrets. Others, such as a port or a path, would remove unrelated
+/// text from records.
+const SECRET_NAMES: &[&str] = &["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
+
+/// Removes the value of a variable from logs and records from now on, if it is a secret: a server may return it.
+fn keep_out_of_records(name: &str, value: &str) {
+    let name = name.to_ascii_uppercase();
+    if SECRET_NAMES.iter().any(|part| name.contains(part)) {
+        keys_in_use().keep(value);
     }
 }
 

@@ -186,6 +186,32 @@ fn an_answer_that_cannot_be_recorded_does_not_count() {
     assert_eq!((code, verified["earlier_stores"].as_array().unwrap().len()), (0, 1), "{verified}");
 }
 
+/// RP-09: a secret that a server returns is not in the record.
+#[test]
+fn secrets_of_servers_are_not_recorded() {
+    let canary = "canary-7f3a9c1e5b2d";
+    let mut server = Project::offline().node_server("server-everything", &[]);
+    server["env"] = json!({ "EVERYTHING_TOKEN": "${CANARY}", "EVERYTHING_PORT": "12345678" });
+    let project = Project::offline().set("CANARY", canary).configure(&json!({
+        "permissions": { "allow": ["*"] },
+        "mcpServers": { "everything": server },
+    }));
+    let code = "return await mcp.everything['get-env']({})";
+    let (done, _) = project.exec(code);
+    assert!(success(&done).to_string().contains(canary), "the program gets it: {done}");
+    let run = latest(&project).to_string();
+    assert!(run.contains("EVERYTHING_TOKEN") && run.contains("12345678"), "{run}");
+    assert!(!run.contains(canary), "{run}");
+    let contents = std::fs::read_dir(project.path(".pml/contents")).into_iter().flatten();
+    let files = contents.map(|entry| entry.unwrap().path());
+    for file in files.chain(["runs.db", "runs.db-wal"].map(|name| project.path(".pml").join(name)))
+    {
+        let bytes = std::fs::read(&file).unwrap_or_default();
+        let found = bytes.windows(canary.len()).any(|part| part == canary.as_bytes());
+        assert!(!found, "`{}` has the secret", file.display());
+    }
+}
+
 /// RP-01: a change by an SQLite shell is found and named.
 #[test]
 fn a_change_by_another_program_is_named() {
