@@ -5,6 +5,7 @@ mod consult;
 pub(crate) mod create;
 pub(crate) mod execute;
 mod finished;
+mod identical_calls;
 mod local_run;
 mod paused;
 pub(crate) mod posted;

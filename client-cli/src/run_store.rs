@@ -73,12 +73,14 @@ impl RunStore {
         records: &Path,
     ) -> Result<Option<Verified>, StoreError> {
         let anchor = Anchor::find(records, workspace.root())?;
+        let known = || anchor.as_ref().map_or_else(|| Ok(Known::default()), Anchor::read);
         let Some((database, folder)) = open(workspace)? else {
-            let known = anchor.map_or_else(|| Ok(Known::default()), |anchor| anchor.read())?;
-            return Ok(known.last().map(verify::gone));
+            return Ok(known()?.last().map(verify::gone));
         };
         database::check_table(&database)?;
-        verify::verify(&Reader::new(database, folder), anchor.as_ref()).map(Some)
+        // The end must be that of the state that is read, although `pml` may append in the meantime.
+        let known = database::begin_reading(&database, &folder, known)?;
+        verify::verify(&Reader::new(database, folder), &known).map(Some)
     }
 
     /// Returns whether the store is still the one at its place. Somebody may delete it while it is open.

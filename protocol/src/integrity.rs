@@ -24,6 +24,13 @@ pub struct Integrity([u8; 32]);
 #[error("an integrity must be `sha256-` and 44 characters of standard base64")]
 pub struct IntegrityError;
 
+/// Returns the text of a JSON value in its canonical form: no white space, the keys of every object sorted.
+pub fn canonical_json(mut value: Value) -> String {
+    // Parsing keeps the keys in the order in which they arrived, so equal objects may have different texts.
+    value.sort_all_objects();
+    value.to_string()
+}
+
 impl Integrity {
     /// Hashes a content.
     pub fn of(content: &[u8]) -> Self {
@@ -33,11 +40,12 @@ impl Integrity {
     /// Hashes a JSON value in its canonical form: no white space, the keys of
     /// every object sorted.
     pub fn of_json(value: &Value) -> Self {
-        let mut canonical = value.clone();
-        // Parsing keeps the keys in the order in which they arrived, so equal objects may have
-        // different texts.
-        canonical.sort_all_objects();
-        Self::of(canonical.to_string().as_bytes())
+        Self::of(canonical_json(value.clone()).as_bytes())
+    }
+
+    /// Creates it from a raw hash.
+    pub fn from_bytes(hash: [u8; 32]) -> Self {
+        Self(hash)
     }
 
     /// Returns the raw hash.

@@ -56,7 +56,7 @@ pub use envelope::{
 pub use error_code::{ErrorBody, ErrorCode, UnknownErrorCode};
 pub use fqdn::{Fqdn, NameError, Scope, ShortHash, ToolId, is_version};
 pub use include::{FailedCalls, Include, RunMeta};
-pub use integrity::{Integrity, IntegrityError};
+pub use integrity::{Integrity, IntegrityError, canonical_json};
 pub use journal::{
     Journal, JournalAnswer, JournalCall, JournalError, JournalLine, JournalMismatch,
     JournalRefusal, JournalRun,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use protocol::{Approval, Envelope, ErrorBody, ErrorCode, Integrity, ToolId, escape_text};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::paused::{Next, PausedRun};
 use super::posted::{self, Posted, PostedQuestions};
@@ -24,9 +24,6 @@ const PAUSED_LIMIT: usize = 32;
 
 /// The maximum number of outcomes that are kept for the agent.
 const SETTLED_LIMIT: usize = 64;
-
-/// How often a waiting request looks whether its question was answered.
-const CLOSED_POLL: Duration = Duration::from_millis(50);
 
 /// How often an answer from a terminal is looked for.
 const POLL: Duration = Duration::from_millis(200);
@@ -44,6 +41,10 @@ struct Waiting {
     approval: Approval,
     /// Whether only a person can approve it.
     needs_person: bool,
+    /// Cancelled once the question is no longer open.
+    closed: CancellationToken,
+    /// Cancels it: this value is dropped when the question is answered or its run ends.
+    _open: DropGuard,
 }
 
 /// Why a run ended without an answer.
@@ -142,8 +143,11 @@ impl Approvals {
         let workflow_id = new_workflow_id();
         let approval = describe(&workflow_id, &question, code_hash);
         let deadline = Instant::now() + self.expiry;
+        let closed = CancellationToken::new();
         let entry = Waiting {
             run,
+            _open: closed.clone().drop_guard(),
+            closed,
             needs_person: question.needs_person.is_some(),
             answer: question.answer,
             tool: question.tool,
@@ -253,8 +257,9 @@ impl Approvals {
 
     /// Waits until a question is no longer open.
     pub(crate) async fn closed(&self, workflow_id: &str) {
-        while self.is_open(workflow_id) {
-            tokio::time::sleep(CLOSED_POLL).await;
+        let closed = self.lock().waiting.get(workflow_id).map(|waiting| waiting.closed.clone());
+        if let Some(closed) = closed {
+            closed.cancelled().await;
         }
     }
 
@@ -263,11 +268,6 @@ impl Approvals {
         let runs = self.lock();
         let waiting = runs.waiting.get(workflow_id)?;
         waiting.needs_person.then(|| waiting.approval.clone())
-    }
-
-    /// Returns whether a question is open.
-    fn is_open(&self, workflow_id: &str) -> bool {
-        self.lock().waiting.contains_key(workflow_id)
     }
 
     /// Removes a paused run, so that its question can be answered exactly once.

@@ -2,9 +2,8 @@
 //!
 //! The same rules and limits apply to all their calls, and the user is asked one question at a time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use protocol::{CallLog, CallNote, ErrorBody, ErrorCode, Integrity, ToolId};
 use sandbox::{Limits, WallClock};
@@ -12,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::identical_calls::IdenticalCalls;
 use super::paused::RunEvent;
 use super::recorder::{AnsweredQuestion, Recorder};
 use crate::app::App;
@@ -20,12 +20,6 @@ use crate::consent::decision::{Call, Decision, decide, denied, refuse_denied};
 use crate::consent::question::{Answer, Channel, Given, NeedsPerson, Question, Start};
 use crate::run_store::record;
 use crate::workspace::protected::{Granted, Protected};
-
-/// How long to wait for further identical calls before the user is asked.
-const SETTLING: Duration = Duration::from_millis(30);
-
-/// The maximum number of such waits.
-const SETTLING_ROUNDS: usize = 20;
 
 /// One run on this machine.
 pub(crate) struct LocalRun {
@@ -40,6 +34,7 @@ pub(crate) struct LocalRun {
     cancel: CancellationToken,
     /// Held while the user is asked: one question at a time.
     asking: tokio::sync::Mutex<()>,
+    identical: IdenticalCalls,
     state: Mutex<State>,
 }
 
@@ -50,79 +45,10 @@ struct State {
     calls: u64,
     /// The tools allowed with "always" since the run began.
     always: HashSet<ToolId>,
-    /// The groups of identical calls that wait for an answer, or were allowed by one.
-    groups: HashMap<CallKey, CallGroup>,
     refused: Option<ErrorBody>,
     warnings: Vec<String>,
     /// The question that waits for an answer.
     open: Option<AnsweredQuestion>,
-}
-
-/// What identical calls have in common, so that they form one question: the tool, the capabilities that call it, and a
-/// hash of the arguments and of the protected places that they lead to.
-type CallKey = (ToolId, Vec<ToolId>, Integrity);
-
-/// Identical calls, which form one question.
-#[derive(Default)]
-struct CallGroup {
-    /// The number of waiting calls.
-    waiting: u64,
-    /// How many of them the user has allowed and that have not started.
-    allowed: u64,
-    /// The channel of that answer.
-    by: Option<Channel>,
-}
-
-/// A call that waits for the answer to its question.
-struct WaitingCall<'a> {
-    run: &'a LocalRun,
-    key: CallKey,
-}
-
-impl WaitingCall<'_> {
-    /// Takes one of the remaining approvals of the group, if there is one; returns the channel of the answer.
-    fn take_approval(&self) -> Option<Channel> {
-        let mut state = self.run.state();
-        let group = state.groups.get_mut(&self.key)?;
-        let by = group.by.filter(|_| group.allowed > 0)?;
-        group.allowed -= 1;
-        Some(by)
-    }
-
-    fn allow(&self, others: u64, by: Channel) {
-        if let Some(group) = self.run.state().groups.get_mut(&self.key) {
-            (group.allowed, group.by) = (others, Some(by));
-        }
-    }
-
-    /// Waits until no further identical calls arrive, and returns how many wait. Calls that a program starts
-    /// concurrently arrive one after the other.
-    async fn settle(&self) -> u64 {
-        let count = || self.run.state().groups.get(&self.key).map_or(1, |group| group.waiting);
-        let mut known = count();
-        // Bounded, because a program can start another identical call in each round.
-        for _ in 0..SETTLING_ROUNDS {
-            tokio::time::sleep(SETTLING).await;
-            let now = count();
-            if now == known {
-                break;
-            }
-            known = now;
-        }
-        known
-    }
-}
-
-impl Drop for WaitingCall<'_> {
-    fn drop(&mut self) {
-        let mut state = self.run.state();
-        let Some(group) = state.groups.get_mut(&self.key) else { return };
-        group.waiting -= 1;
-        if group.waiting == 0 {
-            // Unused approvals expire with the group: the user has not seen later calls.
-            state.groups.remove(&self.key);
-        }
-    }
 }
 
 /// The outcome of a run.
@@ -178,6 +104,7 @@ impl LocalRun {
             events,
             cancel,
             asking: tokio::sync::Mutex::default(),
+            identical: IdenticalCalls::default(),
             state: Mutex::default(),
         }
     }
@@ -297,7 +224,7 @@ impl LocalRun {
         let cancelled = || ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled");
         // The call joins its group before it waits for the lock, so that the next question counts
         // it.
-        let waiting_call = self.wait(pending, &places);
+        let waiting_call = self.identical.join(id, pending.through, pending.arguments, &places);
         let _asking = tokio::select! {
             asking = self.asking.lock() => asking,
             () = cancel.cancelled() => return Err(cancelled()),
@@ -412,17 +339,6 @@ impl LocalRun {
             self.approve_start(id, target, shown)?;
         }
         Ok(approved(granted, given.by))
-    }
-
-    /// Adds a call to its group of identical calls.
-    fn wait(&self, pending: &PendingCall<'_>, places: &[Protected]) -> WaitingCall<'_> {
-        let places: Vec<_> = places.iter().map(|place| place.real.display()).collect();
-        // The places belong to the key: a link may change between two calls with equal arguments,
-        // and the answer is about the places that the user saw.
-        let arguments = Integrity::of(format!("{places:?}{}", pending.arguments).as_bytes());
-        let key = (pending.id.clone(), pending.through.to_vec(), arguments);
-        self.state().groups.entry(key.clone()).or_default().waiting += 1;
-        WaitingCall { run: self, key }
     }
 
     /// Records that the user approved a start; `shown` is the hash of what the user saw.

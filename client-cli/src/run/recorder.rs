@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use crate::consent::permissions::Permissions;
 use crate::consent::question::{Answer, Given};
 use crate::run::prepare::LocalProgram;
+use crate::run_store::RunStore;
 use crate::run_store::record::{
-    Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, Failure, Record, RunBegan,
+    Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, Content, Failure, Record, RunBegan,
     RunEnded, Status, now,
 };
-use crate::run_store::{RunStore, StoreError};
 
 /// The records of one run.
 pub(crate) struct Recorder {
@@ -49,20 +49,17 @@ impl Recorder {
     ) -> Result<Self, ErrorBody> {
         let recorder = Self { store, run: run.to_owned() };
         let plan = json!({ "dag": program.analysis.dag, "dynamic": program.analysis.dynamic });
-        recorder
-            .append(|recorder| {
-                Ok(Record::RunBegan(RunBegan {
-                    at: now(),
-                    run: recorder.run.clone(),
-                    mode: "run".to_owned(),
-                    pml: env!("CARGO_PKG_VERSION").to_owned(),
-                    code: recorder.store.content(&json!(program.code))?,
-                    args: recorder.store.content(&program.args)?,
-                    plan: recorder.store.content(&plan)?,
-                    policy: recorder.store.content(&json!(permissions))?,
-                }))
-            })
-            .await?;
+        let began = RunBegan {
+            at: now(),
+            run: run.to_owned(),
+            mode: "run".to_owned(),
+            pml: env!("CARGO_PKG_VERSION").to_owned(),
+            code: recorder.content(&json!(program.code))?,
+            args: recorder.content(&program.args)?,
+            plan: recorder.content(&plan)?,
+            policy: recorder.content(&json!(permissions))?,
+        };
+        recorder.append(Record::RunBegan(began)).await?;
         Ok(recorder)
     }
 
@@ -78,17 +75,15 @@ impl Recorder {
         arguments: &Value,
         decision: String,
     ) -> Result<(), ErrorBody> {
-        self.append(|recorder| {
-            Ok(Record::CallBegan(CallBegan {
-                at: now(),
-                run: recorder.run.clone(),
-                call: call.to_owned(),
-                tool: tool.to_string(),
-                routing: routing.as_str().to_owned(),
-                args: recorder.store.content(arguments)?,
-                decision,
-            }))
-        })
+        self.append(Record::CallBegan(CallBegan {
+            at: now(),
+            run: self.run.clone(),
+            call: call.to_owned(),
+            tool: tool.to_string(),
+            routing: routing.as_str().to_owned(),
+            args: self.content(arguments)?,
+            decision,
+        }))
         .await
     }
 
@@ -101,19 +96,17 @@ impl Recorder {
         call: &str,
         answer: &Result<Value, ErrorBody>,
     ) -> Result<(), ErrorBody> {
-        self.append(|recorder| {
-            Ok(Record::CallEnded(CallEnded {
-                at: now(),
-                run: recorder.run.clone(),
-                call: call.to_owned(),
-                status: status(answer.is_ok()),
-                output: match answer {
-                    Ok(output) => Some(recorder.store.content(output)?),
-                    Err(_) => None,
-                },
-                error: answer.as_ref().err().map(Failure::of),
-            }))
-        })
+        self.append(Record::CallEnded(CallEnded {
+            at: now(),
+            run: self.run.clone(),
+            call: call.to_owned(),
+            status: status(answer.is_ok()),
+            output: match answer {
+                Ok(output) => Some(self.content(output)?),
+                Err(_) => None,
+            },
+            error: answer.as_ref().err().map(Failure::of),
+        }))
         .await
     }
 
@@ -128,16 +121,14 @@ impl Recorder {
         arguments: &Value,
         error: &ErrorBody,
     ) -> Result<(), ErrorBody> {
-        self.append(|recorder| {
-            Ok(Record::CallRefused(CallRefused {
-                at: now(),
-                run: recorder.run.clone(),
-                call: call.to_owned(),
-                tool: tool.to_owned(),
-                args: recorder.store.content(arguments)?,
-                error: Failure::of(error),
-            }))
-        })
+        self.append(Record::CallRefused(CallRefused {
+            at: now(),
+            run: self.run.clone(),
+            call: call.to_owned(),
+            tool: tool.to_owned(),
+            args: self.content(arguments)?,
+            error: Failure::of(error),
+        }))
         .await
     }
 
@@ -146,24 +137,22 @@ impl Recorder {
     /// # Errors
     /// Returns `RUN_STORE_UNAVAILABLE`. An approval does not count then.
     pub(crate) async fn answer(&self, question: AnsweredQuestion) -> Result<(), ErrorBody> {
-        self.append(|recorder| {
-            Ok(Record::Approval(ApprovalGiven {
-                at: now(),
-                asked_at: question.asked_at,
-                run: recorder.run.clone(),
-                tool: question.tool.to_string(),
-                args: recorder.store.content(&question.arguments)?,
-                count: u32::try_from(question.count).unwrap_or(u32::MAX),
-                reason: question.reason,
-                answer: match question.answer.map(|given| given.answer) {
-                    Some(Answer::Once) => Answered::Once,
-                    Some(Answer::Always) => Answered::Always,
-                    Some(Answer::Abort) => Answered::Abort,
-                    None => Answered::None,
-                },
-                by: question.answer.map(|given| given.by.as_str().to_owned()),
-            }))
-        })
+        self.append(Record::Approval(ApprovalGiven {
+            at: now(),
+            asked_at: question.asked_at,
+            run: self.run.clone(),
+            tool: question.tool.to_string(),
+            args: self.content(&question.arguments)?,
+            count: u32::try_from(question.count).unwrap_or(u32::MAX),
+            reason: question.reason,
+            answer: match question.answer.map(|given| given.answer) {
+                Some(Answer::Once) => Answered::Once,
+                Some(Answer::Always) => Answered::Always,
+                Some(Answer::Abort) => Answered::Abort,
+                None => Answered::None,
+            },
+            by: question.answer.map(|given| given.by.as_str().to_owned()),
+        }))
         .await
     }
 
@@ -172,26 +161,24 @@ impl Recorder {
     /// # Errors
     /// Returns `RUN_STORE_UNAVAILABLE`.
     pub(crate) async fn end(&self, result: Result<&Value, &ErrorBody>) -> Result<(), ErrorBody> {
-        self.append(|recorder| {
-            Ok(Record::RunEnded(RunEnded {
-                at: now(),
-                run: recorder.run.clone(),
-                status: status(result.is_ok()),
-                output: match result {
-                    Ok(output) => Some(recorder.store.content(output)?),
-                    Err(_) => None,
-                },
-                error: result.err().map(Failure::of),
-            }))
-        })
+        self.append(Record::RunEnded(RunEnded {
+            at: now(),
+            run: self.run.clone(),
+            status: status(result.is_ok()),
+            output: match result {
+                Ok(output) => Some(self.content(output)?),
+                Err(_) => None,
+            },
+            error: result.err().map(Failure::of),
+        }))
         .await
     }
 
-    async fn append(
-        &self,
-        record: impl FnOnce(&Self) -> Result<Record, StoreError>,
-    ) -> Result<(), ErrorBody> {
-        let record = record(self).map_err(|error| error.body())?;
+    fn content(&self, value: &Value) -> Result<Content, ErrorBody> {
+        self.store.content(value).map_err(|error| error.body())
+    }
+
+    async fn append(&self, record: Record) -> Result<(), ErrorBody> {
         self.store.append(record).await.map_err(|error| error.body())
     }
 }

@@ -16,7 +16,7 @@ use protocol::{
 };
 use sandbox::{CallError, Program, ToolCall, ToolCaller, WallClock};
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::capabilities::{Capability, Target};
@@ -55,7 +55,7 @@ struct Caller {
 }
 
 /// A call that may be made.
-struct AdmittedCall {
+struct AdmittedCall<'a> {
     id: ToolId,
     target: Target,
     /// Its number in the run, which is unique.
@@ -63,6 +63,8 @@ struct AdmittedCall {
     /// The clocks of all programs that wait for it.
     clocks: Vec<WallClock>,
     permit: Permit,
+    /// Its place among the calls that execute at the same time.
+    _slot: SemaphorePermit<'a>,
 }
 
 impl Router {
@@ -115,7 +117,7 @@ impl ToolCaller for Router {
             let mut refused = None;
             let answer = match admitted {
                 Ok(admitted) => {
-                    // The wait for the user does not count as the duration of the call.
+                    // The waits for the user and for a slot do not count as the duration of the call.
                     started = Instant::now();
                     caller.make(admitted, call, &cancel).await
                 }
@@ -161,14 +163,14 @@ impl ToolCaller for Router {
 }
 
 impl Caller {
-    /// Checks that a call may be made, and waits for the user if needed. `routing` is set once it is known.
+    /// Checks that a call may be made, and waits for the user if needed, and for a free slot. `routing` is set once it is known.
     async fn admit(
         &self,
         call: &ToolCall,
         number: u64,
         routing: &mut Routing,
         cancel: &CancellationToken,
-    ) -> Result<AdmittedCall, ErrorBody> {
+    ) -> Result<AdmittedCall<'_>, ErrorBody> {
         let id = ToolId::from_call(&call.namespace, &call.action)
             .map_err(|error| ErrorBody::new(ErrorCode::ToolNotFound, error.to_string()))?;
         let target = self.target(&id, cancel).await?;
@@ -184,20 +186,20 @@ impl Caller {
             clocks: &clocks,
         };
         let permit = self.run.ask(&pending, cancel).await?;
-        Ok(AdmittedCall { id, target, number, clocks, permit })
+        let slot = tokio::select! {
+            slot = self.executing.acquire() => slot.map_err(|_| cancelled())?,
+            () = cancel.cancelled() => return Err(cancelled()),
+        };
+        Ok(AdmittedCall { id, target, number, clocks, permit, _slot: slot })
     }
 
     /// Makes a call, between the records of its start and its end.
     async fn make(
         &self,
-        admitted: AdmittedCall,
+        admitted: AdmittedCall<'_>,
         call: ToolCall,
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
-        let _executing = tokio::select! {
-            executing = self.executing.acquire() => executing.map_err(|_| cancelled())?,
-            () = cancel.cancelled() => return Err(cancelled()),
-        };
         let (recorder, name) = (&self.run.recorder, self.name(call.id));
         let (tool, routing) = (&admitted.id, admitted.target.routing());
         let reason = admitted.permit.reason.clone();
@@ -217,11 +219,11 @@ impl Caller {
 
     async fn execute(
         &self,
-        admitted: AdmittedCall,
+        admitted: AdmittedCall<'_>,
         call: ToolCall,
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
-        let AdmittedCall { id, target, number, clocks, permit } = admitted;
+        let AdmittedCall { id, target, number, clocks, permit, _slot } = admitted;
         let (index, arguments) = (call.id, call.args);
         let app = &self.run.app;
         let result = match &target {

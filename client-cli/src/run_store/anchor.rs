@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use protocol::Integrity;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
@@ -33,7 +34,14 @@ pub(super) struct Head {
     /// The number of its last record.
     pub(super) seq: i64,
     /// The hash of that record.
-    pub(super) hash: [u8; 32],
+    pub(super) hash: Integrity,
+}
+
+impl Head {
+    /// Returns the end of a store without records.
+    pub(super) fn empty(store: String) -> Self {
+        Self { store, seq: 0, hash: Integrity::from_bytes([0; 32]) }
+    }
 }
 
 /// What the file says.
@@ -179,8 +187,7 @@ fn options() -> OpenOptions {
 }
 
 fn line(head: &Head) -> String {
-    let hash: String = head.hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{} {:020} {hash}", head.store, head.seq)
+    format!("{} {:020} {}", head.store, head.seq, head.hash)
 }
 
 fn parse(text: &str) -> Option<Known> {
@@ -193,12 +200,6 @@ fn parse(text: &str) -> Option<Known> {
 fn parse_line(line: &str) -> Option<Head> {
     let mut words = line.split(' ');
     let (store, seq, hash) = (words.next()?, words.next()?, words.next()?);
-    let mut bytes = [0; 32];
-    if words.next().is_some() || hash.len() != 64 || !hash.is_ascii() {
-        return None;
-    }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&hash[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(Head { store: store.to_owned(), seq: seq.parse().ok()?, hash: bytes })
+    let head = Head { store: store.to_owned(), seq: seq.parse().ok()?, hash: hash.parse().ok()? };
+    words.next().is_none().then_some(head)
 }

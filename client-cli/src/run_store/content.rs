@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use protocol::Integrity;
 use protocol::redaction::keys_in_use;
+use protocol::{Integrity, canonical_json};
 use serde_json::Value;
 
 use super::StoreError;
@@ -20,15 +20,8 @@ const LIMIT: usize = 64 * 1024 * 1024;
 
 /// Prepares a value for a record.
 pub(super) fn store(folder: &Path, value: &Value) -> Result<Content, StoreError> {
-    let mut canonical = value.clone();
-    canonical.sort_all_objects();
-    store_text(folder, &canonical.to_string())
-}
-
-/// Prepares a JSON text for a record.
-fn store_text(folder: &Path, text: &str) -> Result<Content, StoreError> {
     // Keys are removed before anything is hashed: a hash would confirm a guess of the key.
-    let text = keys_in_use().text(text).into_owned();
+    let text = keys_in_use().text(&canonical_json(value.clone())).into_owned();
     let (hash, bytes) = (Integrity::of(text.as_bytes()), text.len() as u64);
     if text.len() <= INLINE_LIMIT {
         return Ok(Content { hash, bytes, json: Some(text) });

@@ -124,6 +124,23 @@ pub(super) fn open_for_reading(folder: &Folder) -> Result<Option<Connection>, St
     Ok(Some(database))
 }
 
+/// Begins to read the state that the database has while `look` runs: nobody can write in the meantime, and what is
+/// written later is not seen.
+pub(super) fn begin_reading<T>(
+    database: &Connection,
+    folder: &Path,
+    look: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let other = connect(&folder.join(FILE))?;
+    other.execute_batch("BEGIN IMMEDIATE")?;
+    // The state is that of the first statement after `BEGIN`.
+    database.execute_batch("BEGIN")?;
+    database.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    let seen = look()?;
+    other.execute_batch("ROLLBACK")?;
+    Ok(seen)
+}
+
 fn connect(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NOFOLLOW

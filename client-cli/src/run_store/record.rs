@@ -4,7 +4,7 @@
 //! Values of programs, which may have any number, are stored as texts.
 
 use protocol::redaction::keys_in_use;
-use protocol::{ErrorBody, Integrity};
+use protocol::{ErrorBody, Integrity, canonical_json};
 use serde::{Deserialize, Serialize};
 
 /// One record. Times are RFC 3339 in UTC, with milliseconds.
@@ -258,9 +258,7 @@ impl Record {
 
     /// Returns the canonical JSON text.
     pub(super) fn to_text(&self) -> String {
-        let mut value = serde_json::to_value(self).expect("every member has a JSON form");
-        value.sort_all_objects();
-        value.to_string()
+        canonical_json(serde_json::to_value(self).expect("every member has a JSON form"))
     }
 }
 

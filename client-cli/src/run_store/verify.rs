@@ -3,7 +3,7 @@
 use protocol::Integrity;
 
 use super::StoreError;
-use super::anchor::{Anchor, Head, Known};
+use super::anchor::{Head, Known};
 use super::reader::{Reader, Row};
 use super::record::{Content, EndDiffered, Record};
 
@@ -38,86 +38,60 @@ impl Fault {
 }
 
 /// Returns the hash of a record: it covers the hash before it, the record's number and its text.
-pub(super) fn chained(before: &[u8; 32], seq: i64, body: &str) -> [u8; 32] {
+pub(super) fn chained(before: Integrity, seq: i64, body: &str) -> Integrity {
     let mut bytes = Vec::with_capacity(40 + body.len());
-    bytes.extend_from_slice(before);
+    bytes.extend_from_slice(&before.into_bytes());
     bytes.extend_from_slice(&seq.to_be_bytes());
     bytes.extend_from_slice(body.as_bytes());
-    Integrity::of(&bytes).into_bytes()
+    Integrity::of(&bytes)
 }
 
-/// Verifies a store. `anchor` is read again after the records: `pml` may append while they are read.
-pub(super) fn verify(reader: &Reader, anchor: Option<&Anchor>) -> Result<Verified, StoreError> {
-    let known = || anchor.map_or_else(|| Ok(Known::default()), Anchor::read);
-    let before = known()?;
+/// Verifies a store; `known` is what its end was when the reader's view of it began.
+pub(super) fn verify(reader: &Reader, known: &Known) -> Result<Verified, StoreError> {
     let mut state = State::default();
-    let read = reader.each_record(|row| match state.add(reader, &row) {
-        Ok(()) => true,
-        Err(fault) => {
-            state.faults.push(fault);
-            state.is_broken = true;
-            false
-        }
+    let mut broken = None;
+    let read = reader.each_record(|row| {
+        broken = state.add(reader, &row).err();
+        broken.is_none()
     });
-    let next = state.records + 1;
     match read {
         // SQLite cannot read on.
-        Err(StoreError::Database(error)) if !state.is_broken => {
-            state.faults.push(Fault::at(next, format!("cannot be read: {error}")));
-            state.is_broken = true;
+        Err(StoreError::Database(error)) => {
+            broken = Some(Fault::at(state.records() + 1, format!("cannot be read: {error}")));
         }
-        Err(error) if !state.is_broken => return Err(error),
-        _ => {}
+        Err(error) => return Err(error),
+        Ok(()) => {}
     }
-    let after = known()?;
-    if !state.is_broken {
-        let end = Head { store: state.store.clone(), seq: state.records, hash: state.hash };
-        // The reading saw a state of the database between the two readings of the file.
-        let is_empty = state.records == 0 && before.last().is_none();
-        let is_right = is_empty
-            || before.ends.is_none() && after.ends.is_none()
-            || before.allows(&end)
-            || after.allows(&end)
-            || is_between(&state, &before, &after);
-        if !is_right && let Some((_, last)) = &before.ends {
-            state.faults.push(end_fault(&state, last));
-        }
-        if let Some(reason) = reader.fault_of_file() {
-            state.faults.push(Fault { seq: None, reason });
+    let (records, mut faults) = (state.records(), std::mem::take(&mut state.faults));
+    match broken {
+        Some(fault) => faults.push(fault),
+        None => {
+            faults.extend(end_fault(&state, known));
+            let reason = reader.fault_of_file();
+            faults.extend(reason.map(|reason| Fault { seq: None, reason }));
         }
     }
-    Ok(Verified {
-        records: state.records,
-        runs: state.runs,
-        is_end_known: after.ends.is_some(),
-        earlier: state.earlier,
-        faults: state.faults,
-    })
-}
-
-/// Returns whether `pml` has appended so much while the records were read that their end is neither of the two known
-/// ones.
-fn is_between(state: &State, before: &Known, after: &Known) -> bool {
-    let (Some((first, _)), Some((_, last))) = (&before.ends, &after.ends) else { return false };
-    before != after
-        && first.store == state.store
-        && last.store == state.store
-        && (first.seq..=last.seq).contains(&state.records)
-        && (first.seq == 0 || state.hash_of(first.seq) == Some(first.hash))
+    let State { runs, earlier, .. } = state;
+    Ok(Verified { records, runs, is_end_known: known.ends.is_some(), earlier, faults })
 }
 
 /// Returns the fault of a store that does not end with the record that `pml` last wrote.
-fn end_fault(state: &State, last: &Head) -> Fault {
-    let next = state.records + 1;
-    if last.store != state.store {
+fn end_fault(state: &State, known: &Known) -> Option<Fault> {
+    // Without a last record, `pml` has not written here, or not yet.
+    let last = known.last()?;
+    let (records, store) = (state.records(), state.store.clone());
+    if known.allows(&Head { store, seq: records, hash: state.hash() }) {
+        return None;
+    }
+    Some(if last.store != state.store {
         Fault::at(1, "begins another store than the one that `pml` last wrote here")
-    } else if state.records < last.seq {
-        Fault::at(next, missing(next, last.seq))
+    } else if records < last.seq {
+        Fault::at(records + 1, missing(records + 1, last.seq))
     } else if state.hash_of(last.seq) == Some(last.hash) {
         Fault::at(last.seq + 1, "was not written by `pml`")
     } else {
         Fault::at(last.seq, "is not the record that `pml` wrote")
-    }
+    })
 }
 
 /// Returns the result for a store whose file is gone.
@@ -137,24 +111,30 @@ fn missing(from: i64, last: i64) -> String {
 #[derive(Default)]
 struct State {
     store: String,
-    hash: [u8; 32],
-    /// The hashes of all records so far.
-    hashes: Vec<[u8; 32]>,
-    records: i64,
+    /// Their hashes.
+    hashes: Vec<Integrity>,
     runs: usize,
     earlier: Vec<String>,
+    /// What was noticed when the store was used.
     faults: Vec<Fault>,
-    is_broken: bool,
 }
 
 impl State {
-    fn hash_of(&self, seq: i64) -> Option<[u8; 32]> {
-        let at = usize::try_from(seq - 1).ok()?;
-        self.hashes.get(at).copied()
+    fn records(&self) -> i64 {
+        i64::try_from(self.hashes.len()).unwrap_or(i64::MAX)
+    }
+
+    /// Returns the hash of the last record.
+    fn hash(&self) -> Integrity {
+        self.hashes.last().copied().unwrap_or_else(|| Integrity::from_bytes([0; 32]))
+    }
+
+    fn hash_of(&self, seq: i64) -> Option<Integrity> {
+        self.hashes.get(usize::try_from(seq - 1).ok()?).copied()
     }
 
     fn add(&mut self, reader: &Reader, row: &Row) -> Result<(), Fault> {
-        let next = self.records + 1;
+        let next = self.records() + 1;
         if row.seq != next {
             return Err(match row.seq > next {
                 true => Fault::at(next, missing(next, row.seq - 1)),
@@ -162,8 +142,8 @@ impl State {
             });
         }
         let fault = |reason: &str| Fault::at(row.seq, reason);
-        let hash = chained(&self.hash, row.seq, &row.body);
-        if row.hash != hash {
+        let hash = chained(self.hash(), row.seq, &row.body);
+        if row.hash != hash.into_bytes() {
             return Err(fault("was changed, inserted or moved: its hash does not match"));
         }
         let record: Record = serde_json::from_str(&row.body)
@@ -178,10 +158,7 @@ impl State {
             }
             Record::StoreBegan(_) => return Err(fault("begins the store a second time")),
             _ if row.seq == 1 => return Err(fault("does not begin the store")),
-            Record::EndDiffered(differed) => {
-                let fault = end_differed(differed);
-                self.faults.push(fault);
-            }
+            Record::EndDiffered(differed) => self.faults.push(end_differed(differed)),
             Record::RunBegan(_) => self.runs += 1,
             _ => {}
         }
@@ -192,7 +169,6 @@ impl State {
                 return Err(fault(&format!("has a value that is missing or was changed{path}")));
             }
         }
-        (self.hash, self.records) = (hash, row.seq);
         self.hashes.push(hash);
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use protocol::Integrity;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 use tokio::sync::oneshot;
 
@@ -114,8 +115,8 @@ impl Store {
         let found = head(&transaction)?;
         let mut end = found.clone();
         if let Some(record) = correction(found.as_ref(), &known) {
-            let empty = Head { store: record.store_of(), seq: 0, hash: [0; 32] };
-            end = Some(add(&transaction, end.unwrap_or(empty), &record)?);
+            let end_before = end.unwrap_or_else(|| Head::empty(record.store_of()));
+            end = Some(add(&transaction, end_before, &record)?);
         }
         let mut end = end.ok_or(StoreError::Closed)?;
         for record in records {
@@ -124,8 +125,8 @@ impl Store {
         if found.as_ref() == Some(&end) {
             return Ok(());
         }
-        let empty = Head { store: end.store.clone(), seq: 0, hash: [0; 32] };
-        self.anchor.begin(found.as_ref().unwrap_or(&empty), &end)?;
+        let before = found.unwrap_or_else(|| Head::empty(end.store.clone()));
+        self.anchor.begin(&before, &end)?;
         transaction.commit()?;
         self.anchor.end(&end)
     }
@@ -159,10 +160,10 @@ fn correction(found: Option<&Head>, known: &Known) -> Option<Record> {
 /// Adds a record to the chain and returns the new end.
 fn add(database: &Connection, end: Head, record: &Record) -> Result<Head, StoreError> {
     let (seq, body) = (end.seq + 1, record.to_text());
-    let hash = chained(&end.hash, seq, &body);
+    let hash = chained(end.hash, seq, &body);
     let mut insert =
         database.prepare_cached("INSERT INTO records (seq, body, hash) VALUES (?1, ?2, ?3)")?;
-    if insert.execute((seq, body, hash))? != 1 {
+    if insert.execute((seq, body, hash.into_bytes()))? != 1 {
         return Err(StoreError::Unfit("did not store a record".to_owned()));
     }
     Ok(Head { store: end.store, seq, hash })
@@ -176,7 +177,8 @@ fn head(database: &Connection) -> Result<Option<Head>, rusqlite::Error> {
     )?;
     let read = |row: &rusqlite::Row<'_>| {
         let store: Option<String> = row.get(2)?;
-        Ok(Head { seq: row.get(0)?, hash: row.get(1)?, store: store.unwrap_or_default() })
+        let hash = Integrity::from_bytes(row.get(1)?);
+        Ok(Head { seq: row.get(0)?, hash, store: store.unwrap_or_default() })
     };
     last.query_row([], read).optional()
 }
