@@ -12,7 +12,7 @@ use crate::args::{RunsCommand, Settings};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::run_store::reader::{Reader, Run};
-use crate::run_store::{RunStore, Verified};
+use crate::run_store::{RunStore, StoreError, Verified};
 use crate::workspace::Workspace;
 
 /// Runs the command.
@@ -30,8 +30,8 @@ pub(crate) fn runs(settings: &Settings, command: RunsCommand) -> Result<ExitCode
 }
 
 fn list(workspace: &Workspace, limit: usize, json: bool) -> Result<ExitCode, CliError> {
-    let runs = match reader(workspace)? {
-        Some(reader) => reader.last(limit).map_err(|error| CliError::from(error.body()))?,
+    let runs = match RunStore::reader(workspace)? {
+        Some(reader) => reader.last(limit)?,
         None => Vec::new(),
     };
     if json {
@@ -47,11 +47,11 @@ fn list(workspace: &Workspace, limit: usize, json: bool) -> Result<ExitCode, Cli
 
 fn show(workspace: &Workspace, run: Option<&str>, json: bool) -> Result<ExitCode, CliError> {
     let none = || CliError::cannot_run("no run is recorded in this project");
-    let reader = reader(workspace)?.ok_or_else(none)?;
+    let reader = RunStore::reader(workspace)?.ok_or_else(none)?;
     let run = match run {
         Some(start) => find(&reader, start)?,
         None => {
-            let last = reader.last(1).map_err(|error| CliError::from(error.body()))?;
+            let last = reader.last(1)?;
             last.into_iter().next().ok_or_else(none)?
         }
     };
@@ -64,11 +64,11 @@ fn show(workspace: &Workspace, run: Option<&str>, json: bool) -> Result<ExitCode
 
 /// Finds the run whose id begins with a text.
 fn find(reader: &Reader, start: &str) -> Result<Run, CliError> {
-    let ids = reader.ids(start).map_err(|error| CliError::from(error.body()))?;
+    let ids = reader.ids(start)?;
     let list = "`pml runs list` lists the runs.";
     match &ids[..] {
         [id] => {
-            let run = reader.run(id).map_err(|error| CliError::from(error.body()))?;
+            let run = reader.run(id)?;
             run.ok_or_else(|| CliError::failed(format!("the run `{id}` has no start")))
         }
         [] => Err(CliError::cannot_run(format!("no run is recorded as `{start}`")).with_hint(list)),
@@ -81,8 +81,7 @@ fn find(reader: &Reader, start: &str) -> Result<Run, CliError> {
 
 fn verify(workspace: &Workspace, json: bool) -> Result<ExitCode, CliError> {
     let store = TrustStore::of_user().map_err(|error| CliError::cannot_run(error.to_string()))?;
-    let verified = RunStore::verify(workspace, store.folder())
-        .map_err(|error| CliError::from(error.body()))?;
+    let verified = RunStore::verify(workspace, store.folder())?;
     if json {
         say(&format!("{:#}\n", json::verified(verified.as_ref())))?;
     } else {
@@ -96,6 +95,8 @@ fn verify(workspace: &Workspace, json: bool) -> Result<ExitCode, CliError> {
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn reader(workspace: &Workspace) -> Result<Option<Reader>, CliError> {
-    RunStore::reader(workspace).map_err(|error| CliError::from(error.body()))
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        error.body().into()
+    }
 }

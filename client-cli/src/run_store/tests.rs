@@ -327,6 +327,28 @@ async fn concurrent_writers_make_one_chain() {
     assert!(project.reader().last(8).unwrap().iter().all(|run| run.calls.len() == 5));
 }
 
+/// A store is in order at every instant, also while `pml` writes to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_is_verified_while_it_is_written() {
+    let project = Arc::new(Project::new());
+    let store = project.open().unwrap();
+    let writer = tokio::spawn(async move {
+        for run in 0..40 {
+            write_run(&store, &format!("run-{run}"), 5).await;
+        }
+    });
+    let mut seen = Vec::new();
+    while !writer.is_finished() {
+        let verifying = Arc::clone(&project);
+        let verified = tokio::task::spawn_blocking(move || verifying.verify()).await.unwrap();
+        assert_eq!(verified.faults, []);
+        seen.push(verified.records);
+    }
+    writer.await.unwrap();
+    assert!(seen.windows(2).all(|pair| pair[0] <= pair[1]), "{seen:?}");
+    assert_eq!(project.verify().records, 1 + 40 * 12);
+}
+
 /// Keys are removed before a value is hashed or stored.
 #[tokio::test]
 async fn keys_are_not_stored() {

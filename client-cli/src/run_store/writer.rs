@@ -143,9 +143,10 @@ fn correction(found: Option<&Head>, known: &Known) -> Option<Record> {
             let store = uuid::Uuid::new_v4().simple().to_string();
             Some(Record::StoreBegan(StoreBegan { at, store, after }))
         }
+        // First: another `pml` may have created the store and not yet stored that it did.
+        (Some(found), _) if known.allows(found) => None,
         // The project was moved or copied here with its store.
         (Some(_), None) => Some(Record::StoreAdopted(StoreAdopted { at })),
-        (Some(found), Some(_)) if known.allows(found) => None,
         (Some(found), Some(last)) => {
             // The store remains usable, because a power failure can cut off its end, too. The loss stays on record.
             tracing::warn!(
