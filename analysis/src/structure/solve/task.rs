@@ -122,6 +122,8 @@ impl Solver<'_> {
         let value = Value { deps, shape: self.dom.shapes.of_ref(Ref::Data(object, Paths::WHOLE)) };
         // Without a wait, the call fails where its promise is awaited.
         if wait {
+            // Here, and not where the caller waits, it is known what decides whether it waits.
+            self.takes_time(value);
             self.may_fail(deps, Value::computed(deps));
             return value;
         }

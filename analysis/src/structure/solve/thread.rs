@@ -5,7 +5,7 @@
 //! it waits decides which writes it sees, and which code sees its writes.
 
 use super::*;
-use crate::structure::domain::{Kind, Ref};
+use crate::structure::domain::{Kind, Prim, Promised, Ref};
 
 /// The timing state of the enclosing code, saved while concurrent code is walked.
 pub(super) struct SavedTime {
@@ -90,6 +90,7 @@ impl Solver<'_> {
         let walk = |solver: &mut Self| {
             let value = solver.walk_call(object, func, env, this, args, true, None);
             given = value.unwrap_or(Value::NEVER);
+            solver.adopts(given);
         };
         // Whether something handles the promise's rejection is known from earlier rounds only. If nothing does,
         // a failure in it ends the program and is no exit.
@@ -146,27 +147,56 @@ impl Solver<'_> {
 
     /// Returns what decides when the promises of a value are settled.
     pub(super) fn when_of(&mut self, value: Value) -> Deps {
+        let mut seen: SmallVec<[ObjId; 8]> = SmallVec::new();
+        let mut open: SmallVec<[Value; 4]> = smallvec::smallvec![value];
         let mut deps = NONE;
-        for one in &self.dom.shapes.kept(value.shape).refs {
-            let Ref::Obj(object) = one else { continue };
-            if self.heap.objects[*object as usize].kind == Kind::Promise {
+        while let Some(value) = open.pop() {
+            let shape = self.dom.shapes.kept(value.shape);
+            let is_choice = shape.refs.len() > 1 || shape.prim != Prim::None || shape.absent;
+            if is_choice && self.may_be_pending(value) {
+                // What decides which promise it is, or whether it is one.
+                deps = self.dom.union(deps, value.deps);
+            }
+            for one in &shape.refs {
+                let Ref::Obj(object) = one else { continue };
+                if self.heap.objects[*object as usize].kind != Kind::Promise
+                    || seen.contains(object)
+                {
+                    continue;
+                }
+                seen.push(*object);
                 let own = self.own(*object, self.known.when);
                 deps = self.dom.union(deps, own.deps);
                 deps = self.dom.union(deps, value.deps);
-                if let Some(cell) = self.heap.find(*object, self.known.elem) {
-                    // `Promise.all` and its like are settled when their parts are.
-                    let parts = self.read(cell);
-                    let (parts, _) = self.iterated(parts);
-                    for one in &self.dom.shapes.kept(parts.shape).refs {
-                        if let Ref::Obj(part) = one {
-                            let own = self.own(*part, self.known.when);
-                            deps = self.dom.union(deps, own.deps);
-                        }
-                    }
+                let Some(cell) = self.heap.find(*object, self.known.elem) else { continue };
+                // `Promise.all` and its like are settled when their parts are. A promise made by `then` has
+                // the one before it here, which is in `when` already.
+                let parts = self.read(cell);
+                let kinds = &self.heap.objects;
+                let is_list = |one: &Ref| match one {
+                    Ref::Obj(part) => kinds[*part as usize].kind != Kind::Promise,
+                    _ => true,
+                };
+                let lists = self.dom.shapes.only_refs(parts.shape, is_list, false);
+                let (part, count) = self.iterated(Value { deps: parts.deps, shape: lists });
+                if self.may_be_pending(part) {
+                    deps = self.dom.union(deps, count);
+                    open.push(part);
                 }
             }
         }
         deps
+    }
+
+    /// Returns whether a value may be a promise that is not settled yet.
+    pub(super) fn may_be_pending(&self, value: Value) -> bool {
+        let shape = self.dom.shape(value);
+        shape.refs.iter().any(|one| match one {
+            Ref::Obj(object) => self.heap.objects[*object as usize].kind == Kind::Promise,
+            Ref::Data(..) => !matches!(shape.promised, Promised::No | Promised::Awaited),
+            Ref::Pool => true,
+            _ => false,
+        })
     }
 
     /// Returns what decides which of several calls of a promise's resolvers comes first.

@@ -224,11 +224,7 @@ impl Solver<'_> {
         }
         let caught = !self.handlers.is_empty();
         let seen = self.mark_awaited(value, caught);
-        // Taken before the wait ends some of the concurrent code.
-        let concurrent = self.is_concurrent();
-        if self.threads.concurrent == 0 && !self.threads.running.is_empty() {
-            self.end_running(value, &seen);
-        }
+        let concurrent = self.end_waited(value, &seen);
         self.note_wait();
         let fails = self.seen_to_fail(value, caught);
         self.note_settled(value, fails, None);
@@ -245,12 +241,7 @@ impl Solver<'_> {
                 self.tool_gap(*one, How::Awaited);
             }
         }
-        if !self.is_concurrent() {
-            // Nothing runs concurrently any more, so that timing no longer matters.
-            self.time.when = NONE;
-        } else if concurrent {
-            self.takes_time(value);
-        }
+        self.passes_time(value, concurrent);
         self.waits_for(value);
         let settled = self.given_by(value);
         if !self.engine.converts && !self.engine.traps {
@@ -268,6 +259,27 @@ impl Solver<'_> {
         (deps != NONE || !error.is_never()).then_some(deps)
     }
 
+    /// Records that the code behind a value, whose promises are `seen`, has ended, since the program waited for
+    /// it. Returns whether other code was running before.
+    pub(super) fn end_waited(&mut self, value: Value, seen: &HashSet<ObjId>) -> bool {
+        let concurrent = self.is_concurrent();
+        if self.threads.concurrent == 0 && !self.threads.running.is_empty() {
+            self.end_running(value, seen);
+        }
+        concurrent
+    }
+
+    /// Records that what decided when a value is settled decides when the current code goes on, if other code
+    /// was running during the wait (`concurrent`).
+    pub(super) fn passes_time(&mut self, value: Value, concurrent: bool) {
+        if !self.is_concurrent() {
+            // Nothing runs concurrently any more, so that timing no longer matters.
+            self.time.when = NONE;
+        } else if concurrent {
+            self.takes_time(value);
+        }
+    }
+
     /// Records that how long the current code takes depends on this point's label and on when a value is
     /// settled.
     pub(super) fn takes_time(&mut self, value: Value) {
@@ -277,6 +289,14 @@ impl Solver<'_> {
             let when = self.when_of(value);
             let when = self.dom.union(when, control);
             self.time.when = self.dom.union(self.time.when, when);
+        }
+    }
+
+    /// Records that the promise of the current code is settled with a value, if that is a promise: it takes as
+    /// long as that one does.
+    pub(super) fn adopts(&mut self, value: Value) {
+        if self.may_be_pending(value) {
+            self.takes_time(value);
         }
     }
 

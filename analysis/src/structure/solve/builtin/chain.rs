@@ -50,7 +50,7 @@ impl Solver<'_> {
                 solver.promises.settling = before;
                 if let Some(given) = given {
                     solver.fails_with(given);
-                    solver.takes_time(given);
+                    solver.adopts(given);
                     let own = solver.settlement_of(given);
                     waits.set(solver.dom.union(waits.get(), own));
                 }
@@ -118,9 +118,8 @@ impl Solver<'_> {
             self.note_settled(this, fails, None);
             self.note_wait();
             self.waits_for(this);
-            if self.threads.concurrent == 0 && !self.threads.running.is_empty() {
-                self.end_running(this, &seen);
-            }
+            let concurrent = self.end_waited(this, &seen);
+            self.passes_time(this, concurrent);
             walk(self);
             self.hang(waits.get());
             return out;
