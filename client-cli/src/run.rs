@@ -1,5 +1,6 @@
 //! Runs of programs: preparation, the execution of each call, questions to the user, and the result.
 
+mod allowed_calls;
 mod approvals;
 mod consult;
 pub(crate) mod create;
@@ -8,6 +9,8 @@ mod finished;
 mod identical_calls;
 mod local_run;
 mod paused;
+mod permission;
+mod planned;
 pub(crate) mod posted;
 mod prepare;
 pub(crate) mod progress;

@@ -21,3 +21,4 @@ mod remote_servers;
 mod runs;
 mod secrets;
 mod server_starts;
+mod whole_program;

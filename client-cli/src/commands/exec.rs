@@ -150,11 +150,17 @@ fn args_error(what: String) -> CliError {
 /// Returns the error for an approval that cannot be requested here: the question, and how to answer it.
 fn approval_unavailable(approval: &Approval) -> CliError {
     let tool = approval.context.get("tool").and_then(Value::as_str).unwrap_or("a call");
-    let message = format!(
-        "`{tool}` needs approval, but there is no terminal to ask on:\n{}",
-        approval.description
-    );
+    let what = match approval.approval_type {
+        ApprovalType::Plan => "the program needs".to_owned(),
+        _ => format!("`{tool}` needs"),
+    };
+    let message =
+        format!("{what} approval, but there is no terminal to ask on:\n{}", approval.description);
     let hint = match approval.approval_type {
+        ApprovalType::Plan => {
+            "Run it on a terminal to be asked, or allow its tools in `permissions.allow` of `.pml.json` and run `pml trust`."
+                .to_owned()
+        }
         _ if !allows_always(approval) => {
             "Run it on a terminal to be asked: a rule cannot allow access to a protected place."
                 .to_owned()

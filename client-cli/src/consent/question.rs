@@ -1,5 +1,7 @@
 //! Questions to the user, rendered from the exact call that waits.
 
+pub(crate) mod plan;
+
 use std::time::{Duration, SystemTime};
 
 use protocol::{Approval, ApprovalType, Integrity, ToolId, escape_text};
@@ -7,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use self::plan::AskedPlan;
 use super::look_alike;
 use super::permissions::Permissions;
 use crate::workspace::protected::Protected;
@@ -31,15 +34,45 @@ pub(crate) struct Start {
 /// A question to the user.
 #[derive(Debug)]
 pub(crate) struct Question {
+    /// What it is about.
+    pub(crate) about: About,
+    /// Why only a person can approve it, if so.
+    pub(crate) needs_person: Option<NeedsPerson>,
+    /// Takes the answer.
+    pub(crate) answer: oneshot::Sender<Given>,
+}
+
+/// What a question is about.
+#[derive(Debug)]
+pub(crate) enum About {
+    /// A call that waits.
+    Call(Box<AskedCall>),
+    /// The calls that a program is about to make.
+    Plan(AskedPlan),
+}
+
+impl About {
+    /// Names it in messages.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Call(call) => format!("`{}`", call.tool),
+            Self::Plan(_) => "the program".to_owned(),
+        }
+    }
+}
+
+/// A call that needs approval.
+#[derive(Debug, Clone)]
+pub(crate) struct AskedCall {
     /// The tool to be called.
     pub(crate) tool: ToolId,
     /// The capabilities that call it, the outermost first; none for the program itself.
     pub(crate) through: Vec<ToolId>,
-    /// The arguments of the call that waits.
+    /// The exact arguments.
     pub(crate) arguments: Value,
     /// The reason for the question: the rule that applies.
     pub(crate) reason: String,
-    /// The number of calls with these arguments that wait for the answer.
+    /// The number of calls with these arguments that the answer covers.
     pub(crate) count: u64,
     /// The protected places that it touches.
     pub(crate) places: Vec<Protected>,
@@ -47,10 +80,6 @@ pub(crate) struct Question {
     pub(crate) start: Option<Start>,
     /// The address that receives the call, if its server is not on this machine.
     pub(crate) sends_to: Option<String>,
-    /// Why only a person can approve it, if so.
-    pub(crate) needs_person: Option<NeedsPerson>,
-    /// Takes the answer.
-    pub(crate) answer: oneshot::Sender<Given>,
 }
 
 /// Why only a person can approve a call, through a channel that the model cannot use.
@@ -75,7 +104,7 @@ impl NeedsPerson {
     }
 
     /// Returns the reason, for display.
-    fn reason(self) -> &'static str {
+    pub(super) fn reason(self) -> &'static str {
         match self {
             Self::Place => "the call touches a protected place",
             Self::Command => "the command can do everything that you can",
@@ -146,87 +175,103 @@ pub(crate) enum Answer {
     Abort,
 }
 
-/// Renders a question from the exact arguments of the call.
+/// Renders a question from the exact arguments of the calls.
 pub(crate) fn describe(workflow_id: &str, question: &Question, code_hash: Integrity) -> Approval {
-    let arguments = question.arguments.to_string();
-    let callers = question.through.iter().map(|id| format!("{} → ", id.call_form()));
-    let callers: String = callers.collect();
-    let times = match question.count {
-        0 | 1 => String::new(),
-        count => format!(" {count} times"),
+    let (approval_type, description, mut context, options) = match &question.about {
+        About::Call(call) => {
+            let kind = match call.start {
+                Some(_) => ApprovalType::Dependency,
+                None => ApprovalType::ToolPermission,
+            };
+            // A protected place is never allowed permanently.
+            let options: &[&str] = match call.places.is_empty() {
+                true => &["continue", "always", "abort"],
+                false => &["continue", "abort"],
+            };
+            (kind, describe_call(call, SHOWN_TEXT), context(call), options)
+        }
+        // A rule is made for one tool, after a question about it.
+        About::Plan(plan) => {
+            (ApprovalType::Plan, plan.describe(), plan.context(), &["continue", "abort"][..])
+        }
     };
-    let mut description =
-        format!("Run `{callers}{}`{times} with {}", question.tool, shown(&arguments));
-    // Each part is put in front of the text so far, so what is added last is read first: the
-    // address, the start, the warnings, and the call at the end.
-    for place in question.places.iter().rev() {
-        let path = shown(&place.real.to_string_lossy());
-        description = format!("Protected place `{path}`: {}\n{description}", place.reason);
-    }
-    if let Some(other) = look_alike::of(&question.tool) {
-        description = format!(
-            "Warning: `{}` looks like `{other}`, but is not\n{description}",
-            question.tool.namespace()
-        );
-    }
-    if let Some(start) = &question.start {
-        // Each line is shortened separately, so that a long command cannot hide the lines after it.
-        let lines: Vec<String> =
-            start.grants.iter().map(|line| format!("{}\n", shown(line))).collect();
-        description = format!("Start {}\n{}{description}", shown(&start.what), lines.concat());
-    }
-    if let Some(place) = &question.sends_to {
-        description = format!("Send to {}\n{description}", shown(place));
+    context["code_hash"] = json!(code_hash);
+    if let Some(why) = question.needs_person {
+        context["needs_person"] = why.reason().into();
+        context["dangerous"] = why.is_danger().into();
     }
     // For display only. The timer in `Approvals` is monotonic, so a change of the system's clock
     // does not move it.
     let expires: chrono::DateTime<chrono::Utc> = (SystemTime::now() + EXPIRY).into();
     Approval {
         approval_required: true,
-        approval_type: if question.start.is_some() {
-            ApprovalType::Dependency
-        } else {
-            ApprovalType::ToolPermission
-        },
+        approval_type,
         workflow_id: workflow_id.to_owned(),
         description,
-        context: context(question, &arguments, code_hash),
-        options: options(question).into_iter().map(str::to_owned).collect(),
+        context,
+        options: options.iter().map(|option| (*option).to_owned()).collect(),
         expires_at: expires.to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
     }
 }
 
-/// Returns the possible answers: a protected place is never allowed permanently.
-fn options(question: &Question) -> Vec<&'static str> {
-    match question.places.is_empty() {
-        true => vec!["continue", "always", "abort"],
-        false => vec!["continue", "abort"],
+/// Renders a call. A text of more than `limit` characters is shown in part.
+pub(super) fn describe_call(call: &AskedCall, limit: usize) -> String {
+    let shown = |text: &str| shortened(text, limit);
+    let callers = call.through.iter().map(|id| format!("{} → ", id.call_form()));
+    let callers: String = callers.collect();
+    let times = match call.count {
+        0 | 1 => String::new(),
+        count => format!(" {count} times"),
+    };
+    let arguments = shown(&call.arguments.to_string());
+    let mut description = format!("Run `{callers}{}`{times} with {arguments}", call.tool);
+    // Each part is put in front of the text so far, so what is added last is read first: the
+    // address, the start, the warnings, and the call at the end.
+    for place in call.places.iter().rev() {
+        let path = shown(&place.real.to_string_lossy());
+        description = format!("Protected place `{path}`: {}\n{description}", place.reason);
     }
+    if let Some(other) = look_alike::of(&call.tool) {
+        description = format!(
+            "Warning: `{}` looks like `{other}`, but is not\n{description}",
+            call.tool.namespace()
+        );
+    }
+    if let Some(start) = &call.start {
+        // Each line is shortened separately, so that a long command cannot hide the lines after it.
+        let lines: Vec<String> =
+            start.grants.iter().map(|line| format!("{}\n", shown(line))).collect();
+        description = format!("Start {}\n{}{description}", shown(&start.what), lines.concat());
+    }
+    if let Some(place) = &call.sends_to {
+        description = format!("Send to {}\n{description}", shown(place));
+    }
+    description
 }
 
-/// Returns the machine-readable context of the question, without what only the description needs.
-fn context(question: &Question, arguments: &str, code_hash: Integrity) -> Value {
-    let mut context =
-        json!({ "tool": question.tool, "reason": question.reason, "code_hash": code_hash });
+/// Returns the machine-readable context of a call, without what only the description needs.
+pub(super) fn context(call: &AskedCall) -> Value {
+    let arguments = call.arguments.to_string();
+    let mut context = json!({ "tool": call.tool, "reason": call.reason });
     // The arguments stay with the paused call; a model does not need to read a megabyte of them.
     if arguments.len() <= SHOWN_TEXT {
-        context["arguments"] = question.arguments.clone();
+        context["arguments"] = call.arguments.clone();
     } else {
         context["arguments_hash"] = json!(Integrity::of(arguments.as_bytes()));
     }
-    if question.count > 1 {
-        context["count"] = question.count.into();
+    if call.count > 1 {
+        context["count"] = call.count.into();
     }
-    if !question.places.is_empty() {
-        let places = question.places.iter().map(|place| {
+    if !call.places.is_empty() {
+        let places = call.places.iter().map(|place| {
             json!({ "path": escape_text(&place.real.to_string_lossy()), "reason": place.reason })
         });
         context["protected"] = places.collect();
     }
-    if !question.through.is_empty() {
-        context["through"] = json!(question.through);
+    if !call.through.is_empty() {
+        context["through"] = json!(call.through);
     }
-    if let Some(start) = &question.start {
+    if let Some(start) = &call.start {
         context["start"] = escape_text(&start.what).into();
         if !start.grants.is_empty() {
             let grants: Vec<String> = start.grants.iter().map(|line| escape_text(line)).collect();
@@ -236,18 +281,10 @@ fn context(question: &Question, arguments: &str, code_hash: Integrity) -> Value 
             context["start_hash"] = json!(hash);
         }
     }
-    if let Some(why) = question.needs_person {
-        context["needs_person"] = why.reason().into();
-        context["dangerous"] = why.is_danger().into();
-    }
-    if let Some(place) = &question.sends_to {
+    if let Some(place) = &call.sends_to {
         context["sends_to"] = escape_text(place).into();
     }
     context
-}
-
-fn shown(text: &str) -> String {
-    shortened(text, SHOWN_TEXT)
 }
 
 /// Escapes a text. A text of more than `limit` characters is reduced to its beginning and end, with its length and hash,
@@ -275,6 +312,7 @@ mod tests {
     /// AP-02, AP-03: text for a human is escaped, and a long text is summarized, not silently cut.
     #[test]
     fn long_texts_are_shown_with_length_and_hash() {
+        let shown = |text: &str| shortened(text, SHOWN_TEXT);
         assert_eq!(shown("a\u{202e}b\x1b[2J\n"), "a\\u{202e}b\\u{1b}[2J\\u{a}");
         let long = format!("{}END", "x".repeat(65_536));
         let text = shown(&long);

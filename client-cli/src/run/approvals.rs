@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use protocol::{Approval, Envelope, ErrorBody, ErrorCode, Integrity, ToolId, escape_text};
+use protocol::{Approval, Envelope, ErrorBody, ErrorCode, Integrity, escape_text};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -35,7 +35,8 @@ const ENDED_LIMIT: usize = 256;
 struct Waiting {
     run: PausedRun,
     answer: oneshot::Sender<Given>,
-    tool: ToolId,
+    /// What it is about, for messages.
+    about: String,
     deadline: Instant,
     /// The question as it is shown.
     approval: Approval,
@@ -67,7 +68,7 @@ struct Settled {
 #[derive(Default)]
 struct Runs {
     waiting: HashMap<String, Waiting>,
-    ended: VecDeque<(String, ToolId, Unanswered)>,
+    ended: VecDeque<(String, String, Unanswered)>,
     /// The outcomes of questions that a person answered on a terminal: the agent has yet to ask for them.
     settled: VecDeque<Settled>,
 }
@@ -79,7 +80,7 @@ impl Runs {
         if self.ended.len() == ENDED_LIMIT {
             self.ended.pop_front();
         }
-        self.ended.push_back((workflow_id.to_owned(), entry.tool, why));
+        self.ended.push_back((workflow_id.to_owned(), entry.about, why));
     }
 }
 
@@ -150,7 +151,7 @@ impl Approvals {
             closed,
             needs_person: question.needs_person.is_some(),
             answer: question.answer,
-            tool: question.tool,
+            about: question.about.name(),
             deadline,
             approval: approval.clone(),
         };
@@ -282,19 +283,19 @@ impl Approvals {
         if let Some(entry) = runs.waiting.remove(workflow_id) {
             return Ok(Resumed { run: entry.run, answer: entry.answer });
         }
-        if let Some((_, tool, why)) = runs.ended.iter().find(|(id, ..)| id == workflow_id) {
+        if let Some((_, about, why)) = runs.ended.iter().find(|(id, ..)| id == workflow_id) {
             return Err(match why {
                 Unanswered::Expired => ErrorBody::new(
                     ErrorCode::ApprovalExpired,
                     format!(
-                        "the approval of `{tool}` timed out after {} minutes; the run was ended",
+                        "the approval of {about} timed out after {} minutes; the run was ended",
                         EXPIRY.as_secs() / 60
                     ),
                 ),
                 Unanswered::Evicted => ErrorBody::new(
                     ErrorCode::WorkflowLost,
                     format!(
-                        "the run that asked about `{tool}` was ended, because more than {PAUSED_LIMIT} runs were waiting for an answer"
+                        "the run that asked about {about} was ended, because more than {PAUSED_LIMIT} runs were waiting for an answer"
                     ),
                 ),
             });
@@ -346,6 +347,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::consent::question::{About, AskedCall};
 
     #[test]
     fn ids_are_long_random_and_own() {
@@ -376,7 +378,7 @@ mod tests {
         });
         let (answer, _) = oneshot::channel();
         let tool = "shell:exec".parse().unwrap();
-        let question = Question {
+        let call = AskedCall {
             tool,
             through: Vec::new(),
             arguments: json!({}),
@@ -385,9 +387,8 @@ mod tests {
             count: 1,
             places: Vec::new(),
             sends_to: None,
-            needs_person: None,
-            answer,
         };
+        let question = Question { about: About::Call(Box::new(call)), needs_person: None, answer };
         (approvals.pause(run, question, hash).workflow_id, ended)
     }
 

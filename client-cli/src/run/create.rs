@@ -15,7 +15,7 @@ use super::Runs;
 use super::paused::{PausedRun, RunEvent};
 use crate::app::App;
 use crate::consent::decision::{Call, Decision, decide, why_refused};
-use crate::consent::question::{Answer, Channel, NeedsPerson, Question};
+use crate::consent::question::{About, Answer, AskedCall, Channel, NeedsPerson, Question};
 
 /// Publishes a program.
 pub(crate) async fn create(
@@ -151,7 +151,7 @@ async fn ask(
     stop: &CancellationToken,
 ) -> Result<(), ErrorBody> {
     let (answer, answered) = oneshot::channel();
-    let question = Question {
+    let call = AskedCall {
         tool: new.tool.clone(),
         through: Vec::new(),
         arguments: new.arguments.clone(),
@@ -160,10 +160,11 @@ async fn ask(
         places: Vec::new(),
         start: None,
         sends_to: None,
-        needs_person: NeedsPerson::of(
-            &app.permissions(),
-            (!is_near(new)).then_some(NeedsPerson::Publication),
-        ),
+    };
+    let danger = (!is_near(new)).then_some(NeedsPerson::Publication);
+    let question = Question {
+        about: About::Call(Box::new(call)),
+        needs_person: NeedsPerson::of(&app.permissions(), danger),
         answer,
     };
     let expired = || {

@@ -22,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 use crate::capabilities::{Capability, Target};
 use crate::discover;
 use crate::gateway::cloud::CallName;
-use crate::run::local_run::{LocalRun, PendingCall, Permit};
+use crate::run::local_run::LocalRun;
+use crate::run::permission::{PendingCall, Permit};
 use crate::run::resolver::Resolver;
 
 /// The maximum number of concurrent calls of one program.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use protocol::{Approval, ContinueRequest, ErrorBody, ErrorCode, Integrity};
+use protocol::{Approval, ApprovalType, ContinueRequest, ErrorBody, ErrorCode, Integrity};
 use rmcp::model::{
     ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
     InputRequest, InputRequiredResult, InputResponses, ProtocolVersion,
@@ -64,6 +64,7 @@ pub(super) async fn ask(peer: &Peer<RoleServer>, approval: &Approval) -> Option<
 /// The form that asks a question.
 fn form(approval: &Approval) -> ElicitRequestParams {
     let names = approval.options.iter().map(|option| match option.as_str() {
+        "continue" if approval.approval_type == ApprovalType::Plan => "Allow these calls",
         "continue" => "Allow this call",
         "always" => "Allow this tool from now on",
         _ => "Deny it and end the run",
@@ -163,7 +164,6 @@ impl Rounds {
 
 #[cfg(test)]
 mod tests {
-    use protocol::ApprovalType;
 
     use super::*;
 

@@ -10,13 +10,14 @@ use crate::support::mcp_client::{Era, StdioClient};
 use crate::support::server::Server;
 use crate::support::terminal::approve;
 
-/// Appends to a file before, between and after two calls that need approval.
+/// Appends to a file before, between and after two calls that need approval. Their arguments are computed, so that they
+/// are not known before the program starts.
 const TWO_QUESTIONS: &str = "
     const note = (text: string) => mcp.shell.exec({ command: ['sh', '-c', `echo ${text} >> log`] });
-    await note('before');
-    await mcp.filesystem.write_file({ path: 'first.txt', content: '1' });
+    const zero = (await note('before')).exit_code;
+    await mcp.filesystem.write_file({ path: 'first.txt', content: `${zero + 1}` });
     await note('between');
-    await mcp.filesystem.write_file({ path: 'second.txt', content: '2' });
+    await mcp.filesystem.write_file({ path: 'second.txt', content: `${zero + 2}` });
     await note('after');
     return 'done';";
 
@@ -81,9 +82,9 @@ fn programs_cannot_catch_a_denial() {
     let project = Project::new();
     let mut pml = project.stdio();
     let code = "
-        try { await mcp.filesystem.write_file({ path: 'a.txt', content: 'a' }); } catch { return 'caught'; }
-        try { await mcp.filesystem.write_file({ path: 'b.txt', content: 'b' }); } catch (error) { return 'caught too'; }
-        finally { try { await mcp.filesystem.write_file({ path: 'c.txt', content: 'c' }); } catch {} }
+        try { await mcp.filesystem.write_file({ path: 'a.txt', content: args.a ?? 'a' }); } catch { return 'caught'; }
+        try { await mcp.filesystem.write_file({ path: 'b.txt', content: args.b ?? 'b' }); } catch (error) { return 'caught too'; }
+        finally { try { await mcp.filesystem.write_file({ path: 'c.txt', content: args.c ?? 'c' }); } catch {} }
         return 'end';";
     let first = pml.execute(code);
     question(&first);

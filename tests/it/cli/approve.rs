@@ -194,7 +194,7 @@ fn the_next_question_is_asked_as_before() {
     let mut pml = project.stdio();
     let asked = pml.execute(
         "await mcp.filesystem.write_file({ path: 'a.txt', content: '1' });
-         await mcp.filesystem.write_file({ path: 'b.txt', content: '2' });
+         await mcp.filesystem.write_file({ path: 'b.txt', content: args.b ?? '2' });
          return 'done';",
     );
     assert_eq!(on_terminal(&project, &["approve"], &[("ow: ", "y")]).1, 0);

@@ -161,7 +161,7 @@ fn several_questions_are_asked_one_after_the_other() {
     let id = pml.begin(
         "
         await mcp.filesystem.write_file({ path: 'a.txt', content: '1' });
-        await mcp.filesystem.write_file({ path: 'b.txt', content: '2' });
+        await mcp.filesystem.write_file({ path: 'b.txt', content: args.b ?? '2' });
         return 'done';",
     );
     for name in ["a.txt", "b.txt"] {

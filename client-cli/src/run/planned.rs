@@ -1,0 +1,283 @@
+//! The calls of a program that the user is asked about before it starts, in one question.
+//!
+//! An answer covers calls with exactly the arguments that were shown, as often as was shown. Every other call is asked
+//! about when the program reaches it.
+
+use analysis::{Argument, Certainty, PathStep, Place, Plan, PlannedTask, Times, plan_with};
+use protocol::{ErrorBody, ErrorCode, Side, ToolId};
+use serde_json::{Map, Value};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::local_run::LocalRun;
+use super::paused::RunEvent;
+use super::permission::danger;
+use super::prepare::LocalProgram;
+use super::recorder::AnsweredQuestion;
+use crate::app::App;
+use crate::capabilities::Target;
+use crate::consent::decision::Decision;
+use crate::consent::question::plan::{AskedPlan, LaterCalls, PlannedCall, Uncovered, leaving};
+use crate::consent::question::{About, Answer, AskedCall, Given, NeedsPerson, Question};
+use crate::run_store::record;
+
+/// The minimum number of calls for one question. A single call is asked about when the program reaches it.
+const CALLS_MIN: u64 = 2;
+
+/// The maximum number of different calls in one question.
+const CALLS_LIMIT: usize = 100;
+
+impl LocalRun {
+    /// Asks the user about the calls of a program that are known before it starts, if there are several that need
+    /// approval.
+    ///
+    /// # Errors
+    /// Returns `APPROVAL_DENIED`, `APPROVAL_EXPIRED` or `CANCELLED`. The program must not start then.
+    pub(super) async fn ask_about_plan(
+        &self,
+        program: &LocalProgram,
+        cancel: &CancellationToken,
+    ) -> Result<(), ErrorBody> {
+        let Some(plan) = self.asked_plan(program) else { return Ok(()) };
+        let (answer, answered) = oneshot::channel();
+        let asked_at = record::now();
+        let calls: Vec<AskedCall> = plan.calls.iter().map(|planned| planned.call.clone()).collect();
+        let questions = calls.iter().map(|call| AnsweredQuestion {
+            asked_at: asked_at.clone(),
+            tool: call.tool.clone(),
+            arguments: call.arguments.clone(),
+            count: call.count,
+            reason: call.reason.clone(),
+            answer: None,
+        });
+        self.open_questions(questions.collect());
+        let question = Question {
+            needs_person: NeedsPerson::of(&self.app.permissions(), plan.danger()),
+            about: About::Plan(plan),
+            answer,
+        };
+        let expired = || {
+            let message = "the question about the program was not answered; it was not started";
+            ErrorBody::new(ErrorCode::ApprovalExpired, message)
+        };
+        self.send(RunEvent::Asks(Box::new(question))).map_err(|_| self.end_with(expired()))?;
+        let given = tokio::select! {
+            given = answered => given.map_err(|_| self.end_with(expired()))?,
+            () = cancel.cancelled() => {
+                let error = ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled");
+                return Err(self.end_with(error));
+            }
+        };
+        // A rule is made for one tool, after a question about it. A client may send this answer all the same.
+        let answer = match given.answer {
+            Answer::Once | Answer::Always => Answer::Once,
+            Answer::Abort => Answer::Abort,
+        };
+        // An answer counts only once it is recorded.
+        self.record_answers(Given { answer, by: given.by }).await?;
+        if answer == Answer::Abort {
+            let message = "the user did not allow the program; it was not started";
+            return Err(self.end_with(ErrorBody::new(ErrorCode::ApprovalDenied, message)));
+        }
+        self.allowed.allow(&calls, given.by);
+        // The user may have edited the rules while the question was open.
+        self.app.read_permissions().map_err(|error| self.end_with(error))
+    }
+
+    /// Returns the question about a program; `None` if fewer than two calls would be in it.
+    fn asked_plan(&self, program: &LocalProgram) -> Option<AskedPlan> {
+        // Which calls a dynamic program makes is not known before it runs.
+        if program.analysis.dynamic {
+            return None;
+        }
+        let plan = plan_of(&self.app, program);
+        let mut asked = AskedPlan { calls: Vec::new(), later: Vec::new(), leaves: leaves(&plan) };
+        for task in &plan.tasks {
+            let Some(target) = program.targets.get(&task.tool) else { continue };
+            match self.planned(task, target, &program.args, asked.calls.len()) {
+                Planned::Runs => {}
+                Planned::Asked(new) => {
+                    let is_same = |known: &&mut PlannedCall| {
+                        known.call.tool == new.call.tool
+                            && known.call.arguments == new.call.arguments
+                    };
+                    match asked.calls.iter_mut().find(is_same) {
+                        Some(known) => {
+                            known.call.count += 1;
+                            known.may &= new.may;
+                        }
+                        None => asked.calls.push(*new),
+                    }
+                }
+                Planned::Later(why) => {
+                    let is_same =
+                        |known: &&mut LaterCalls| known.tool == task.tool && known.why == why;
+                    match asked.later.iter_mut().find(is_same) {
+                        Some(known) => known.lines.push(task.line),
+                        None => asked.later.push(LaterCalls {
+                            tool: task.tool.clone(),
+                            why,
+                            lines: vec![task.line],
+                        }),
+                    }
+                }
+            }
+        }
+        (asked.count() >= CALLS_MIN).then_some(asked)
+    }
+
+    /// Decides about a call before the program starts; `known` calls are in the question so far.
+    fn planned(&self, task: &PlannedTask, target: &Target, args: &Value, known: usize) -> Planned {
+        let id = &task.tool;
+        let asks = match self.decide(id, target, &[]) {
+            Ok(Decision::Ask { start: Some(_), .. }) => return Planned::Later(Uncovered::Starts),
+            Ok(Decision::Ask { .. }) => true,
+            // A native tool may still touch a protected place.
+            Ok(Decision::Run { .. }) => false,
+            // The call itself reports why.
+            Ok(Decision::Refused { .. }) | Err(_) => return Planned::Runs,
+        };
+        let later = |why| if asks { Planned::Later(why) } else { Planned::Runs };
+        let Some(arguments) = arguments(task, args) else { return later(Uncovered::Computed) };
+        if task.times == Times::Many {
+            return later(Uncovered::Repeated);
+        }
+        // Nobody is asked about a call that fails. It may succeed after the calls before it.
+        let Ok(places) = self.app.check_call(id, target, &arguments) else {
+            return later(Uncovered::Fails);
+        };
+        let Ok(Decision::Ask { reason, .. }) = self.decide(id, target, &places) else {
+            return Planned::Runs;
+        };
+        if known == CALLS_LIMIT {
+            return Planned::Later(Uncovered::TooMany);
+        }
+        Planned::Asked(Box::new(PlannedCall {
+            danger: danger(id, target, false, &places),
+            call: AskedCall {
+                tool: id.clone(),
+                through: Vec::new(),
+                arguments,
+                reason,
+                count: 1,
+                places,
+                start: None,
+                sends_to: self.sends_to(id, target),
+            },
+            may: task.certainty == Certainty::May,
+            line: task.line,
+        }))
+    }
+}
+
+/// What is known about a call before the program starts.
+enum Planned {
+    /// It needs no approval, or fails before anybody is asked.
+    Runs,
+    /// It needs approval, and is known exactly.
+    Asked(Box<PlannedCall>),
+    /// It needs approval, and is asked about when the program reaches it.
+    Later(Uncovered),
+}
+
+/// Returns the plan of a program whose tools were found.
+fn plan_of(app: &App, program: &LocalProgram) -> Plan {
+    let place = |id: &ToolId| match program.targets.get(id) {
+        Some(Target::Gateway { .. }) => Place::on(Side::Server),
+        Some(Target::Capability(capability)) => Place {
+            sends_within: capability.targets.values().any(|target| match target {
+                Target::Native | Target::Registered(_) => false,
+                Target::Configured | Target::Capability(_) | Target::Gateway { .. } => true,
+            }),
+            well_known: false,
+            ..Place::on(Side::Client)
+        },
+        Some(Target::Configured) => Place {
+            sends_within: app.remote_of(id).is_some(),
+            well_known: false,
+            ..Place::on(Side::Client)
+        },
+        Some(Target::Registered(_)) => Place { well_known: false, ..Place::on(Side::Client) },
+        Some(Target::Native) => Place::on(Side::Client),
+        None => Place { well_known: false, ..Place::on(Side::Unknown) },
+    };
+    plan_with(&program.analysis, Side::Client, place)
+}
+
+/// Returns which results of tools on this machine reach tools elsewhere, a line each.
+fn leaves(plan: &Plan) -> Vec<String> {
+    let task = |id: &str| {
+        let task = plan.tasks.iter().find(|task| task.id == id)?;
+        Some((task.tool.as_str(), task.line))
+    };
+    let lines = plan
+        .egress
+        .iter()
+        .filter_map(|pair| Some(leaving(task(&pair.from)?, task(&pair.to)?, pair.decides)));
+    let mut lines: Vec<String> = lines.collect();
+    // The same tools may be called several times in one line.
+    lines.dedup();
+    lines
+}
+
+/// Returns the arguments of a call, if they are known before the program starts.
+fn arguments(task: &PlannedTask, args: &Value) -> Option<Value> {
+    let mut all = Map::new();
+    for (name, argument) in &task.arguments {
+        // `*` is a value that is spread.
+        if name == "*" {
+            return None;
+        }
+        if let Some(value) = known(argument, args)? {
+            all.insert(name.clone(), value);
+        }
+    }
+    Some(Value::Object(all))
+}
+
+/// Returns the value of an argument, or that it is `undefined`; `None` if it is not known.
+fn known(argument: &Argument, args: &Value) -> Option<Option<Value>> {
+    Some(Some(match argument {
+        Argument::Literal { value } => value.clone(),
+        Argument::Parameter { path } => return of_args(path, args),
+        Argument::Object { fields } => {
+            let mut all = Map::new();
+            for (name, field) in fields {
+                if name == "*" {
+                    return None;
+                }
+                // JSON has no `undefined`: such a field is left out.
+                if let Some(value) = known(field, args)? {
+                    all.insert(name.clone(), value);
+                }
+            }
+            Value::Object(all)
+        }
+        Argument::Array { items } => {
+            let items = items.iter().map(|item| Some(known(item, args)?.unwrap_or(Value::Null)));
+            Value::Array(items.collect::<Option<_>>()?)
+        }
+        Argument::Reference { .. } | Argument::Expression { .. } => return None,
+    }))
+}
+
+/// Returns the part of `args` at a path.
+fn of_args(path: &[PathStep], args: &Value) -> Option<Option<Value>> {
+    let mut value = args;
+    for (place, step) in path.iter().enumerate() {
+        let next = match (step, value) {
+            (PathStep::Index(index), Value::Array(items)) => items.get(*index as usize),
+            (PathStep::Index(index), Value::Object(fields)) => fields.get(&index.to_string()),
+            (PathStep::Field(name), Value::Object(fields)) => fields.get(name),
+            // A property that the engine defines, as of a text, or none.
+            _ => return None,
+        };
+        match next {
+            Some(next) => value = next,
+            None if place + 1 == path.len() => return Some(None),
+            // Reading a property of nothing fails.
+            None => return None,
+        }
+    }
+    Some(Some(value.clone()))
+}
