@@ -101,6 +101,9 @@ Exit codes: 0 denied, or nothing waits; 1 the answer could not be passed on; 2 n
     /// List, show and verify the recorded runs of this project.
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Explain what would happen to a call.
+    #[command(subcommand)]
+    Permissions(PermissionsCommand),
     /// Verify and store the gateway's API key, from stdin or a prompt without echo.
     Login,
     /// Delete the stored API key of the gateway.
@@ -139,6 +142,29 @@ pub(crate) enum RunsCommand {
     #[command(after_help = "\
 Exit codes: 0 all records are in order; 1 one is not, and the first such record is named; 4 the store cannot be read.")]
     Verify {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `pml permissions …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum PermissionsCommand {
+    /// Show whether a call would run, be asked about, be denied or fail, and why. Makes no call.
+    #[command(after_help = "\
+Examples:
+  pml permissions explain shell:exec
+  pml permissions explain filesystem:write_file '{\"path\": \"AGENTS.md\", \"content\": \"\"}'
+
+The gateway is asked about a tool that this machine does not know; it gets the tool's name.
+
+Exit codes: 0 explained, whatever the answer is; otherwise the tool was not found, or the arguments are invalid.")]
+    Explain {
+        /// The tool, as `namespace:action`.
+        tool: String,
+        /// The arguments of the call, a JSON object. Without them, only the rules are considered.
+        arguments: Option<String>,
         /// Print JSON.
         #[arg(long)]
         json: bool,

@@ -8,6 +8,7 @@ mod hidden;
 pub(crate) mod init;
 pub(crate) mod lifecycle;
 mod login;
+mod permissions;
 pub(crate) mod plan;
 pub(crate) mod program;
 pub(crate) mod publish;
@@ -102,6 +103,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Unpublish(_)
         | Command::Doctor(_)
         | Command::Secrets(_)
+        | Command::Permissions(_)
         | Command::Login
         | Command::Logout => {}
     }
@@ -156,6 +158,10 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             }
             Command::Doctor(doctor) => {
                 unless_stopped(&stop, doctor::doctor(settings, &doctor)).await
+            }
+            Command::Permissions(command) => {
+                let app = App::open(settings)?;
+                permissions::permissions(app, command, &stop).await
             }
             Command::Secrets(command) => secrets::secrets(settings, command, &stop).await,
             Command::Login => login::login(settings, &stop).await,

@@ -5,6 +5,7 @@ mod approvals;
 mod consult;
 pub(crate) mod create;
 pub(crate) mod execute;
+pub(crate) mod explain;
 mod finished;
 mod identical_calls;
 mod local_run;

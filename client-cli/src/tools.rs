@@ -14,7 +14,7 @@ use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::workspace::Workspace;
 use crate::workspace::path_error::PathError;
-use crate::workspace::protected::{Granted, Protected};
+use crate::workspace::protected::{Granted, Touched};
 
 /// The maximum size of the text that a native tool returns, in bytes.
 pub(crate) const RESULT_LIMIT: usize = 8 * 1024 * 1024;
@@ -45,7 +45,7 @@ impl From<PathError> for NativeError {
     fn from(error: PathError) -> Self {
         let code = match &error {
             PathError::Outside { .. } => ErrorCode::PathOutsideWorkspace,
-            PathError::Protected { .. } => ErrorCode::PolicyDenied,
+            PathError::Protected { .. } | PathError::Diverted { .. } => ErrorCode::PolicyDenied,
             PathError::Kind { .. } | PathError::System { .. } => ErrorCode::ToolFailed,
             PathError::Unsupported => ErrorCode::PlatformUnsupported,
         };
@@ -76,7 +76,7 @@ impl NativeTools {
 
     /// Calls a native tool and returns its MCP `CallToolResult`.
     ///
-    /// The caller must have checked the permission; `granted` lists the protected places that the user approved.
+    /// The caller must have checked the permission; `granted` is what the user approved.
     ///
     /// # Errors
     /// Returns [`NativeError`] if the tool does not exist or failed; [`NativeError::to_result`] converts it for MCP.
@@ -107,34 +107,29 @@ impl NativeTools {
                 })
             }
             Some(Native::Shell) if tool.action() == "exec" => {
-                self.shell().exec(arguments, cancel).await
+                self.shell().exec(arguments, &granted, cancel).await
             }
             _ => Err(unknown(tool.as_str())),
         }
     }
 
-    /// Checks that a call can run: its arguments and its paths. Has no side effect. Returns the protected places that
-    /// need the user's approval.
+    /// Checks that a call can run: its arguments and its paths. Has no side effect. Returns the places that it touches;
+    /// protected ones need the user's approval.
     ///
     /// # Errors
     /// Returns the error that the call would fail with.
-    pub(crate) fn check(
-        &self,
-        tool: &ToolId,
-        arguments: &Value,
-    ) -> Result<Vec<Protected>, NativeError> {
+    pub(crate) fn check(&self, tool: &ToolId, arguments: &Value) -> Result<Touched, NativeError> {
         match Native::of(tool.namespace()) {
             Some(Native::Filesystem) => {
                 filesystem::check(&self.workspace, tool.action(), arguments.clone())
             }
             Some(Native::Shell) if tool.action() == "exec" => {
-                // A command can do whatever the user can, so there are no places that could be
-                // listed.
-                self.shell().check(arguments.clone()).map(|()| Vec::new())
+                // A command can do whatever the user can, so no protected places are listed.
+                self.shell().check(arguments.clone())
             }
             // `pml:search_tools` touches no place. Unknown tools were refused when the program was
             // resolved.
-            _ => Ok(Vec::new()),
+            _ => Ok(Touched::default()),
         }
     }
 

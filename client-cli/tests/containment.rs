@@ -452,7 +452,8 @@ fn protected_places_need_a_grant() {
         let shown = format!("{tool} {arguments}");
         let error = tree.call(tool, arguments.clone()).expect_err(&shown);
         assert_eq!(error.code, ErrorCode::PolicyDenied, "{shown}: {error}");
-        let places = filesystem::check(&tree.workspace, tool, arguments.clone()).expect(&shown);
+        let places =
+            filesystem::check(&tree.workspace, tool, arguments.clone()).expect(&shown).protected;
         assert_eq!(places.len(), 1, "{shown}: {places:?}");
         let other = Granted::of(
             &filesystem::check(
@@ -469,7 +470,7 @@ fn protected_places_need_a_grant() {
     assert!(!many.to_string().contains(SECRET), "{many}");
     let arguments = json!({ "path": "innocent/ci.yml", "content": "x" });
     let granted = filesystem::check(&tree.workspace, "write_file", arguments.clone()).unwrap();
-    assert_eq!(granted[0].real, Path::new(".github/workflows/ci.yml"));
+    assert_eq!(granted.protected[0].real, Path::new(".github/workflows/ci.yml"));
     let granted = Granted::of(&granted);
     filesystem::call(tree.workspace.reach(&granted), "write_file", arguments, &|| false).unwrap();
     assert_eq!(std::fs::read_to_string(tree.root().join(".github/workflows/ci.yml")).unwrap(), "x");
@@ -479,6 +480,71 @@ fn protected_places_need_a_grant() {
     let swapped = json!({ "path": "innocent/config", "content": "x" });
     filesystem::call(tree.workspace.reach(&granted), "write_file", swapped, &|| false).unwrap_err();
     assert_eq!(std::fs::read_to_string(tree.root().join("store/config")).unwrap(), "[core]\n");
+}
+
+/// AP-05: an approved call uses the file that its path led to when the user was asked.
+#[test]
+fn an_approved_path_must_not_be_diverted() {
+    let tree = Tree::new();
+    std::fs::create_dir(tree.root().join("other")).unwrap();
+    for name in ["shown.txt", "hidden.txt", "other/in.txt"] {
+        std::fs::write(tree.root().join(name), "old").unwrap();
+    }
+    let link = tree.root().join("link");
+    let write = json!({ "path": "link", "content": "new" });
+    let edits = json!([{ "oldText": "old", "newText": "new" }]);
+    for (tool, arguments) in [
+        ("write_file", write),
+        ("edit_file", json!({ "path": "link", "edits": edits })),
+        ("read_text_file", json!({ "path": "link" })),
+        ("read_media_file", json!({ "path": "link" })),
+    ] {
+        symlink("shown.txt", &link).unwrap();
+        let touched = filesystem::check(&tree.workspace, tool, arguments.clone()).unwrap();
+        assert!(touched.paths.iter().all(|led| led.by_link), "{touched:?}");
+        assert_eq!(touched.paths[0].real, Path::new("shown.txt"));
+        let granted = Granted::of(&touched);
+        let call = || {
+            let reach = tree.workspace.reach(&granted);
+            filesystem::call(reach, tool, arguments.clone(), &|| false)
+        };
+        std::fs::remove_file(&link).unwrap();
+        symlink("hidden.txt", &link).unwrap();
+        assert_eq!(call().unwrap_err().code, ErrorCode::PolicyDenied, "{tool}");
+        // An ordinary file in place of the link is another file, too.
+        std::fs::remove_file(&link).unwrap();
+        std::fs::write(&link, "old").unwrap();
+        assert_eq!(call().unwrap_err().code, ErrorCode::PolicyDenied, "{tool}");
+        std::fs::remove_file(&link).unwrap();
+        symlink("shown.txt", &link).unwrap();
+        call().unwrap();
+        std::fs::remove_file(&link).unwrap();
+        std::fs::write(tree.root().join("shown.txt"), "old").unwrap();
+    }
+    // The folder of a new file, of a new folder and of a moved file.
+    for (tool, arguments) in [
+        ("write_file", json!({ "path": "folder/new.txt", "content": "new" })),
+        ("create_directory", json!({ "path": "folder/a/b" })),
+        ("move_file", json!({ "source": "hidden.txt", "destination": "folder/moved.txt" })),
+    ] {
+        let folder = tree.root().join("folder");
+        std::fs::create_dir(&folder).unwrap();
+        let touched = filesystem::check(&tree.workspace, tool, arguments.clone()).unwrap();
+        let granted = Granted::of(&touched);
+        let call = || {
+            let reach = tree.workspace.reach(&granted);
+            filesystem::call(reach, tool, arguments.clone(), &|| false)
+        };
+        std::fs::remove_dir(&folder).unwrap();
+        symlink("other", &folder).unwrap();
+        assert_eq!(call().unwrap_err().code, ErrorCode::PolicyDenied, "{tool}");
+        std::fs::remove_file(&folder).unwrap();
+        std::fs::create_dir(&folder).unwrap();
+        call().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+    let left = std::fs::read_dir(tree.root().join("other")).unwrap();
+    assert_eq!(left.count(), 1);
 }
 
 /// NX-03: writing to a hard link of a protected file replaces the link and does not change the file.

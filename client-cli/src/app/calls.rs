@@ -15,7 +15,7 @@ use crate::files::records;
 use crate::local_mcp::{Grant, LocalMcpError, LocalServers, ServerSpec, Timing};
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
-use crate::workspace::protected::{Granted, Protected};
+use crate::workspace::protected::{Granted, Touched};
 
 impl App {
     /// Calls a tool built into the CLI and returns its raw MCP result; `granted` lists the protected places that the
@@ -35,7 +35,7 @@ impl App {
     }
 
     /// Checks that a call can run, so that the user is not asked to approve one that would fail. Has no side effect.
-    /// Returns the protected places that it touches, which need approval whatever a rule allows.
+    /// Returns the places that it touches; protected ones need approval whatever a rule allows.
     ///
     /// # Errors
     /// Returns the error that the call would fail with.
@@ -44,7 +44,7 @@ impl App {
         id: &ToolId,
         target: &Target,
         arguments: &Value,
-    ) -> Result<Vec<Protected>, ErrorBody> {
+    ) -> Result<Touched, ErrorBody> {
         let checked = match target {
             Target::Native => {
                 let checked = self.native.check(id, arguments);
@@ -73,7 +73,7 @@ impl App {
             Target::Capability(_) | Target::Gateway { .. } => Ok(()),
         };
         checked.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
-        Ok(Vec::new())
+        Ok(Touched::default())
     }
 
     /// Calls a tool of a local MCP server and returns its raw MCP result.

@@ -157,6 +157,10 @@ fn approval_unavailable(approval: &Approval) -> CliError {
     let message =
         format!("{what} approval, but there is no terminal to ask on:\n{}", approval.description);
     let hint = match approval.approval_type {
+        ApprovalType::Plan if has_protected(approval) => {
+            "Run it on a terminal to be asked: a rule cannot allow access to a protected place."
+                .to_owned()
+        }
         ApprovalType::Plan => {
             "Run it on a terminal to be asked, or allow its tools in `permissions.allow` of `.pml.json` and run `pml trust`."
                 .to_owned()
@@ -172,6 +176,12 @@ fn approval_unavailable(approval: &Approval) -> CliError {
             .to_owned(),
     };
     CliError::from_code(ErrorCode::ApprovalDenied, message).with_hint(hint)
+}
+
+/// Returns whether one of the calls of a plan touches a protected place.
+fn has_protected(approval: &Approval) -> bool {
+    let calls = approval.context.get("calls").and_then(Value::as_array);
+    calls.into_iter().flatten().any(|call| call.get("protected").is_some())
 }
 
 /// Asks the person at the terminal; anything except a clear yes means no.

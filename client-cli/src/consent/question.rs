@@ -12,13 +12,16 @@ use tokio::sync::oneshot;
 use self::plan::AskedPlan;
 use super::look_alike;
 use super::permissions::Permissions;
-use crate::workspace::protected::Protected;
+use crate::workspace::protected::{Led, Touched};
 
 /// The time limit of a question.
 pub(crate) const EXPIRY: Duration = Duration::from_secs(300);
 
 /// The maximum displayed length of a text; a longer one is shown in part, with its length and hash.
 const SHOWN_TEXT: usize = 2_000;
+
+/// The maximum number of links that are shown for one call. All of them are part of what is approved.
+const LINKS_LIMIT: usize = 20;
 
 /// A server or capability that has to be approved before a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +62,14 @@ impl About {
             Self::Plan(_) => "the program".to_owned(),
         }
     }
+
+    /// Renders it from the exact arguments of the calls. Every channel shows this text.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Call(call) => describe_call(call, SHOWN_TEXT),
+            Self::Plan(plan) => plan.describe(),
+        }
+    }
 }
 
 /// A call that needs approval.
@@ -74,8 +85,8 @@ pub(crate) struct AskedCall {
     pub(crate) reason: String,
     /// The number of calls with these arguments that the answer covers.
     pub(crate) count: u64,
-    /// The protected places that it touches.
-    pub(crate) places: Vec<Protected>,
+    /// The places that it touches.
+    pub(crate) touched: Touched,
     /// The server or capability that has to be started or installed first, if any.
     pub(crate) start: Option<Start>,
     /// The address that receives the call, if its server is not on this machine.
@@ -104,7 +115,7 @@ impl NeedsPerson {
     }
 
     /// Returns the reason, for display.
-    pub(super) fn reason(self) -> &'static str {
+    pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Place => "the call touches a protected place",
             Self::Command => "the command can do everything that you can",
@@ -175,25 +186,23 @@ pub(crate) enum Answer {
     Abort,
 }
 
-/// Renders a question from the exact arguments of the calls.
+/// Returns a question as it is asked.
 pub(crate) fn describe(workflow_id: &str, question: &Question, code_hash: Integrity) -> Approval {
-    let (approval_type, description, mut context, options) = match &question.about {
+    let (approval_type, mut context, options) = match &question.about {
         About::Call(call) => {
             let kind = match call.start {
                 Some(_) => ApprovalType::Dependency,
                 None => ApprovalType::ToolPermission,
             };
             // A protected place is never allowed permanently.
-            let options: &[&str] = match call.places.is_empty() {
+            let options: &[&str] = match call.touched.protected.is_empty() {
                 true => &["continue", "always", "abort"],
                 false => &["continue", "abort"],
             };
-            (kind, describe_call(call, SHOWN_TEXT), context(call), options)
+            (kind, context(call), options)
         }
         // A rule is made for one tool, after a question about it.
-        About::Plan(plan) => {
-            (ApprovalType::Plan, plan.describe(), plan.context(), &["continue", "abort"][..])
-        }
+        About::Plan(plan) => (ApprovalType::Plan, plan.context(), &["continue", "abort"][..]),
     };
     context["code_hash"] = json!(code_hash);
     if let Some(why) = question.needs_person {
@@ -207,7 +216,7 @@ pub(crate) fn describe(workflow_id: &str, question: &Question, code_hash: Integr
         approval_required: true,
         approval_type,
         workflow_id: workflow_id.to_owned(),
-        description,
+        description: question.about.text(),
         context,
         options: options.iter().map(|option| (*option).to_owned()).collect(),
         expires_at: expires.to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
@@ -227,9 +236,17 @@ pub(super) fn describe_call(call: &AskedCall, limit: usize) -> String {
     let mut description = format!("Run `{callers}{}`{times} with {arguments}", call.tool);
     // Each part is put in front of the text so far, so what is added last is read first: the
     // address, the start, the warnings, and the call at the end.
-    for place in call.places.iter().rev() {
+    for place in call.touched.protected.iter().rev() {
         let path = shown(&place.real.to_string_lossy());
         description = format!("Protected place `{path}`: {}\n{description}", place.reason);
+    }
+    let links: Vec<&Led> = call.touched.paths.iter().filter(|led| led.by_link).collect();
+    if let Some(more) = links.len().checked_sub(LINKS_LIMIT).filter(|more| *more > 0) {
+        description = format!("and {more} more paths that are links\n{description}");
+    }
+    for led in links.into_iter().take(LINKS_LIMIT).rev() {
+        let (given, real) = (shown(&led.given), shown(&led.real.to_string_lossy()));
+        description = format!("`{given}` leads to `{real}`\n{description}");
     }
     if let Some(other) = look_alike::of(&call.tool) {
         description = format!(
@@ -262,11 +279,19 @@ pub(super) fn context(call: &AskedCall) -> Value {
     if call.count > 1 {
         context["count"] = call.count.into();
     }
-    if !call.places.is_empty() {
-        let places = call.places.iter().map(|place| {
+    if !call.touched.protected.is_empty() {
+        let places = call.touched.protected.iter().map(|place| {
             json!({ "path": escape_text(&place.real.to_string_lossy()), "reason": place.reason })
         });
         context["protected"] = places.collect();
+    }
+    let links = call.touched.paths.iter().filter(|led| led.by_link).take(LINKS_LIMIT);
+    let links = links.map(|led| {
+        json!({ "path": escape_text(&led.given), "leads_to": escape_text(&led.real.to_string_lossy()) })
+    });
+    let links: Vec<Value> = links.collect();
+    if !links.is_empty() {
+        context["links"] = links.into();
     }
     if !call.through.is_empty() {
         context["through"] = json!(call.through);

@@ -7,9 +7,9 @@ use protocol::{Integrity, ToolId, canonical_json};
 use serde_json::Value;
 
 use crate::consent::question::{AskedCall, Channel};
-use crate::workspace::protected::Protected;
+use crate::workspace::protected::Touched;
 
-/// The tool, and a hash of the arguments and of the protected places that they lead to.
+/// The tool, and a hash of the arguments and of the places that they lead to.
 type CallKey = (ToolId, Integrity);
 
 /// The calls that the user has allowed and that were not made yet.
@@ -22,10 +22,10 @@ impl AllowedCalls {
         &self,
         tool: &ToolId,
         arguments: &Value,
-        places: &[Protected],
+        touched: &Touched,
     ) -> Option<Channel> {
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (by, left) = calls.get_mut(&key(tool, arguments, places))?;
+        let (by, left) = calls.get_mut(&key(tool, arguments, touched))?;
         *left = left.checked_sub(1)?;
         Some(*by)
     }
@@ -34,13 +34,13 @@ impl AllowedCalls {
     pub(super) fn allow(&self, calls: &[AskedCall], by: Channel) {
         let mut allowed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for call in calls {
-            allowed.insert(key(&call.tool, &call.arguments, &call.places), (by, call.count));
+            let key = key(&call.tool, &call.arguments, &call.touched);
+            allowed.entry(key).or_insert((by, 0)).1 += call.count;
         }
     }
 }
 
-fn key(tool: &ToolId, arguments: &Value, places: &[Protected]) -> CallKey {
-    let places: Vec<_> = places.iter().map(|place| place.real.display()).collect();
+fn key(tool: &ToolId, arguments: &Value, touched: &Touched) -> CallKey {
     let arguments = canonical_json(arguments.clone());
-    (tool.clone(), Integrity::of(format!("{places:?}{arguments}").as_bytes()))
+    (tool.clone(), Integrity::of(format!("{touched:?}{arguments}").as_bytes()))
 }

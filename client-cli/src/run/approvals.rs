@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::paused::{Next, PausedRun};
 use super::posted::{self, Posted, PostedQuestions};
-use crate::consent::question::{Answer, Channel, EXPIRY, Given, Question, describe};
+use crate::consent::question::{Answer, Channel, EXPIRY, Given, NeedsPerson, Question, describe};
 use crate::files::records;
 
 /// The maximum number of paused runs; beyond it, the oldest is ended. A paused run occupies a slot of the sandbox pool,
@@ -33,8 +33,9 @@ const ENDED_LIMIT: usize = 256;
 
 /// A paused run and the question it waits on.
 struct Waiting {
-    run: PausedRun,
+    /// Dropped before the run, which learns in this order that nobody answered, and that it is cancelled.
     answer: oneshot::Sender<Given>,
+    run: PausedRun,
     /// What it is about, for messages.
     about: String,
     deadline: Instant,
@@ -264,11 +265,17 @@ impl Approvals {
         }
     }
 
-    /// Returns an open question that only a person can approve.
-    pub(crate) fn needs_person(&self, workflow_id: &str) -> Option<Approval> {
+    /// Returns an open question that only a person can approve; `by_person_only` if that is every one.
+    pub(crate) fn needs_person(&self, workflow_id: &str, by_person_only: bool) -> Option<Approval> {
         let runs = self.lock();
         let waiting = runs.waiting.get(workflow_id)?;
-        waiting.needs_person.then(|| waiting.approval.clone())
+        let mut approval = waiting.approval.clone();
+        if !waiting.needs_person && by_person_only {
+            // Set since the question was asked.
+            approval.context["needs_person"] = NeedsPerson::Setting.reason().into();
+            approval.context["dangerous"] = false.into();
+        }
+        (waiting.needs_person || by_person_only).then_some(approval)
     }
 
     /// Removes a paused run, so that its question can be answered exactly once.
@@ -348,6 +355,7 @@ mod tests {
 
     use super::*;
     use crate::consent::question::{About, AskedCall};
+    use crate::workspace::protected::Touched;
 
     #[test]
     fn ids_are_long_random_and_own() {
@@ -385,7 +393,7 @@ mod tests {
             reason: String::new(),
             start: None,
             count: 1,
-            places: Vec::new(),
+            touched: Touched::default(),
             sends_to: None,
         };
         let question = Question { about: About::Call(Box::new(call)), needs_person: None, answer };

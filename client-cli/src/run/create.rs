@@ -16,6 +16,7 @@ use super::paused::{PausedRun, RunEvent};
 use crate::app::App;
 use crate::consent::decision::{Call, Decision, decide, why_refused};
 use crate::consent::question::{About, Answer, AskedCall, Channel, NeedsPerson, Question};
+use crate::workspace::protected::Touched;
 
 /// Publishes a program.
 pub(crate) async fn create(
@@ -157,7 +158,7 @@ async fn ask(
         arguments: new.arguments.clone(),
         reason,
         count: 1,
-        places: Vec::new(),
+        touched: Touched::default(),
         start: None,
         sends_to: None,
     };

@@ -93,8 +93,8 @@ pub(crate) async fn execute(
             LocalRun::new(Arc::clone(&app), id, limits_of_run, recorder, events, stop.clone());
         let run = Arc::new(run);
         // Asked once, before anything happens.
-        if run.ask_about_plan(&program, &stop).await.is_err() {
-            let mut envelope = not_started(run_id, &program, run.ended());
+        if let Err(error) = run.ask_about_plan(&program, &stop).await {
+            let mut envelope = not_started(run_id, &program, run.ended(), error);
             record_end(&run, &mut envelope).await;
             return envelope.with_only(&include);
         }
@@ -156,20 +156,25 @@ fn explain_call(error: &mut ErrorBody, analysis: &Analysis) {
 }
 
 /// Returns the envelope of a program that the user did not allow.
-fn not_started(execution_id: String, program: &LocalProgram, ended: Ended) -> Envelope {
-    let cancelled = || ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled");
+fn not_started(
+    execution_id: String,
+    program: &LocalProgram,
+    ended: Ended,
+    error: ErrorBody,
+) -> Envelope {
+    let mut warnings = program.warnings.clone();
+    warnings.extend(ended.warnings);
     let run = RunNote {
         execution_id,
         executed: ExecutedOn::Client,
         duration_ms: 0.0,
         console: Vec::new(),
         console_truncated: false,
-        warnings: program.warnings.clone(),
+        warnings,
         calls: Some(Vec::new()),
         failed_calls: Vec::new(),
         meta: None,
     };
-    let error = ended.refused.unwrap_or_else(cancelled);
     Envelope::Error(Box::new(RunError { error, run: Some(run) }))
 }
 

@@ -8,7 +8,7 @@ use protocol::{Integrity, ToolId};
 use serde_json::Value;
 
 use crate::consent::question::Channel;
-use crate::workspace::protected::Protected;
+use crate::workspace::protected::Touched;
 
 /// How long to wait for further identical calls before the user is asked.
 const SETTLING: Duration = Duration::from_millis(30);
@@ -17,7 +17,7 @@ const SETTLING: Duration = Duration::from_millis(30);
 const SETTLING_ROUNDS: usize = 20;
 
 /// What identical calls have in common: the tool, the capabilities that call it, and a hash of the arguments and of the
-/// protected places that they lead to.
+/// places that they lead to.
 type CallKey = (ToolId, Vec<ToolId>, Integrity);
 
 /// The identical calls of a run.
@@ -45,12 +45,11 @@ impl IdenticalCalls {
         tool: &ToolId,
         through: &[ToolId],
         arguments: &Value,
-        places: &[Protected],
+        touched: &Touched,
     ) -> WaitingCall<'_> {
-        let places: Vec<_> = places.iter().map(|place| place.real.display()).collect();
-        // The places belong to the key: a link may change between two calls with equal arguments,
+        // The places belong to the key, too: a link may change between two calls with equal arguments,
         // and the answer is about the places that the user saw.
-        let arguments = Integrity::of(format!("{places:?}{arguments}").as_bytes());
+        let arguments = Integrity::of(format!("{touched:?}{arguments}").as_bytes());
         let key = (tool.clone(), through.to_vec(), arguments);
         self.groups().entry(key.clone()).or_default().waiting += 1;
         WaitingCall { calls: self, key }

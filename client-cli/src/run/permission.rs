@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::local_run::LocalRun;
 use super::paused::RunEvent;
 use super::recorder::AnsweredQuestion;
+use crate::app::App;
 use crate::capabilities::{self, Target};
 use crate::consent::decision::{Call, Decision, decide, denied, refuse_denied};
 use crate::consent::question::{
@@ -58,19 +59,26 @@ impl LocalRun {
         // needs no check.
         match self.decide(id, target, &[])? {
             Decision::Run { reason } if !is_native => {
-                return Ok(Permit { granted: Granted::default(), reason });
+                return Ok(permitted(reason));
             }
             _ => {}
         }
-        let places = self.app.check_call(id, target, pending.arguments)?;
+        let touched = self.app.check_call(id, target, pending.arguments)?;
         // The call may touch what the user is shown. The tool checks the places again when it runs,
         // because a link may lead elsewhere by then.
-        let granted = Granted::of(&places);
-        match self.decide(id, target, &places)? {
-            Decision::Run { reason } => return Ok(Permit { granted, reason }),
+        let granted = Granted::of(&touched);
+        let places = &touched.protected[..];
+        match self.decide(id, target, places)? {
+            Decision::Run { reason } => return Ok(permitted(reason)),
             // Only calls of the program itself are in its plan. A start is approved on its own.
             Decision::Ask { start: None, .. } if pending.through.is_empty() => {
-                if let Some(by) = self.allowed.take(id, pending.arguments, &places) {
+                // The user may have changed the rules since the answer.
+                self.app.read_permissions()?;
+                self.decide(id, target, places)?;
+                let agent_counts = !self.app.permissions().by_person_only();
+                if let Some(by) = self.allowed.take(id, pending.arguments, &touched)
+                    && (agent_counts || by != Channel::Agent)
+                {
                     let reason = format!("{}, before the program started", by.approval());
                     return Ok(Permit { granted, reason });
                 }
@@ -81,7 +89,7 @@ impl LocalRun {
         let cancelled = || ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled");
         // The call joins its group before it waits for the lock, so that the next question counts
         // it.
-        let waiting_call = self.identical.join(id, pending.through, pending.arguments, &places);
+        let waiting_call = self.identical.join(id, pending.through, pending.arguments, &touched);
         let _asking = tokio::select! {
             asking = self.asking.lock() => asking,
             () = cancel.cancelled() => return Err(cancelled()),
@@ -97,9 +105,9 @@ impl LocalRun {
         }
         // Decided again: while this call waited, the user may have answered "always", or approved
         // the same start.
-        let (reason, start) = match self.decide(id, target, &places)? {
+        let (reason, start) = match self.decide(id, target, places)? {
             Decision::Ask { reason, start, .. } => (reason, start),
-            Decision::Run { reason } => return Ok(Permit { granted, reason }),
+            Decision::Run { reason } => return Ok(permitted(reason)),
             Decision::Refused { reason } => return Err(denied(id, "", &reason)),
         };
         let count = tokio::select! {
@@ -115,12 +123,14 @@ impl LocalRun {
             reason: reason.clone(),
             start,
             count,
-            places: places.clone(),
-            sends_to: self.sends_to(id, target),
+            touched: touched.clone(),
+            sends_to: sends_to(&self.app, id, target),
         };
-        let danger = danger(pending.tool, target, starts, &places);
+        let danger = danger(pending.tool, target, starts, places);
+        let about = About::Call(Box::new(call));
+        let shown_text = Integrity::of(about.text().as_bytes());
         let question = Question {
-            about: About::Call(Box::new(call)),
+            about,
             needs_person: NeedsPerson::of(&self.app.permissions(), danger),
             answer,
         };
@@ -135,11 +145,13 @@ impl LocalRun {
             arguments: pending.arguments.clone(),
             count,
             reason,
+            shown: shown_text,
             answer: None,
         }]);
         // Without an answer, nobody can answer any more: the time is over, or the run was cancelled. Then the run ends,
         // which records the open question.
         let given = tokio::select! {
+            biased;
             answer = answered => answer.ok(),
             () = cancel.cancelled() => return Err(cancelled()),
         };
@@ -219,14 +231,6 @@ impl LocalRun {
         }
     }
 
-    /// Returns the address that receives a call, if its server is not on this machine.
-    pub(super) fn sends_to(&self, id: &ToolId, target: &Target) -> Option<String> {
-        match target {
-            Target::Configured => self.app.remote_of(id).map(|remote| remote.to_string()),
-            _ => None,
-        }
-    }
-
     /// Decides whether a call that leads to these protected places runs or needs an answer.
     ///
     /// # Errors
@@ -237,27 +241,54 @@ impl LocalRun {
         target: &Target,
         places: &[Protected],
     ) -> Result<Decision, ErrorBody> {
-        // Checked first: nothing is looked up for a denied call.
-        refuse_denied(&self.app.permissions(), id, "")?;
-        let start = match target {
-            Target::Registered(entry) => match self.app.grant(entry, id)? {
-                Some(grant) => self.app.lockfile.question(entry, &grant)?,
-                None => None,
-            },
-            Target::Capability(capability) => {
-                let what = self.app.lockfile.capability_question(capability)?;
-                what.map(|what| Start { what, grants: Vec::new(), hash: None })
-            }
-            Target::Native | Target::Configured | Target::Gateway { .. } => None,
-        };
         // Rules apply to every version of a tool, and so does "always".
-        let allowed_in_run = self.allows_tool(id);
-        let call = Call { allowed_in_run, start, places, ..Call::default() };
-        match decide(&self.app.permissions(), id, call) {
-            Decision::Refused { reason } => Err(denied(id, "", &reason)),
-            decision => Ok(decision),
-        }
+        decide_call(&self.app, id, target, places, self.allows_tool(id))
     }
+}
+
+/// Decides whether a call that leads to these protected places runs or needs an answer; `allowed_in_run` if the user
+/// has allowed the tool for the rest of the run.
+///
+/// # Errors
+/// Returns `PERMISSION_DENIED`, or why a start cannot be described.
+pub(super) fn decide_call(
+    app: &App,
+    id: &ToolId,
+    target: &Target,
+    places: &[Protected],
+    allowed_in_run: bool,
+) -> Result<Decision, ErrorBody> {
+    // Checked first: nothing is looked up for a denied call.
+    refuse_denied(&app.permissions(), id, "")?;
+    let start = match target {
+        Target::Registered(entry) => match app.grant(entry, id)? {
+            Some(grant) => app.lockfile.question(entry, &grant)?,
+            None => None,
+        },
+        Target::Capability(capability) => {
+            let what = app.lockfile.capability_question(capability)?;
+            what.map(|what| Start { what, grants: Vec::new(), hash: None })
+        }
+        Target::Native | Target::Configured | Target::Gateway { .. } => None,
+    };
+    let call = Call { allowed_in_run, start, places, ..Call::default() };
+    match decide(&app.permissions(), id, call) {
+        Decision::Refused { reason } => Err(denied(id, "", &reason)),
+        decision => Ok(decision),
+    }
+}
+
+/// Returns the address that receives a call, if its server is not on this machine.
+pub(super) fn sends_to(app: &App, id: &ToolId, target: &Target) -> Option<String> {
+    match target {
+        Target::Configured => app.remote_of(id).map(|remote| remote.to_string()),
+        _ => None,
+    }
+}
+
+/// Returns the permission that a rule gives.
+fn permitted(reason: String) -> Permit {
+    Permit { granted: Granted::default(), reason }
 }
 
 /// Returns the permission that an answer gives.

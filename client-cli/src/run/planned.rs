@@ -3,15 +3,19 @@
 //! An answer covers calls with exactly the arguments that were shown, as often as was shown. Every other call is asked
 //! about when the program reaches it.
 
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
 use analysis::{Argument, Certainty, PathStep, Place, Plan, PlannedTask, Times, plan_with};
-use protocol::{ErrorBody, ErrorCode, Side, ToolId};
+use protocol::discovery::SEARCH_TOOLS;
+use protocol::{Egress, ErrorBody, ErrorCode, Integrity, Side, ToolId};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::local_run::LocalRun;
 use super::paused::RunEvent;
-use super::permission::danger;
+use super::permission::{danger, sends_to};
 use super::prepare::LocalProgram;
 use super::recorder::AnsweredQuestion;
 use crate::app::App;
@@ -26,6 +30,9 @@ const CALLS_MIN: u64 = 2;
 
 /// The maximum number of different calls in one question.
 const CALLS_LIMIT: usize = 100;
+
+/// How long the places of the calls may be looked up. The rest of the calls are asked about later.
+const TIME_LIMIT: Duration = Duration::from_millis(500);
 
 impl LocalRun {
     /// Asks the user about the calls of a program that are known before it starts, if there are several that need
@@ -42,26 +49,28 @@ impl LocalRun {
         let (answer, answered) = oneshot::channel();
         let asked_at = record::now();
         let calls: Vec<AskedCall> = plan.calls.iter().map(|planned| planned.call.clone()).collect();
+        let needs_person = NeedsPerson::of(&self.app.permissions(), plan.danger());
+        let about = About::Plan(plan);
+        let shown = Integrity::of(about.text().as_bytes());
         let questions = calls.iter().map(|call| AnsweredQuestion {
             asked_at: asked_at.clone(),
             tool: call.tool.clone(),
             arguments: call.arguments.clone(),
             count: call.count,
             reason: call.reason.clone(),
+            shown,
             answer: None,
         });
         self.open_questions(questions.collect());
-        let question = Question {
-            needs_person: NeedsPerson::of(&self.app.permissions(), plan.danger()),
-            about: About::Plan(plan),
-            answer,
-        };
+        let question = Question { about, needs_person, answer };
         let expired = || {
             let message = "the question about the program was not answered; it was not started";
             ErrorBody::new(ErrorCode::ApprovalExpired, message)
         };
         self.send(RunEvent::Asks(Box::new(question))).map_err(|_| self.end_with(expired()))?;
         let given = tokio::select! {
+            // Without an answer, the run is cancelled, too.
+            biased;
             given = answered => given.map_err(|_| self.end_with(expired()))?,
             () = cancel.cancelled() => {
                 let error = ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled");
@@ -90,22 +99,23 @@ impl LocalRun {
         if program.analysis.dynamic {
             return None;
         }
+        let begun = Instant::now();
         let plan = plan_of(&self.app, program);
         let mut asked = AskedPlan { calls: Vec::new(), later: Vec::new(), leaves: leaves(&plan) };
         for task in &plan.tasks {
             let Some(target) = program.targets.get(&task.tool) else { continue };
-            match self.planned(task, target, &program.args, asked.calls.len()) {
+            let is_full = asked.calls.len() == CALLS_LIMIT || begun.elapsed() > TIME_LIMIT;
+            match self.planned(task, target, &program.args, is_full) {
                 Planned::Runs => {}
                 Planned::Asked(new) => {
                     let is_same = |known: &&mut PlannedCall| {
-                        known.call.tool == new.call.tool
+                        known.may == new.may
+                            && known.call.tool == new.call.tool
                             && known.call.arguments == new.call.arguments
+                            && known.call.touched == new.call.touched
                     };
                     match asked.calls.iter_mut().find(is_same) {
-                        Some(known) => {
-                            known.call.count += 1;
-                            known.may &= new.may;
-                        }
+                        Some(known) => known.call.count += 1,
                         None => asked.calls.push(*new),
                     }
                 }
@@ -126,8 +136,8 @@ impl LocalRun {
         (asked.count() >= CALLS_MIN).then_some(asked)
     }
 
-    /// Decides about a call before the program starts; `known` calls are in the question so far.
-    fn planned(&self, task: &PlannedTask, target: &Target, args: &Value, known: usize) -> Planned {
+    /// Decides about a call before the program starts; `is_full` if the question has no room for it.
+    fn planned(&self, task: &PlannedTask, target: &Target, args: &Value, is_full: bool) -> Planned {
         let id = &task.tool;
         let asks = match self.decide(id, target, &[]) {
             Ok(Decision::Ask { start: Some(_), .. }) => return Planned::Later(Uncovered::Starts),
@@ -142,31 +152,36 @@ impl LocalRun {
         if task.times == Times::Many {
             return later(Uncovered::Repeated);
         }
+        if is_full {
+            return later(Uncovered::TooMany);
+        }
         // Nobody is asked about a call that fails. It may succeed after the calls before it.
-        let Ok(places) = self.app.check_call(id, target, &arguments) else {
+        let Ok(touched) = self.app.check_call(id, target, &arguments) else {
             return later(Uncovered::Fails);
         };
-        let Ok(Decision::Ask { reason, .. }) = self.decide(id, target, &places) else {
+        let Ok(Decision::Ask { reason, .. }) = self.decide(id, target, &touched.protected) else {
             return Planned::Runs;
         };
-        if known == CALLS_LIMIT {
-            return Planned::Later(Uncovered::TooMany);
-        }
-        Planned::Asked(Box::new(PlannedCall {
-            danger: danger(id, target, false, &places),
+        let planned = PlannedCall {
+            danger: danger(id, target, false, &touched.protected),
             call: AskedCall {
                 tool: id.clone(),
                 through: Vec::new(),
                 arguments,
                 reason,
                 count: 1,
-                places,
+                touched,
                 start: None,
-                sends_to: self.sends_to(id, target),
+                sends_to: sends_to(&self.app, id, target),
             },
             may: task.certainty == Certainty::May,
             line: task.line,
-        }))
+        };
+        // What is hidden in the middle of a command would be approved unseen.
+        if planned.danger.is_some() && !planned.is_shown_in_full() {
+            return Planned::Later(Uncovered::TooLong);
+        }
+        Planned::Asked(Box::new(planned))
     }
 }
 
@@ -184,40 +199,42 @@ enum Planned {
 fn plan_of(app: &App, program: &LocalProgram) -> Plan {
     let place = |id: &ToolId| match program.targets.get(id) {
         Some(Target::Gateway { .. }) => Place::on(Side::Server),
-        Some(Target::Capability(capability)) => Place {
-            sends_within: capability.targets.values().any(|target| match target {
-                Target::Native | Target::Registered(_) => false,
-                Target::Configured | Target::Capability(_) | Target::Gateway { .. } => true,
-            }),
-            well_known: false,
+        Some(target) => Place {
+            sends_within: sends_within(app, id, target),
+            well_known: matches!(target, Target::Native),
             ..Place::on(Side::Client)
         },
-        Some(Target::Configured) => Place {
-            sends_within: app.remote_of(id).is_some(),
-            well_known: false,
-            ..Place::on(Side::Client)
-        },
-        Some(Target::Registered(_)) => Place { well_known: false, ..Place::on(Side::Client) },
-        Some(Target::Native) => Place::on(Side::Client),
         None => Place { well_known: false, ..Place::on(Side::Unknown) },
     };
     plan_with(&program.analysis, Side::Client, place)
 }
 
+/// Returns whether a tool on this machine sends its arguments elsewhere.
+fn sends_within(app: &App, id: &ToolId, target: &Target) -> bool {
+    match target {
+        // The search queries the gateway.
+        Target::Native => id.as_str() == SEARCH_TOOLS,
+        Target::Configured => app.remote_of(id).is_some(),
+        Target::Registered(_) => false,
+        Target::Capability(capability) => {
+            capability.targets.iter().any(|(id, target)| sends_within(app, id, target))
+        }
+        Target::Gateway { .. } => true,
+    }
+}
+
 /// Returns which results of tools on this machine reach tools elsewhere, a line each.
 fn leaves(plan: &Plan) -> Vec<String> {
-    let task = |id: &str| {
-        let task = plan.tasks.iter().find(|task| task.id == id)?;
-        Some((task.tool.as_str(), task.line))
+    let tasks: HashMap<&str, &PlannedTask> =
+        plan.tasks.iter().map(|task| (task.id.as_str(), task)).collect();
+    let mut seen = BTreeSet::new();
+    let line = |pair: &Egress| {
+        let (from, to) = (tasks.get(pair.from.as_str())?, tasks.get(pair.to.as_str())?);
+        let (from, to) = ((from.tool.as_str(), from.line), (to.tool.as_str(), to.line));
+        // The same tools may be called several times in one line.
+        seen.insert((from, to, pair.decides)).then(|| leaving(from, to, pair.decides))
     };
-    let lines = plan
-        .egress
-        .iter()
-        .filter_map(|pair| Some(leaving(task(&pair.from)?, task(&pair.to)?, pair.decides)));
-    let mut lines: Vec<String> = lines.collect();
-    // The same tools may be called several times in one line.
-    lines.dedup();
-    lines
+    plan.egress.iter().filter_map(line).collect()
 }
 
 /// Returns the arguments of a call, if they are known before the program starts.

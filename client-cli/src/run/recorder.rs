@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorBody, Routing, ToolId};
+use protocol::{ErrorBody, Integrity, Routing, ToolId};
 use serde_json::{Value, json};
 
 use crate::consent::permissions::Permissions;
@@ -32,6 +32,8 @@ pub(crate) struct AnsweredQuestion {
     pub(crate) count: u64,
     /// Why it was asked.
     pub(crate) reason: String,
+    /// The hash of the text of the question.
+    pub(crate) shown: Integrity,
     /// The answer that counts; `None` if nobody answered in time.
     pub(crate) answer: Option<Given>,
 }
@@ -145,6 +147,7 @@ impl Recorder {
             args: self.content(&question.arguments)?,
             count: u32::try_from(question.count).unwrap_or(u32::MAX),
             reason: question.reason,
+            shown_hash: Some(question.shown),
             answer: match question.answer.map(|given| given.answer) {
                 Some(Answer::Once) => Answered::Once,
                 Some(Answer::Always) => Answered::Always,

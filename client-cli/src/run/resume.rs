@@ -68,7 +68,11 @@ async fn of_person(
         return Some(envelope);
     }
     // Anybody may deny.
-    let needs = if decision.approved { approvals.needs_person(id) } else { None };
+    let needs = if decision.approved {
+        approvals.needs_person(id, runs.app.permissions().by_person_only())
+    } else {
+        None
+    };
     let approval = needs?;
     if waits {
         tokio::select! {

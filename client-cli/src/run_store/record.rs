@@ -143,6 +143,9 @@ pub(crate) struct ApprovalGiven {
     pub(crate) count: u32,
     /// Why the user was asked.
     pub(crate) reason: String,
+    /// The hash of the text of the question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) shown_hash: Option<Integrity>,
     /// The answer.
     pub(crate) answer: Answered,
     /// Where it came from: `agent`, `client` or `terminal`; `None` without an answer.

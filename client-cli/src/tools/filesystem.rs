@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::{NativeError, RESULT_LIMIT, unknown};
 use crate::workspace::Workspace;
-use crate::workspace::protected::{Guard, Operation, Protected, Reach};
+use crate::workspace::protected::{Guard, Led, Operation, Reach, Touched};
 
 /// Returns whether the run was cancelled, so that a long directory walk can stop.
 pub(crate) type Cancelled<'a> = &'a dyn Fn() -> bool;
@@ -39,6 +39,18 @@ pub(crate) fn changes(action: &str) -> bool {
     matches!(action, "write_file" | "edit_file" | "create_directory" | "move_file")
 }
 
+/// Returns whether a `filesystem` tool reads names and metadata, and no content.
+fn is_about_metadata(action: &str) -> bool {
+    matches!(
+        action,
+        "list_directory"
+            | "list_directory_with_sizes"
+            | "directory_tree"
+            | "search_files"
+            | "get_file_info"
+    )
+}
+
 /// Calls a `filesystem` tool and returns its MCP `CallToolResult`.
 ///
 /// # Errors
@@ -50,6 +62,11 @@ pub fn call(
     arguments: Value,
     cancelled: Cancelled<'_>,
 ) -> Result<Value, NativeError> {
+    if is_about_metadata(action) {
+        // Their own checks are about names in a folder, and not about where the path leads.
+        let given = arguments.get("path").and_then(Value::as_str).unwrap_or_default();
+        workspace.follow(given)?;
+    }
     let text = match action {
         "read_file" | "read_text_file" => read::read_text_file(workspace, arguments)?,
         "read_media_file" => return media::read_media_file(workspace, arguments),
@@ -74,8 +91,8 @@ pub fn call(
     Ok(text_result(&text))
 }
 
-/// Checks that a call can run: its arguments and its paths. Has no side effect. Returns the protected places that need
-/// the user's approval.
+/// Checks that a call can run: its arguments and its paths. Has no side effect. Returns the places that it touches;
+/// protected ones need the user's approval.
 ///
 /// A missing file or folder is not an error here, because an earlier call may still create it.
 ///
@@ -85,8 +102,8 @@ pub fn check(
     workspace: &Workspace,
     action: &str,
     arguments: Value,
-) -> Result<Vec<Protected>, NativeError> {
-    let mut check = Check { workspace, needs_approval: Vec::new() };
+) -> Result<Touched, NativeError> {
+    let mut check = Check { workspace, touched: Touched::default() };
     let tool = format!("filesystem:{action}");
     match action {
         "read_file" | "read_text_file" => read::check_text(&mut check, arguments)?,
@@ -103,23 +120,35 @@ pub fn check(
         "list_allowed_directories" => {}
         _ => return Err(unknown(&tool)),
     }
-    Ok(check.needs_approval)
+    Ok(check.touched)
 }
 
 /// The check of a call before it is made.
 struct Check<'a> {
     workspace: &'a Workspace,
-    /// The protected places that need the user's approval.
-    needs_approval: Vec<Protected>,
+    /// What it touches, so far.
+    touched: Touched,
 }
 
 impl Check<'_> {
+    /// Notes where a path leads.
+    fn leads_to(&mut self, given: &str, real: &Path) -> Result<(), NativeError> {
+        let by_link = self.workspace.relative(given)? != real;
+        let led = Led { given: given.to_owned(), real: real.to_owned(), by_link };
+        // An edit checks its path twice in a row.
+        if self.touched.paths.last() != Some(&led) {
+            self.touched.paths.push(led);
+        }
+        Ok(())
+    }
+
     fn at(&mut self, given: &str, real: &Path, operation: Operation) -> Result<(), NativeError> {
+        self.leads_to(given, real)?;
         match self.workspace.protection(real, operation) {
             Some(place) if place.guard == Guard::Refused => Err(place.refused(given).into()),
             Some(place) => {
-                if !self.needs_approval.contains(&place) {
-                    self.needs_approval.push(place);
+                if !self.touched.protected.contains(&place) {
+                    self.touched.protected.push(place);
                 }
                 Ok(())
             }

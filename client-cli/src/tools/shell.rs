@@ -16,6 +16,7 @@ use super::{NativeError, arguments};
 use crate::processes::environment::Environment;
 use crate::processes::supervise::{Input, Supervisor};
 use crate::workspace::Workspace;
+use crate::workspace::protected::{Granted, Led, Touched};
 
 /// The maximum number of bytes kept of each output stream.
 const OUTPUT_LIMIT: usize = 1024 * 1024;
@@ -91,12 +92,19 @@ pub(super) fn descriptor() -> ToolDescriptor {
     }
 }
 
+/// Distinguishes the name of a program from the path of a folder.
+fn program_key(name: &str) -> String {
+    format!("{name} (program)")
+}
+
 /// A resolved command.
 struct Prepared {
     argv: Vec<String>,
     folder: PathBuf,
     program: PathBuf,
     limit: Duration,
+    /// Where the folder and the program were found.
+    paths: Vec<Led>,
 }
 
 /// The dependencies of `shell:exec`.
@@ -107,10 +115,11 @@ pub(super) struct Shell<'a> {
 }
 
 impl Shell<'_> {
-    /// Checks that a call can run: its arguments, its folder and its program.
-    pub(super) fn check(&self, value: Value) -> Result<(), NativeError> {
+    /// Checks that a call can run: its arguments, its folder and its program. Returns the last two.
+    pub(super) fn check(&self, value: Value) -> Result<Touched, NativeError> {
         let input: Exec = arguments("shell:exec", value)?;
-        self.prepare(&input).map(drop)
+        let prepared = self.prepare(&input)?;
+        Ok(Touched { protected: Vec::new(), paths: prepared.paths })
     }
 
     /// Validates the arguments, and resolves the folder, the program and the time limit.
@@ -126,22 +135,31 @@ impl Shell<'_> {
             Some(0) => return Err(invalid("`timeout_ms` must be at least 1")),
             Some(limit) => Duration::from_millis(limit).min(TIMEOUT_LIMIT),
         };
+        let by_link = self.workspace.relative(given)? != folder.real;
+        let folder_led = Led { given: given.to_owned(), real: folder.real.clone(), by_link };
         let folder = self.workspace.root().join(&folder.real);
         let found = self.environment.programs().find(&argv[0], &folder);
         let found =
             found.map_err(|error| NativeError::new(ErrorCode::ToolFailed, error.to_string()))?;
-        Ok(Prepared { argv, folder, program: found.file, limit })
+        let program_led =
+            Led { given: program_key(&argv[0]), real: found.file.clone(), by_link: false };
+        let paths = vec![folder_led, program_led];
+        Ok(Prepared { argv, folder, program: found.file, limit, paths })
     }
 
     /// Runs a program. Dropping the future kills it and everything that it started.
     pub(super) async fn exec(
         &self,
         value: Value,
+        granted: &Granted,
         cancel: &CancellationToken,
     ) -> Result<Value, NativeError> {
         let input: Exec = arguments("shell:exec", value)?;
         // Resolved again, because the answer of the user may have taken minutes since `check`.
-        let Prepared { mut argv, folder, program, limit } = self.prepare(&input)?;
+        let Prepared { mut argv, folder, program, limit, paths } = self.prepare(&input)?;
+        for led in &paths {
+            granted.leads_to(&led.given, &led.real)?;
+        }
         let stdin = input.stdin.unwrap_or_default().into_bytes();
         let mut variables = self.environment.base();
         if git::is_git(&program) {

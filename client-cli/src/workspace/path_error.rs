@@ -23,6 +23,12 @@ pub(crate) enum PathError {
         /// Why, as the rest of the sentence.
         reason: &'static str,
     },
+    /// The path leads elsewhere than when the user allowed the call.
+    #[error("`{path}` no longer leads to the file that was approved")]
+    Diverted {
+        /// The path, escaped for display.
+        path: String,
+    },
     /// The file has a different type than the tool needs.
     #[error("`{path}` is {found}, not {wanted}")]
     Kind {

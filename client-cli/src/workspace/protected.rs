@@ -3,7 +3,7 @@
 //! A program that can change such a file can run code with the user's rights, outside the permission rules. The list is
 //! in `protected.tsv`; places that depend on the machine are determined when the workspace is opened.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -45,19 +45,71 @@ pub struct Protected {
     pub reason: &'static str,
 }
 
-/// The protected places that the user allowed one call to touch.
+/// A path of a call, and where it leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Led {
+    /// The path as the call has it.
+    pub given: String,
+    /// Its real path in the workspace.
+    pub real: PathBuf,
+    /// Whether a link leads there.
+    pub by_link: bool,
+}
+
+/// The places that a call touches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Granted(BTreeSet<PathBuf>);
+pub struct Touched {
+    /// The protected places.
+    pub protected: Vec<Protected>,
+    /// The paths in its arguments.
+    pub paths: Vec<Led>,
+}
+
+/// What the user allowed one call to touch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Granted {
+    /// The protected places.
+    protected: BTreeSet<PathBuf>,
+    /// The real paths that the paths of the call had when the user was asked; `None` if the user was not asked.
+    paths: Option<BTreeMap<String, PathBuf>>,
+}
 
 impl Granted {
     /// Creates a grant for the places that the user was shown.
-    pub fn of(shown: &[Protected]) -> Self {
-        Self(shown.iter().map(|place| place.real.clone()).collect())
+    pub fn of(shown: &Touched) -> Self {
+        let paths = shown.paths.iter().map(|led| (led.given.clone(), led.real.clone()));
+        Self {
+            protected: shown.protected.iter().map(|place| place.real.clone()).collect(),
+            paths: Some(paths.collect()),
+        }
     }
 
     /// Returns whether the grant covers a place: it was shown, or is a parent folder of one that was.
     fn covers(&self, real: &Path) -> bool {
-        self.0.iter().any(|shown| shown.starts_with(real))
+        self.protected.iter().any(|shown| shown.starts_with(real))
+    }
+
+    /// Refuses a path that leads elsewhere than when the user was asked. `is_same` compares where it led with where it
+    /// leads now.
+    fn follow(
+        &self,
+        given: &str,
+        real: &Path,
+        is_same: impl FnOnce(&Path, &Path) -> bool,
+    ) -> Result<(), PathError> {
+        let Some(paths) = &self.paths else { return Ok(()) };
+        match paths.get(given) {
+            Some(shown) if is_same(shown, real) => Ok(()),
+            _ => Err(PathError::Diverted { path: shown(given) }),
+        }
+    }
+
+    /// Refuses a path that leads elsewhere than when the user was asked.
+    ///
+    /// # Errors
+    /// Returns [`PathError::Diverted`].
+    pub(crate) fn leads_to(&self, given: &str, real: &Path) -> Result<(), PathError> {
+        self.follow(given, real, |shown, real| shown == real)
     }
 }
 
@@ -294,10 +346,11 @@ impl std::ops::Deref for Reach<'_> {
 }
 
 impl Reach<'_> {
-    /// Refuses an operation on a protected place that was not granted.
+    /// Refuses an operation on a protected place that was not granted, and on a place that the path led to only after
+    /// the user was asked.
     ///
     /// # Errors
-    /// Returns [`PathError::Protected`].
+    /// Returns [`PathError::Protected`] or [`PathError::Diverted`].
     pub(crate) fn allow(
         &self,
         given: &str,
@@ -305,6 +358,32 @@ impl Reach<'_> {
         operation: Operation,
     ) -> Result<(), PathError> {
         // Determined again: since the user was asked, a link may have been pointed elsewhere.
+        self.granted.leads_to(given, real)?;
+        self.allow_place(given, real, operation)
+    }
+
+    /// The same for a folder on the way to the given path, which is created first.
+    ///
+    /// # Errors
+    /// As [`Reach::allow`].
+    pub(crate) fn allow_parent(&self, given: &str, real: &Path) -> Result<(), PathError> {
+        self.granted.follow(given, real, |shown, real| shown.starts_with(real))?;
+        self.allow_place(given, real, Operation::Change)
+    }
+
+    /// Refuses a path that leads elsewhere than when the user was asked, before its metadata is read.
+    ///
+    /// # Errors
+    /// Returns [`PathError`] if it does, or leads outside the workspace.
+    pub(crate) fn follow(&self, given: &str) -> Result<(), PathError> {
+        if self.granted.paths.is_none() {
+            return Ok(());
+        }
+        let real = self.workspace.real_of(given, &self.workspace.relative(given)?)?;
+        self.granted.leads_to(given, &real)
+    }
+
+    fn allow_place(&self, given: &str, real: &Path, operation: Operation) -> Result<(), PathError> {
         match self.workspace.protection(real, operation) {
             Some(place) if place.guard == Guard::Refused || !self.granted.covers(real) => {
                 Err(place.refused(given))

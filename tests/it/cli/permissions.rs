@@ -236,3 +236,87 @@ fn file_tools_cannot_leave_the_workspace() {
         assert_eq!(success(&envelope), "inside", "{path}");
     }
 }
+
+/// What `pml permissions explain` says is what happens.
+#[test]
+fn explanations_agree_with_what_happens() {
+    let rules = json!({
+        "allow": ["filesystem:read_text_file", "filesystem:write_file"],
+        "deny": ["filesystem:move_file"],
+    });
+    let project = Project::offline().configure(&json!({ "permissions": rules }));
+    project.write("a.txt", "A");
+    std::os::unix::fs::symlink("a.txt", project.path("link")).unwrap();
+    let mut pml = project.stdio();
+    for (tool, arguments, verdict, in_text) in [
+        ("filesystem:read_text_file", json!({ "path": "a.txt" }), "runs", "Runs: `allow` has"),
+        (
+            "filesystem:read_text_file",
+            json!({ "path": "../b" }),
+            "fails",
+            "is outside the workspace",
+        ),
+        ("filesystem:read_text_file", json!({ "pth": "a.txt" }), "fails", "invalid arguments"),
+        (
+            "filesystem:write_file",
+            json!({ "path": "AGENTS.md", "content": "x" }),
+            "asks",
+            "Only you can approve it: the call touches a protected place.\n",
+        ),
+        (
+            "filesystem:get_file_info",
+            json!({ "path": "link" }),
+            "asks",
+            "The question:\n  `link` leads to `a.txt`\n  Run `filesystem:get_file_info` with {\"path\":\"link\"}\n",
+        ),
+        (
+            "filesystem:move_file",
+            json!({ "source": "a.txt", "destination": "b.txt" }),
+            "denied",
+            "`deny` has `filesystem:move_file` in `.pml.json`",
+        ),
+        ("shell:exec", json!({ "command": ["true"] }), "asks", "can do everything that you can"),
+    ] {
+        let given = arguments.to_string();
+        let command = ["permissions", "explain", tool, given.as_str()];
+        let shown = project.run(&command);
+        assert!(shown.status.success(), "{}", text(&shown.stderr));
+        assert!(text(&shown.stdout).contains(in_text), "{tool} {given}: {}", text(&shown.stdout));
+        let output = project.run(&[&command[..], &["--json"]].concat());
+        let explained: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(explained["verdict"], verdict, "{tool} {given}: {explained:#}");
+        let call = tool.replace(':', ".");
+        let happened = pml.execute(&format!("return await mcp.{call}({given})"));
+        match verdict {
+            "runs" => drop(success(&happened).clone()),
+            "asks" => {
+                assert_eq!(question(&happened)["description"], explained["question"]);
+                assert_eq!(
+                    happened["context"].get("needs_person").unwrap_or(&json!(null)),
+                    &explained["needs_person"]
+                );
+                assert_eq!(happened["context"]["reason"], explained["reason"]);
+            }
+            _ => {
+                assert_eq!(happened["status"], "error", "{tool} {given}");
+                let why = explained["reason"].as_str().unwrap();
+                assert!(happened["message"].as_str().unwrap().contains(why), "{happened:#}: {why}");
+            }
+        }
+    }
+    assert_eq!(project.read("a.txt"), "A");
+    // Without arguments, the rules alone.
+    let shown = project.run(&["permissions", "explain", "filesystem:write_file"]);
+    assert!(text(&shown.stdout).starts_with("Runs: `allow` has"), "{}", text(&shown.stdout));
+    for command in [
+        ["permissions", "explain", "write_file", "{}"],
+        ["permissions", "explain", "filesystem:write_file", "[]"],
+        ["permissions", "explain", "filesystem:write_file", "{\"path\":\"a\",\"path\":\"b\"}"],
+        ["permissions", "explain", "filesystem:write_file", "{"],
+    ] {
+        let refused = project.run(&command);
+        assert_eq!(refused.status.code(), Some(2), "{command:?}: {}", text(&refused.stderr));
+    }
+    let unknown = project.run(&["permissions", "explain", "nothing:here"]);
+    assert!(!unknown.status.success() && text(&unknown.stdout).is_empty());
+}

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::support::cli::Project;
 use crate::support::expect::{failure, question, success};
@@ -108,6 +109,9 @@ fn answers_are_recorded() {
     assert_eq!((&approval["answer"], &approval["count"]), (&json!("once"), &json!(1)));
     assert_eq!(approval["arguments"], json!({ "path": "a.txt", "content": "x" }));
     assert_eq!(approval["reason"], "no rule in `.pml.json` matches `filesystem:write_file`");
+    let shown = asked["description"].as_str().unwrap();
+    let hash = format!("sha256-{}", data_encoding::BASE64.encode(&Sha256::digest(shown)));
+    assert_eq!(approval["shown_hash"], hash);
 
     let asked = pml.execute(code);
     failure(&pml.resume(&asked, false, false), "APPROVAL_DENIED");

@@ -6,6 +6,7 @@ use crate::support::cli::Project;
 use crate::support::expect::{calls, failure, question, success};
 use crate::support::mcp_client::{Era, envelope};
 use crate::support::terminal::{approve, on_terminal};
+use crate::support::{PATIENCE, poll};
 
 /// Writes two files with known arguments.
 const TWO: &str = "
@@ -209,6 +210,38 @@ fn a_call_that_leads_elsewhere_is_asked_about_again() {
     assert!(!project.path(".vscode/tasks.json").exists() && !project.path("a.txt").exists());
 }
 
+/// AP-05: the question shows where a link leads, and the call must still lead there when it is made.
+#[test]
+fn the_question_shows_where_a_link_leads() {
+    let project = Project::offline();
+    project.write("main.rs", "kept");
+    project.write("notes.md", "old");
+    let link = project.path("README.md");
+    std::os::unix::fs::symlink("main.rs", &link).unwrap();
+    let mut pml = project.stdio();
+    let write = "await mcp.filesystem.write_file({ path: 'README.md', content: 'x' });";
+    let leads = "`README.md` leads to `main.rs`\n";
+    let asked = pml.execute(write);
+    assert!(description(&asked).starts_with(leads), "{asked:#}");
+    assert_eq!(
+        asked["context"]["links"],
+        json!([{ "path": "README.md", "leads_to": "main.rs" }]),
+        "{asked:#}"
+    );
+    let both = format!("{write} await mcp.filesystem.write_file({{ path: 'a', content: 'a' }});");
+    let plan = pml.execute(&both);
+    assert!(description(&plan).contains(&format!("1. {}", leads.trim_end())), "{plan:#}");
+
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("notes.md", &link).unwrap();
+    failure(&pml.resume(&asked, true, false), "POLICY_DENIED");
+    // The plan has time to ask again.
+    let again = pml.resume(&plan, true, false);
+    assert!(description(&again).starts_with("`README.md` leads to `notes.md`\n"), "{again:#}");
+    failure(&pml.resume(&again, false, false), "APPROVAL_DENIED");
+    assert_eq!((&*project.read("main.rs"), &*project.read("notes.md")), ("kept", "old"));
+}
+
 /// A plan makes no rule, and a rule that denies a call wins over an answer.
 #[test]
 fn rules_win_over_the_answer() {
@@ -251,6 +284,93 @@ fn every_channel_shows_the_same() {
     let second = pml.server_request("elicitation/create");
     pml.respond(&second, &answer);
     assert_eq!(success(&envelope(&pml.answer(id)["result"])), "written");
+}
+
+/// AP-03: what is hidden in the middle of a long command is not approved in a list.
+#[test]
+fn a_long_command_is_asked_about_on_its_own() {
+    let project = Project::offline();
+    let mut pml = project.stdio();
+    let long = format!("true {}; touch hidden; true {}", "a".repeat(300), "b".repeat(300));
+    let asked =
+        pml.execute(&format!("await mcp.shell.exec({{ command: ['sh', '-c', {long:?}] }});{TWO}"));
+    assert!(!description(&asked).contains("shell:exec` with"), "{asked:#}");
+    assert!(
+        description(&asked)
+            .contains("- `shell:exec`, line 1: it is dangerous, and too long for this list\n"),
+        "{asked:#}"
+    );
+    assert!(asked["context"].get("needs_person").is_none());
+}
+
+/// The question states what leaves the machine, like `pml plan`.
+#[test]
+fn the_question_states_what_leaves_the_machine() {
+    let project = Project::offline().allow(&["filesystem:read_text_file", "pml:*"]);
+    project.write("secret.txt", "s3");
+    let asked = project.stdio().execute(&format!(
+        "const text = await mcp.filesystem.read_text_file({{ path: 'secret.txt' }});
+         await mcp.pml.search_tools({{ query: text }});{TWO}"
+    ));
+    assert!(
+        description(&asked).contains(
+            "Leaves this machine:\n\
+             - the result of `filesystem:read_text_file` (line 1) goes to `pml:search_tools` (line 2)\n"
+        ),
+        "{asked:#}"
+    );
+}
+
+/// Settings that are made after the answer apply to the calls that are still to be made.
+#[test]
+fn later_settings_apply_to_calls_that_were_allowed() {
+    for (settings, code) in [
+        (
+            json!({ "permissions": { "allow": ["shell:exec"], "deny": ["filesystem:write_file"] } }),
+            "PERMISSION_DENIED",
+        ),
+        (json!({ "permissions": { "allow": ["shell:exec"] }, "approvals": "human" }), ""),
+    ] {
+        let project = Project::offline().allow(&["shell:exec"]);
+        let mut pml = project.stdio();
+        let asked = pml.execute(
+            "const waiting = ['sh', '-c', 'touch began; until [ -e go ]; do sleep 0.02; done'];
+             await mcp.shell.exec({ command: waiting });
+             await mcp.filesystem.write_file({ path: 'a.txt', content: 'a' });
+             await mcp.filesystem.write_file({ path: 'b.txt', content: 'b' });",
+        );
+        let decision = json!({ "workflow_id": question(&asked)["workflow_id"], "approved": true });
+        let running =
+            pml.send("tools/call", json!({ "name": "pml_continue", "arguments": decision }));
+        poll("the program to run", PATIENCE, || project.path("began").exists().then_some(()));
+        let project = project.configure(&settings);
+        project.write("go", "");
+        let ended = envelope(&pml.answer(running)["result"]);
+        if code.is_empty() {
+            let why = question(&ended)["context"]["needs_person"].clone();
+            assert_eq!(why, "`approvals` is set to `human`", "{ended:#}");
+        } else {
+            failure(&ended, code);
+        }
+        assert!(!project.path("a.txt").exists());
+    }
+}
+
+/// `approvals: "human"` also applies to a question that was asked before.
+#[test]
+fn a_later_setting_applies_to_an_open_question() {
+    let project = Project::offline();
+    let mut pml = project.stdio();
+    let asked = pml.execute(TWO);
+    assert!(question(&asked)["context"].get("needs_person").is_none());
+    let project = project.configure(&json!({ "approvals": "human" }));
+    let decision = json!({ "workflow_id": asked["workflow_id"], "approved": true });
+    let waiting = pml.send("tools/call", json!({ "name": "pml_continue", "arguments": decision }));
+    assert!(pml.answer_within(waiting, std::time::Duration::from_millis(300)).is_none());
+    assert!(!project.path("a.txt").exists());
+    approve(&project, &asked, false);
+    question(&envelope(&pml.answer(waiting)["result"]));
+    assert_eq!(project.read("a.txt"), "a");
 }
 
 /// A single call is asked about when the program reaches it, and a program that needs no approval is not asked about.

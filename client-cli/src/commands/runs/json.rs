@@ -33,6 +33,7 @@ pub(super) fn run(reader: &Reader, run: &Run) -> Value {
             "reason": approval.reason,
             "answer": approval.answer,
             "answered_by": approval.by,
+            "shown_hash": approval.shown_hash,
             "asked_at": approval.asked_at,
             "answered_at": approval.at,
         })

@@ -10,6 +10,9 @@ use super::{AskedCall, NeedsPerson, context, describe_call};
 /// The maximum displayed length of a text in the list; a longer one is shown in part, with its length and hash.
 const SHOWN_TEXT: usize = 400;
 
+/// The maximum number of results that leave the machine that are shown.
+const LEAVES_LIMIT: usize = 20;
+
 /// The maximum number of lines that are named for calls of one kind.
 const LINES_LIMIT: usize = 10;
 
@@ -59,6 +62,8 @@ pub(crate) enum Uncovered {
     Starts,
     /// It would fail as things are now.
     Fails,
+    /// It is dangerous, and too long to be shown in full in a list.
+    TooLong,
     /// The list is too long.
     TooMany,
 }
@@ -71,8 +76,16 @@ impl Uncovered {
             Self::Repeated => "it may be called any number of times",
             Self::Starts => "it has to be started first",
             Self::Fails => "it would fail at present",
-            Self::TooMany => "the list is too long",
+            Self::TooLong => "it is dangerous, and too long for this list",
+            Self::TooMany => "this list would be too long",
         }
+    }
+}
+
+impl PlannedCall {
+    /// Returns whether its arguments are shown in full.
+    pub(crate) fn is_shown_in_full(&self) -> bool {
+        self.call.arguments.to_string().chars().count() <= SHOWN_TEXT
     }
 }
 
@@ -90,9 +103,11 @@ impl AskedPlan {
     /// Renders it: first what is dangerous, then the calls, and what the answer covers at the end.
     pub(super) fn describe(&self) -> String {
         let mut out = String::new();
+        let mut dangerous = Vec::new();
         for (place, planned) in self.calls.iter().enumerate() {
             if let Some(danger) = planned.danger {
                 let _ = writeln!(out, "Careful, call {}: {}", place + 1, danger.reason());
+                dangerous.push((place + 1).to_string());
             }
         }
         for (place, planned) in self.calls.iter().enumerate() {
@@ -102,9 +117,13 @@ impl AskedPlan {
         }
         if !self.leaves.is_empty() {
             out.push_str("Leaves this machine:\n");
-            self.leaves.iter().for_each(|line| {
+            self.leaves.iter().take(LEAVES_LIMIT).for_each(|line| {
                 let _ = writeln!(out, "- {line}");
             });
+            if let Some(more) = self.leaves.len().checked_sub(LEAVES_LIMIT).filter(|more| *more > 0)
+            {
+                let _ = writeln!(out, "- and {more} more; `pml plan` lists them");
+            }
         }
         if !self.later.is_empty() {
             out.push_str("Not covered, and asked about when the program reaches it:\n");
@@ -112,9 +131,20 @@ impl AskedPlan {
                 let _ = writeln!(out, "- `{}`, {}: {}", later.tool, later.at(), later.why.reason());
             }
         }
-        let count = self.count();
-        let _ =
-            write!(out, "Allowing it covers these {count} calls, with exactly these arguments.");
+        let _ = write!(
+            out,
+            "Allowing it covers these {} calls, with exactly these arguments",
+            self.count()
+        );
+        match &dangerous[..] {
+            [] => out.push('.'),
+            [one] => {
+                let _ = write!(out, "; call {one} is dangerous.");
+            }
+            all => {
+                let _ = write!(out, "; calls {} are dangerous.", all.join(", "));
+            }
+        }
         out
     }
 
@@ -136,7 +166,7 @@ impl AskedPlan {
             context["not_covered"] = later.collect();
         }
         if !self.leaves.is_empty() {
-            context["leaves"] = json!(self.leaves);
+            context["leaves"] = self.leaves.iter().take(LEAVES_LIMIT).cloned().collect();
         }
         context
     }

@@ -66,6 +66,7 @@ pub(super) fn check_metadata(
 ) -> Result<(), NativeError> {
     let input: OnePath = arguments(tool, value)?;
     let real = check.workspace.real_of(&input.path, &check.workspace.relative(&input.path)?)?;
+    check.leads_to(&input.path, &real)?;
     match check.workspace.protection(&real, Operation::Read) {
         Some(place) if place.guard == Guard::Refused => Err(place.refused(&input.path).into()),
         _ => Ok(()),

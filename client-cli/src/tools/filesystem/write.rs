@@ -137,7 +137,7 @@ pub(super) fn create_directory(workspace: Reach<'_>, value: Value) -> Result<Str
             Err(error) => return Err(error.into()),
         }
         let place = workspace.open_place(given, &prefix)?;
-        workspace.allow(given, &place.real, Operation::Change)?;
+        workspace.allow_parent(given, &place.real)?;
         match rustix::fs::mkdirat(&place.folder, &place.name, Mode::from_raw_mode(0o777)) {
             // Another call may have created it; the next step fails if it is not a folder.
             Ok(()) | Err(Errno::EXIST) => {}
