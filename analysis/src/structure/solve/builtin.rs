@@ -34,9 +34,14 @@ pub(super) struct Engine {
     pub(super) frozen: HashSet<ObjId>,
 }
 
+/// The maximum number of members in the name of an engine object, as in `Intl.NumberFormat.prototype.format`. What is
+/// read from such an object is taken to be the object: a loop or a recursion could read members of members forever.
+const MEMBERS: usize = 3;
+
 impl Solver<'_> {
     /// Returns a member of an object of the engine.
     pub(super) fn builtin_member(&mut self, base: NameId, name: NameId) -> Value {
+        let object = base;
         let (base, member) = (self.dom.names.text(base), self.dom.names.text(name));
         let traps = match &*member {
             "defineProperty" | "defineProperties" | "setPrototypeOf" => true,
@@ -59,8 +64,17 @@ impl Solver<'_> {
         if is_number {
             return Value::computed(NONE);
         }
-        let full = self.dom.name(&format!("{base}.{member}").into());
+        let full = self.engine_name(object, &member);
         self.dom.reference(Ref::Builtin(full))
+    }
+
+    /// Returns the name of a member of an object of the engine.
+    pub(super) fn engine_name(&mut self, object: NameId, member: &str) -> NameId {
+        let base = self.dom.names.text(object);
+        match base.matches('.').count() {
+            MEMBERS.. => object,
+            _ => self.dom.name(&format!("{base}.{member}").into()),
+        }
     }
 
     /// Records that a property access may run code.
