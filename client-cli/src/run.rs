@@ -37,12 +37,19 @@ pub(crate) struct Runs {
     approvals: Arc<Approvals>,
     /// The programs of the last finished runs.
     finished: Arc<Finished>,
+    /// Whether somebody can answer questions.
+    can_ask: bool,
 }
 
 impl Runs {
     /// Creates an empty set of runs for a project.
     pub(crate) fn of(app: Arc<App>) -> Self {
-        Self { app, approvals: Arc::default(), finished: Arc::default() }
+        Self { app, approvals: Arc::default(), finished: Arc::default(), can_ask: true }
+    }
+
+    /// The same, if nobody can answer questions: a program starts if it may get by without a call that asks.
+    pub(crate) fn unattended(app: Arc<App>) -> Self {
+        Self { can_ask: false, ..Self::of(app) }
     }
 
     /// Creates an empty set of runs whose questions can also be answered from a terminal.

@@ -61,9 +61,9 @@ pub(crate) async fn exec(
         }),
         ..ExecuteRequest::default()
     };
-    let runs = Runs::of(app);
     // Approval needs a person at a terminal.
     let person = !exec.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let runs = if person { Runs::of(app) } else { Runs::unattended(app) };
     let ended = run(&runs, request, person, &stop).await;
     // Run again, for the positions of the warnings: the envelope has only their text. The program has run, so a failure
     // of this analysis is ignored: its warnings only lose their positions.

@@ -63,6 +63,7 @@ pub(crate) async fn execute(
     };
     let (app, finished) = (Arc::clone(&runs.app), Arc::clone(&runs.finished));
     let code_hash = Integrity::of(program.code.as_bytes());
+    let can_ask = runs.can_ask;
     let run = PausedRun::start(code_hash, move |events, stop| async move {
         let run_id = uuid::Uuid::now_v7().to_string();
         let LocalProgram { analysis, targets, .. } = &*program;
@@ -93,7 +94,7 @@ pub(crate) async fn execute(
             LocalRun::new(Arc::clone(&app), id, limits_of_run, recorder, events, stop.clone());
         let run = Arc::new(run);
         // Asked once, before anything happens.
-        if let Err(error) = run.ask_about_plan(&program, &stop).await {
+        if let Err(error) = run.ask_about_plan(&program, can_ask, &stop).await {
             let mut envelope = not_started(run_id, &program, run.ended(), error);
             record_end(&run, &mut envelope).await;
             return envelope.with_only(&include);

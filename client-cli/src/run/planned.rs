@@ -36,16 +36,21 @@ const TIME_LIMIT: Duration = Duration::from_millis(500);
 
 impl LocalRun {
     /// Asks the user about the calls of a program that are known before it starts, if there are several that need
-    /// approval.
+    /// approval. Unless somebody can answer (`can_ask`), the program starts without a question if none of the calls is
+    /// certain.
     ///
     /// # Errors
     /// Returns `APPROVAL_DENIED`, `APPROVAL_EXPIRED` or `CANCELLED`. The program must not start then.
     pub(super) async fn ask_about_plan(
         &self,
         program: &LocalProgram,
+        can_ask: bool,
         cancel: &CancellationToken,
     ) -> Result<(), ErrorBody> {
         let Some(plan) = self.asked_plan(program) else { return Ok(()) };
+        if !can_ask && plan.calls.iter().all(|planned| planned.may) {
+            return Ok(());
+        }
         let (answer, answered) = oneshot::channel();
         let asked_at = record::now();
         let calls: Vec<AskedCall> = plan.calls.iter().map(|planned| planned.call.clone()).collect();
@@ -104,8 +109,11 @@ impl LocalRun {
         let mut asked = AskedPlan { calls: Vec::new(), later: Vec::new(), leaves: leaves(&plan) };
         for task in &plan.tasks {
             let Some(target) = program.targets.get(&task.tool) else { continue };
-            let is_full = asked.calls.len() == CALLS_LIMIT || begun.elapsed() > TIME_LIMIT;
-            match self.planned(task, target, &program.args, is_full) {
+            let no_room = match asked.calls.len() {
+                CALLS_LIMIT => Some(Uncovered::TooMany),
+                _ => (begun.elapsed() > TIME_LIMIT).then_some(Uncovered::TooSlow),
+            };
+            match self.planned(task, target, &program.args, no_room) {
                 Planned::Runs => {}
                 Planned::Asked(new) => {
                     let is_same = |known: &&mut PlannedCall| {
@@ -136,8 +144,14 @@ impl LocalRun {
         (asked.count() >= CALLS_MIN).then_some(asked)
     }
 
-    /// Decides about a call before the program starts; `is_full` if the question has no room for it.
-    fn planned(&self, task: &PlannedTask, target: &Target, args: &Value, is_full: bool) -> Planned {
+    /// Decides about a call before the program starts; `no_room` is why the question has no room for it.
+    fn planned(
+        &self,
+        task: &PlannedTask,
+        target: &Target,
+        args: &Value,
+        no_room: Option<Uncovered>,
+    ) -> Planned {
         let id = &task.tool;
         let asks = match self.decide(id, target, &[]) {
             Ok(Decision::Ask { start: Some(_), .. }) => return Planned::Later(Uncovered::Starts),
@@ -152,8 +166,8 @@ impl LocalRun {
         if task.times == Times::Many {
             return later(Uncovered::Repeated);
         }
-        if is_full {
-            return later(Uncovered::TooMany);
+        if let Some(why) = no_room {
+            return later(why);
         }
         // Nobody is asked about a call that fails. It may succeed after the calls before it.
         let Ok(touched) = self.app.check_call(id, target, &arguments) else {

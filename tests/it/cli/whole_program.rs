@@ -373,6 +373,25 @@ fn a_later_setting_applies_to_an_open_question() {
     assert_eq!(project.read("a.txt"), "a");
 }
 
+/// If nobody can be asked, a program is refused only if it will make one of the calls, or when it reaches one.
+#[test]
+fn without_a_person_the_program_starts_if_no_call_is_certain() {
+    let project = Project::offline().allow(&["shell:exec"]);
+    let perhaps = "await mcp.shell.exec({ command: ['touch', 'began'] });
+         if (!args.write) return 'nothing to do';
+         await mcp.filesystem.write_file({ path: 'a.txt', content: 'a' });
+         await mcp.filesystem.write_file({ path: 'b.txt', content: 'b' });";
+    let (done, code) = project.exec(perhaps);
+    assert_eq!((success(&done), code), (&json!("nothing to do"), 0));
+    let (asked, code) = project.exec(TWO);
+    assert_eq!((&question(&asked)["approval_type"], code), (&json!("plan"), 3));
+    let certain = perhaps.replace("if (!args.write) return 'nothing to do';", "");
+    std::fs::remove_file(project.path("began")).unwrap();
+    let (asked, code) = project.exec(&certain);
+    assert_eq!((&question(&asked)["approval_type"], code), (&json!("plan"), 3));
+    assert!(!project.path("began").exists() && !project.path("a.txt").exists());
+}
+
 /// A single call is asked about when the program reaches it, and a program that needs no approval is not asked about.
 #[test]
 fn one_call_is_no_plan() {

@@ -66,6 +66,8 @@ pub(crate) enum Uncovered {
     TooLong,
     /// The list is too long.
     TooMany,
+    /// The paths of the calls before it took too long to look up.
+    TooSlow,
 }
 
 impl Uncovered {
@@ -78,6 +80,7 @@ impl Uncovered {
             Self::Fails => "it would fail at present",
             Self::TooLong => "it is dangerous, and too long for this list",
             Self::TooMany => "this list would be too long",
+            Self::TooSlow => "the program has too many paths to look up",
         }
     }
 }
