@@ -21,7 +21,7 @@ use crate::workspace::protected::{Granted, Protected};
 /// The permission to make a call.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    /// The protected places that it may touch.
+    /// What the user allowed it to touch.
     pub(crate) granted: Granted,
     /// The reason, for the record: the rule that allows it, or the user's answer.
     pub(crate) reason: String,
@@ -72,15 +72,14 @@ impl LocalRun {
             Decision::Run { reason } => return Ok(permitted(reason)),
             // Only calls of the program itself are in its plan. A start is approved on its own.
             Decision::Ask { start: None, .. } if pending.through.is_empty() => {
-                // The user may have changed the rules since the answer.
-                self.app.read_permissions()?;
-                self.decide(id, target, places)?;
-                let agent_counts = !self.app.permissions().by_person_only();
-                if let Some(by) = self.allowed.take(id, pending.arguments, &touched)
-                    && (agent_counts || by != Channel::Agent)
-                {
-                    let reason = format!("{}, before the program started", by.approval());
-                    return Ok(Permit { granted, reason });
+                if let Some(by) = self.allowed.take(id, pending.arguments, &touched) {
+                    // The user may have changed the rules since the answer.
+                    self.app.read_permissions()?;
+                    self.decide(id, target, places)?;
+                    if by != Channel::Agent || !self.app.permissions().by_person_only() {
+                        let reason = format!("{}, before the program started", by.approval());
+                        return Ok(Permit { granted, reason });
+                    }
                 }
             }
             Decision::Ask { .. } | Decision::Refused { .. } => {}

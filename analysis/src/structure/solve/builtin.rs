@@ -64,17 +64,11 @@ impl Solver<'_> {
         if is_number {
             return Value::computed(NONE);
         }
-        let full = self.engine_name(object, &member);
-        self.dom.reference(Ref::Builtin(full))
-    }
-
-    /// Returns the name of a member of an object of the engine.
-    pub(super) fn engine_name(&mut self, object: NameId, member: &str) -> NameId {
-        let base = self.dom.names.text(object);
-        match base.matches('.').count() {
+        let full = match base.matches('.').count() {
             MEMBERS.. => object,
             _ => self.dom.name(&format!("{base}.{member}").into()),
-        }
+        };
+        self.dom.reference(Ref::Builtin(full))
     }
 
     /// Records that a property access may run code.
