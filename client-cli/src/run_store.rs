@@ -27,6 +27,7 @@ pub(crate) use self::error::StoreError;
 use self::reader::Reader;
 use self::record::{Content, Record};
 pub(crate) use self::verify::Verified;
+pub(crate) use self::writer::Queued;
 use self::writer::{DatabaseFile, Writer};
 use crate::workspace::Workspace;
 
@@ -101,7 +102,15 @@ impl RunStore {
     /// # Errors
     /// Returns why it was not stored.
     pub(crate) async fn append(&self, record: Record) -> Result<(), Arc<StoreError>> {
-        self.writer.append(record).await
+        self.queue(record)?.stored().await
+    }
+
+    /// Appends a record without waiting. Records are stored in the order in which they are appended.
+    ///
+    /// # Errors
+    /// Returns why it cannot be stored.
+    pub(crate) fn queue(&self, record: Record) -> Result<Queued, Arc<StoreError>> {
+        self.writer.queue(record)
     }
 }
 

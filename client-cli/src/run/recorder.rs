@@ -1,6 +1,6 @@
 //! Writes one run into the run store.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::{ErrorBody, Integrity, Routing, ToolId};
 use serde_json::{Value, json};
@@ -8,16 +8,18 @@ use serde_json::{Value, json};
 use crate::consent::permissions::Permissions;
 use crate::consent::question::{Answer, Given};
 use crate::run::prepare::LocalProgram;
-use crate::run_store::RunStore;
 use crate::run_store::record::{
     Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, Content, Failure, Record, RunBegan,
     RunEnded, Status, now,
 };
+use crate::run_store::{Queued, RunStore};
 
 /// The records of one run.
 pub(crate) struct Recorder {
     store: Arc<RunStore>,
     run: String,
+    /// The ends of calls that may not be stored yet.
+    queued: Mutex<Vec<Queued>>,
 }
 
 /// A question to the user, with its answer.
@@ -49,7 +51,7 @@ impl Recorder {
         program: &LocalProgram,
         permissions: &Permissions,
     ) -> Result<Self, ErrorBody> {
-        let recorder = Self { store, run: run.to_owned() };
+        let recorder = Self { store, run: run.to_owned(), queued: Mutex::default() };
         let plan = json!({ "dag": program.analysis.dag, "dynamic": program.analysis.dynamic });
         let began = RunBegan {
             at: now(),
@@ -89,16 +91,17 @@ impl Recorder {
         .await
     }
 
-    /// Records the end of a call that was made.
+    /// Records the end of a call that was made, without waiting: it has no effect on the machine, and it is stored
+    /// before any later record of the run.
     ///
     /// # Errors
-    /// Returns `RUN_STORE_UNAVAILABLE`.
-    pub(crate) async fn end_call(
+    /// Returns `RUN_STORE_UNAVAILABLE`. If that is known only later, the next record fails with it.
+    pub(crate) fn end_call(
         &self,
         call: &str,
         answer: &Result<Value, ErrorBody>,
     ) -> Result<(), ErrorBody> {
-        self.append(Record::CallEnded(CallEnded {
+        let ended = Record::CallEnded(CallEnded {
             at: now(),
             run: self.run.clone(),
             call: call.to_owned(),
@@ -108,8 +111,10 @@ impl Recorder {
                 Err(_) => None,
             },
             error: answer.as_ref().err().map(Failure::of),
-        }))
-        .await
+        });
+        let queued = self.store.queue(ended).map_err(|error| error.body())?;
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner).push(queued);
+        Ok(())
     }
 
     /// Records a call that was refused, so that it was not made.
@@ -182,7 +187,14 @@ impl Recorder {
     }
 
     async fn append(&self, record: Record) -> Result<(), ErrorBody> {
-        self.store.append(record).await.map_err(|error| error.body())
+        let earlier =
+            std::mem::take(&mut *self.queued.lock().unwrap_or_else(PoisonError::into_inner));
+        self.store.append(record).await.map_err(|error| error.body())?;
+        // They were stored before that record, or failed.
+        for queued in earlier {
+            queued.stored().await.map_err(|error| error.body())?;
+        }
+        Ok(())
     }
 }
 

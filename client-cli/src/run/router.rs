@@ -207,8 +207,7 @@ impl Caller {
         let begun = recorder.begin_call(&name, tool, routing, &call.args, reason).await;
         begun.map_err(|error| self.run.end_with(error))?;
         let answer = self.execute(admitted, call, cancel).await;
-        let ended = recorder.end_call(&name, &answer).await;
-        ended.map_err(|error| self.run.end_with(error))?;
+        recorder.end_call(&name, &answer).map_err(|error| self.run.end_with(error))?;
         answer
     }
 

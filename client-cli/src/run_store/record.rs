@@ -259,6 +259,11 @@ impl Record {
         }
     }
 
+    /// Returns whether it is about a call. The end of its run follows.
+    pub(super) fn is_of_call(&self) -> bool {
+        matches!(self, Self::CallBegan(_) | Self::CallEnded(_) | Self::CallRefused(_))
+    }
+
     /// Returns the canonical JSON text.
     pub(super) fn to_text(&self) -> String {
         canonical_json(serde_json::to_value(self).expect("every member has a JSON form"))

@@ -91,7 +91,8 @@ impl Project {
     }
 }
 
-/// Writes a run of `calls` calls, each with a small and the last with a large result: `2 + 2 * calls` records.
+/// Writes a run of `calls` calls, each with a small and the last with a large result: `2 + 2 * calls` records. Nobody
+/// waits for the end of a call.
 async fn write_run(store: &RunStore, run: &str, calls: u64) {
     let content = |value: Value| store.content(&value).unwrap();
     let (at, run) = (now(), run.to_owned());
@@ -126,7 +127,7 @@ async fn write_run(store: &RunStore, run: &str, calls: u64) {
             output: Some(content(json!(text))),
             error: None,
         };
-        store.append(Record::CallEnded(ended)).await.unwrap();
+        store.queue(Record::CallEnded(ended)).unwrap();
     }
     let ended =
         RunEnded { at, run, status: Status::Success, output: Some(content(json!(1))), error: None };
@@ -258,8 +259,11 @@ async fn a_deleted_store_is_not_written_to() {
         args: store.content(&json!({})).unwrap(),
         error: Failure { code: String::new(), message: String::new() },
     };
-    let error = store.append(Record::CallRefused(began.clone())).await.unwrap_err();
-    assert!(matches!(*error, StoreError::Gone), "{error}");
+    let queued = store.queue(Record::CallRefused(began.clone())).unwrap();
+    for stored in [store.append(Record::CallRefused(began.clone())).await, queued.stored().await] {
+        let error = stored.unwrap_err();
+        assert!(matches!(*error, StoreError::Gone), "{error}");
+    }
     // Also if another one is in its place.
     write_run(&project.open().unwrap(), "two", 1).await;
     store.append(Record::CallRefused(began)).await.unwrap_err();

@@ -23,6 +23,19 @@ struct Job {
     done: oneshot::Sender<Result<(), Arc<StoreError>>>,
 }
 
+/// A record that is about to be stored.
+pub(crate) struct Queued(oneshot::Receiver<Result<(), Arc<StoreError>>>);
+
+impl Queued {
+    /// Waits until it is stored.
+    ///
+    /// # Errors
+    /// Returns why it was not.
+    pub(crate) async fn stored(self) -> Result<(), Arc<StoreError>> {
+        self.0.await.map_err(|_| Arc::new(StoreError::Closed))?
+    }
+}
+
 /// The thread that writes.
 pub(super) struct Writer {
     jobs: Sender<Job>,
@@ -56,6 +69,8 @@ struct Store {
     database: Connection,
     anchor: Anchor,
     file: DatabaseFile,
+    /// The end of the last commit, until the anchor says that it was made.
+    unsettled: Option<Head>,
 }
 
 impl Writer {
@@ -65,8 +80,9 @@ impl Writer {
         anchor: Anchor,
         file: DatabaseFile,
     ) -> Result<Self, StoreError> {
-        let mut store = Store { database, anchor, file: file.clone() };
-        store.append(&mut std::iter::empty())?;
+        let mut store = Store { database, anchor, file: file.clone(), unsettled: None };
+        store.commit(&mut std::iter::empty())?;
+        store.settle()?;
         let (jobs, queue) = channel();
         std::thread::Builder::new()
             .name("run-store".to_owned())
@@ -75,12 +91,11 @@ impl Writer {
         Ok(Self { jobs, file })
     }
 
-    /// Appends a record.
-    pub(super) async fn append(&self, record: Record) -> Result<(), Arc<StoreError>> {
+    /// Appends a record after all that were queued before.
+    pub(super) fn queue(&self, record: Record) -> Result<Queued, Arc<StoreError>> {
         let (done, stored) = oneshot::channel();
-        let closed = || Arc::new(StoreError::Closed);
-        self.jobs.send(Job { record, done }).map_err(|_| closed())?;
-        stored.await.map_err(|_| closed())?
+        self.jobs.send(Job { record, done }).map_err(|_| Arc::new(StoreError::Closed))?;
+        Ok(Queued(stored))
     }
 
     /// Returns whether the store is still the one at its path.
@@ -93,17 +108,29 @@ fn write_all(store: &mut Store, queue: &Receiver<Job>) {
     while let Ok(first) = queue.recv() {
         let jobs: Vec<Job> =
             std::iter::once(first).chain(queue.try_iter().take(BATCH - 1)).collect();
-        let written = store.append(&mut jobs.iter().map(|job| &job.record)).map_err(Arc::new);
+        let mut written = store.commit(&mut jobs.iter().map(|job| &job.record));
+        // A call does not wait for the anchor: the record of the run's end follows it, and waits.
+        let waits = !jobs.iter().all(|job| job.record.is_of_call());
+        if waits {
+            written = written.and_then(|()| store.settle());
+        }
+        let written = written.map_err(Arc::new);
         for job in jobs {
             // The call that waits may have been cancelled; its record stays.
             let _ = job.done.send(written.clone());
+        }
+        if let Err(error) = store.settle() {
+            // The next commit tries again, and reports the failure.
+            tracing::debug!(%error, "The end of the run store was not noted");
         }
     }
 }
 
 impl Store {
-    /// Appends records in one commit, after a check that the store ends where `pml` last wrote.
-    fn append(&mut self, records: &mut dyn Iterator<Item = &Record>) -> Result<(), StoreError> {
+    /// Appends records in one commit, after a check that the store ends where `pml` last wrote. [`Store::settle`] has to
+    /// follow.
+    fn commit(&mut self, records: &mut dyn Iterator<Item = &Record>) -> Result<(), StoreError> {
+        self.settle()?;
         // Records in a deleted file would be lost, and nobody would notice.
         if !self.file.is_there() {
             return Err(StoreError::Gone);
@@ -128,7 +155,17 @@ impl Store {
         let before = found.unwrap_or_else(|| Head::empty(end.store.clone()));
         self.anchor.begin(&before, &end)?;
         transaction.commit()?;
-        self.anchor.end(&end)
+        self.unsettled = Some(end);
+        Ok(())
+    }
+
+    /// Stores in the anchor that the last commit was made. Until then, the end before it would count as right, too.
+    fn settle(&mut self) -> Result<(), StoreError> {
+        if let Some(end) = &self.unsettled {
+            self.anchor.end(end)?;
+            self.unsettled = None;
+        }
+        Ok(())
     }
 }
 
