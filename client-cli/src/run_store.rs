@@ -102,15 +102,16 @@ impl RunStore {
     /// # Errors
     /// Returns why it was not stored.
     pub(crate) async fn append(&self, record: Record) -> Result<(), Arc<StoreError>> {
-        self.queue(record)?.stored().await
+        self.writer.queue(record, true)?.stored().await
     }
 
-    /// Appends a record without waiting. Records are stored in the order in which they are appended.
+    /// Appends a record without waiting. Records are stored in the order in which they are appended, this one within
+    /// milliseconds.
     ///
     /// # Errors
     /// Returns why it cannot be stored.
     pub(crate) fn queue(&self, record: Record) -> Result<Queued, Arc<StoreError>> {
-        self.writer.queue(record)
+        self.writer.queue(record, false)
     }
 }
 

@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 use protocol::Integrity;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
@@ -17,9 +18,14 @@ use super::verify::chained;
 /// The maximum number of records in one commit.
 const BATCH: usize = 256;
 
+/// How long a record that nobody waits for may wait for one that somebody waits for, to share its commit.
+const SHARING: Duration = Duration::from_millis(2);
+
 /// A record, and where to report that it is stored.
 struct Job {
     record: Record,
+    /// Whether somebody waits for it.
+    is_awaited: bool,
     done: oneshot::Sender<Result<(), Arc<StoreError>>>,
 }
 
@@ -91,10 +97,15 @@ impl Writer {
         Ok(Self { jobs, file })
     }
 
-    /// Appends a record after all that were queued before.
-    pub(super) fn queue(&self, record: Record) -> Result<Queued, Arc<StoreError>> {
+    /// Appends a record after all that were queued before; `is_awaited` if somebody waits for it.
+    pub(super) fn queue(
+        &self,
+        record: Record,
+        is_awaited: bool,
+    ) -> Result<Queued, Arc<StoreError>> {
         let (done, stored) = oneshot::channel();
-        self.jobs.send(Job { record, done }).map_err(|_| Arc::new(StoreError::Closed))?;
+        let job = Job { record, is_awaited, done };
+        self.jobs.send(job).map_err(|_| Arc::new(StoreError::Closed))?;
         Ok(Queued(stored))
     }
 
@@ -106,12 +117,10 @@ impl Writer {
 
 fn write_all(store: &mut Store, queue: &Receiver<Job>) {
     while let Ok(first) = queue.recv() {
-        let jobs: Vec<Job> =
-            std::iter::once(first).chain(queue.try_iter().take(BATCH - 1)).collect();
+        let jobs = batch(first, queue);
         let mut written = store.commit(&mut jobs.iter().map(|job| &job.record));
         // A call does not wait for the anchor: the record of the run's end follows it, and waits.
-        let waits = !jobs.iter().all(|job| job.record.is_of_call());
-        if waits {
+        if !jobs.iter().all(|job| job.record.is_of_call()) {
             written = written.and_then(|()| store.settle());
         }
         let written = written.map_err(Arc::new);
@@ -122,6 +131,22 @@ fn write_all(store: &mut Store, queue: &Receiver<Job>) {
         if let Err(error) = store.settle() {
             // The next commit tries again, and reports the failure.
             tracing::debug!(%error, "The end of the run store was not noted");
+        }
+    }
+}
+
+/// Collects the records of one commit.
+fn batch(first: Job, queue: &Receiver<Job>) -> Vec<Job> {
+    let latest = Instant::now() + SHARING;
+    let mut jobs = vec![first];
+    loop {
+        jobs.extend(queue.try_iter().take(BATCH - jobs.len()));
+        if jobs.len() == BATCH || jobs.iter().any(|job| job.is_awaited) {
+            return jobs;
+        }
+        match queue.recv_timeout(latest.saturating_duration_since(Instant::now())) {
+            Ok(next) => jobs.push(next),
+            Err(_) => return jobs,
         }
     }
 }
