@@ -27,7 +27,7 @@ pub(crate) use self::error::StoreError;
 use self::reader::Reader;
 use self::record::{Content, Record};
 pub(crate) use self::verify::Verified;
-pub(crate) use self::writer::Queued;
+pub(crate) use self::writer::Lost;
 use self::writer::{DatabaseFile, Writer};
 use crate::workspace::Workspace;
 
@@ -102,16 +102,24 @@ impl RunStore {
     /// # Errors
     /// Returns why it was not stored.
     pub(crate) async fn append(&self, record: Record) -> Result<(), Arc<StoreError>> {
-        self.writer.queue(record, true)?.stored().await
+        self.writer.append(Some(record)).await
     }
 
-    /// Appends a record without waiting. Records are stored in the order in which they are appended, this one within
-    /// milliseconds.
+    /// Appends a record without waiting; `lost` gets the failure if it is not stored. Records are stored in the order
+    /// in which they are appended, this one within milliseconds.
     ///
     /// # Errors
-    /// Returns why it cannot be stored.
-    pub(crate) fn queue(&self, record: Record) -> Result<Queued, Arc<StoreError>> {
-        self.writer.queue(record, false)
+    /// Returns that the store is closed.
+    pub(crate) fn queue(&self, record: Record, lost: &Arc<Lost>) -> Result<(), Arc<StoreError>> {
+        self.writer.queue(record, lost)
+    }
+
+    /// Waits until the records that were appended before are stored.
+    ///
+    /// # Errors
+    /// Returns why one of them was not.
+    pub(crate) async fn flush(&self) -> Result<(), Arc<StoreError>> {
+        self.writer.append(None).await
     }
 }
 

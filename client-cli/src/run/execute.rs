@@ -113,6 +113,10 @@ pub(crate) async fn execute(
             failure = outcome.result.as_ref().err().map(|failure| failure.kind.as_str()),
             "The program ended"
         );
+        // Before its result is known to anybody.
+        if let Err(error) = run.recorder.finish_calls().await {
+            run.end_with(error);
+        }
         let mut envelope = envelope(run_id, &program, &include, run.ended(), outcome);
         record_end(&run, &mut envelope).await;
         finished.remember(&envelope, &program.code);

@@ -1,6 +1,6 @@
 //! Writes one run into the run store.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use protocol::{ErrorBody, Integrity, Routing, ToolId};
 use serde_json::{Value, json};
@@ -12,14 +12,14 @@ use crate::run_store::record::{
     Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, Content, Failure, Record, RunBegan,
     RunEnded, Status, now,
 };
-use crate::run_store::{Queued, RunStore};
+use crate::run_store::{Lost, RunStore};
 
 /// The records of one run.
 pub(crate) struct Recorder {
     store: Arc<RunStore>,
     run: String,
-    /// The ends of calls that may not be stored yet.
-    queued: Mutex<Vec<Queued>>,
+    /// Why the end of a call was not stored, if so.
+    lost: Arc<Lost>,
 }
 
 /// A question to the user, with its answer.
@@ -51,7 +51,7 @@ impl Recorder {
         program: &LocalProgram,
         permissions: &Permissions,
     ) -> Result<Self, ErrorBody> {
-        let recorder = Self { store, run: run.to_owned(), queued: Mutex::default() };
+        let recorder = Self { store, run: run.to_owned(), lost: Arc::default() };
         let plan = json!({ "dag": program.analysis.dag, "dynamic": program.analysis.dynamic });
         let began = RunBegan {
             at: now(),
@@ -95,7 +95,8 @@ impl Recorder {
     /// before any later record of the run.
     ///
     /// # Errors
-    /// Returns `RUN_STORE_UNAVAILABLE`. If that is known only later, the next record fails with it.
+    /// Returns `RUN_STORE_UNAVAILABLE`. If that is known only later, the start of the next call and
+    /// [`Recorder::finish_calls`] fail with it.
     pub(crate) fn end_call(
         &self,
         call: &str,
@@ -112,9 +113,18 @@ impl Recorder {
             },
             error: answer.as_ref().err().map(Failure::of),
         });
-        let queued = self.store.queue(ended).map_err(|error| error.body())?;
-        self.queued.lock().unwrap_or_else(PoisonError::into_inner).push(queued);
-        Ok(())
+        self.store.queue(ended, &self.lost).map_err(|error| error.body())
+    }
+
+    /// Waits until the ends of all calls are stored.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE` if one was not. The run has failed then.
+    pub(crate) async fn finish_calls(&self) -> Result<(), ErrorBody> {
+        let flushed = self.store.flush().await;
+        // What was lost says more than the failure after it.
+        self.none_lost()?;
+        flushed.map_err(|error| error.body())
     }
 
     /// Records a call that was refused, so that it was not made.
@@ -169,7 +179,7 @@ impl Recorder {
     /// # Errors
     /// Returns `RUN_STORE_UNAVAILABLE`.
     pub(crate) async fn end(&self, result: Result<&Value, &ErrorBody>) -> Result<(), ErrorBody> {
-        self.append(Record::RunEnded(RunEnded {
+        let ended = Record::RunEnded(RunEnded {
             at: now(),
             run: self.run.clone(),
             status: status(result.is_ok()),
@@ -178,8 +188,9 @@ impl Recorder {
                 Err(_) => None,
             },
             error: result.err().map(Failure::of),
-        }))
-        .await
+        });
+        // Not `append`: that the end of a call was lost is in `result`.
+        self.store.append(ended).await.map_err(|error| error.body())
     }
 
     fn content(&self, value: &Value) -> Result<Content, ErrorBody> {
@@ -187,14 +198,12 @@ impl Recorder {
     }
 
     async fn append(&self, record: Record) -> Result<(), ErrorBody> {
-        let earlier =
-            std::mem::take(&mut *self.queued.lock().unwrap_or_else(PoisonError::into_inner));
         self.store.append(record).await.map_err(|error| error.body())?;
-        // They were stored before that record, or failed.
-        for queued in earlier {
-            queued.stored().await.map_err(|error| error.body())?;
-        }
-        Ok(())
+        self.none_lost()
+    }
+
+    fn none_lost(&self) -> Result<(), ErrorBody> {
+        self.lost.get().map_or(Ok(()), |error| Err(error.body()))
     }
 }
 

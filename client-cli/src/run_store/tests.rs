@@ -107,6 +107,7 @@ async fn write_run(store: &RunStore, run: &str, calls: u64) {
         policy: content(json!({ "rules": { "allow": ["*"] } })),
     };
     store.append(Record::RunBegan(began)).await.unwrap();
+    let lost = Arc::default();
     for call in 1..=calls {
         let text = "x".repeat(if call == calls { 20_000 } else { 10 });
         let began = CallBegan {
@@ -127,7 +128,7 @@ async fn write_run(store: &RunStore, run: &str, calls: u64) {
             output: Some(content(json!(text))),
             error: None,
         };
-        store.queue(Record::CallEnded(ended)).unwrap();
+        store.queue(Record::CallEnded(ended), &lost).unwrap();
     }
     let ended =
         RunEnded { at, run, status: Status::Success, output: Some(content(json!(1))), error: None };
@@ -259,11 +260,12 @@ async fn a_deleted_store_is_not_written_to() {
         args: store.content(&json!({})).unwrap(),
         error: Failure { code: String::new(), message: String::new() },
     };
-    let queued = store.queue(Record::CallRefused(began.clone())).unwrap();
-    for stored in [store.append(Record::CallRefused(began.clone())).await, queued.stored().await] {
-        let error = stored.unwrap_err();
-        assert!(matches!(*error, StoreError::Gone), "{error}");
-    }
+    let error = store.append(Record::CallRefused(began.clone())).await.unwrap_err();
+    assert!(matches!(*error, StoreError::Gone), "{error}");
+    let lost = Arc::default();
+    store.queue(Record::CallRefused(began.clone()), &lost).unwrap();
+    store.flush().await.unwrap_err();
+    assert!(matches!(**lost.get().unwrap(), StoreError::Gone), "{lost:?}");
     // Also if another one is in its place.
     write_run(&project.open().unwrap(), "two", 1).await;
     store.append(Record::CallRefused(began)).await.unwrap_err();

@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use protocol::Integrity;
@@ -21,26 +21,23 @@ const BATCH: usize = 256;
 /// How long a record that nobody waits for may wait for one that somebody waits for, to share its commit.
 const SHARING: Duration = Duration::from_millis(2);
 
-/// A record, and where to report that it is stored.
+/// What the thread does next.
 struct Job {
-    record: Record,
-    /// Whether somebody waits for it.
-    is_awaited: bool,
-    done: oneshot::Sender<Result<(), Arc<StoreError>>>,
+    /// The record to store; `None` to store those before it.
+    record: Option<Record>,
+    report: Report,
 }
 
-/// A record that is about to be stored.
-pub(crate) struct Queued(oneshot::Receiver<Result<(), Arc<StoreError>>>);
-
-impl Queued {
-    /// Waits until it is stored.
-    ///
-    /// # Errors
-    /// Returns why it was not.
-    pub(crate) async fn stored(self) -> Result<(), Arc<StoreError>> {
-        self.0.await.map_err(|_| Arc::new(StoreError::Closed))?
-    }
+/// Where to report whether a record is stored.
+enum Report {
+    /// To somebody who waits.
+    To(oneshot::Sender<Result<(), Arc<StoreError>>>),
+    /// To somebody who looks later: only a failure.
+    Later(Arc<Lost>),
 }
+
+/// Why a record was not stored that nobody waited for. Set once, for the first of them.
+pub(crate) type Lost = OnceLock<Arc<StoreError>>;
 
 /// The thread that writes.
 pub(super) struct Writer {
@@ -87,7 +84,7 @@ impl Writer {
         file: DatabaseFile,
     ) -> Result<Self, StoreError> {
         let mut store = Store { database, anchor, file: file.clone(), unsettled: None };
-        store.commit(&mut std::iter::empty())?;
+        store.commit(&[])?;
         store.settle()?;
         let (jobs, queue) = channel();
         std::thread::Builder::new()
@@ -97,16 +94,20 @@ impl Writer {
         Ok(Self { jobs, file })
     }
 
-    /// Appends a record after all that were queued before; `is_awaited` if somebody waits for it.
-    pub(super) fn queue(
-        &self,
-        record: Record,
-        is_awaited: bool,
-    ) -> Result<Queued, Arc<StoreError>> {
+    /// Stores all records that were queued before, and then this one.
+    pub(super) async fn append(&self, record: Option<Record>) -> Result<(), Arc<StoreError>> {
         let (done, stored) = oneshot::channel();
-        let job = Job { record, is_awaited, done };
-        self.jobs.send(job).map_err(|_| Arc::new(StoreError::Closed))?;
-        Ok(Queued(stored))
+        self.send(Job { record, report: Report::To(done) })?;
+        stored.await.map_err(|_| Arc::new(StoreError::Closed))?
+    }
+
+    /// Appends a record without waiting; `lost` gets a later failure.
+    pub(super) fn queue(&self, record: Record, lost: &Arc<Lost>) -> Result<(), Arc<StoreError>> {
+        self.send(Job { record: Some(record), report: Report::Later(Arc::clone(lost)) })
+    }
+
+    fn send(&self, job: Job) -> Result<(), Arc<StoreError>> {
+        self.jobs.send(job).map_err(|_| Arc::new(StoreError::Closed))
     }
 
     /// Returns whether the store is still the one at its path.
@@ -118,15 +119,21 @@ impl Writer {
 fn write_all(store: &mut Store, queue: &Receiver<Job>) {
     while let Ok(first) = queue.recv() {
         let jobs = batch(first, queue);
-        let mut written = store.commit(&mut jobs.iter().map(|job| &job.record));
+        let records: Vec<&Record> = jobs.iter().filter_map(|job| job.record.as_ref()).collect();
+        let mut written = if records.is_empty() { Ok(()) } else { store.commit(&records) };
         // A call does not wait for the anchor: the record of the run's end follows it, and waits.
-        if !jobs.iter().all(|job| job.record.is_of_call()) {
+        if !records.iter().all(|record| record.is_of_call()) {
             written = written.and_then(|()| store.settle());
         }
         let written = written.map_err(Arc::new);
+        // In order: who waits for a record can rely on what became of those before it.
         for job in jobs {
-            // The call that waits may have been cancelled; its record stays.
-            let _ = job.done.send(written.clone());
+            match (job.report, &written) {
+                // The call that waits may have been cancelled; its record stays.
+                (Report::To(done), written) => drop(done.send(written.clone())),
+                (Report::Later(lost), Err(error)) => drop(lost.set(Arc::clone(error))),
+                (Report::Later(_), Ok(())) => {}
+            }
         }
         if let Err(error) = store.settle() {
             // The next commit tries again, and reports the failure.
@@ -141,7 +148,7 @@ fn batch(first: Job, queue: &Receiver<Job>) -> Vec<Job> {
     let mut jobs = vec![first];
     loop {
         jobs.extend(queue.try_iter().take(BATCH - jobs.len()));
-        if jobs.len() == BATCH || jobs.iter().any(|job| job.is_awaited) {
+        if jobs.len() == BATCH || jobs.iter().any(|job| matches!(job.report, Report::To(_))) {
             return jobs;
         }
         match queue.recv_timeout(latest.saturating_duration_since(Instant::now())) {
@@ -154,7 +161,7 @@ fn batch(first: Job, queue: &Receiver<Job>) -> Vec<Job> {
 impl Store {
     /// Appends records in one commit, after a check that the store ends where `pml` last wrote. [`Store::settle`] has to
     /// follow.
-    fn commit(&mut self, records: &mut dyn Iterator<Item = &Record>) -> Result<(), StoreError> {
+    fn commit(&mut self, records: &[&Record]) -> Result<(), StoreError> {
         self.settle()?;
         // Records in a deleted file would be lost, and nobody would notice.
         if !self.file.is_there() {

@@ -190,6 +190,20 @@ fn an_answer_that_cannot_be_recorded_does_not_count() {
     assert_eq!((code, verified["earlier_stores"].as_array().unwrap().len()), (0, 1), "{verified}");
 }
 
+/// A call whose end cannot be recorded fails the run, also if it is the last one and the program ignores it.
+#[test]
+fn a_result_that_cannot_be_recorded_is_not_returned() {
+    for code in [
+        "return await mcp.shell.exec({ command: ['rm', '-r', '.pml'] })",
+        "try { await mcp.shell.exec({ command: ['rm', '-r', '.pml'] }) } catch {} return 1",
+        "await Promise.race([mcp.shell.exec({ command: ['rm', '-r', '.pml'] })]); return 1",
+    ] {
+        let (refused, exit) = allowing(&["shell:exec"]).exec(code);
+        let message = failure(&refused, "RUN_STORE_UNAVAILABLE");
+        assert!(message.contains("deleted or replaced") && exit == 4, "{exit}: {refused}");
+    }
+}
+
 /// RP-09: a secret that a server returns is not in the record.
 #[test]
 fn secrets_of_servers_are_not_recorded() {
