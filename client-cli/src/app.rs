@@ -33,7 +33,7 @@ pub(crate) struct App {
     pub(crate) lockfile: Lockfile,
     workspace: Arc<Workspace>,
     store: TrustStore,
-    permissions: RwLock<Permissions>,
+    permissions: RwLock<Arc<Permissions>>,
     native: NativeTools,
     local: LocalServers,
     /// The namespaces of the servers that `.pml.json` names.
@@ -79,7 +79,7 @@ impl App {
         Ok(Arc::new(Self {
             lockfile: Lockfile::load(Arc::clone(&workspace), store.clone())?,
             native: NativeTools::new(Arc::clone(&workspace), environment, supervisor),
-            permissions: RwLock::new(config.permissions),
+            permissions: RwLock::new(Arc::new(config.permissions)),
             store,
             workspace,
             local,
@@ -154,10 +154,10 @@ impl App {
     }
 
     /// Returns the permissions in force.
-    pub(crate) fn permissions(&self) -> Permissions {
-        // Cloned, so that nobody holds the lock during a call. A poisoned lock is harmless: the
+    pub(crate) fn permissions(&self) -> Arc<Permissions> {
+        // Shared, so that nobody holds the lock during a call. A poisoned lock is harmless: the
         // rules are replaced as a whole, never changed in place.
-        self.permissions.read().unwrap_or_else(PoisonError::into_inner).clone()
+        Arc::clone(&self.permissions.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Allows a tool permanently: adds exactly that tool to `.pml.json`.
@@ -175,7 +175,8 @@ impl App {
     /// Returns `CONFIG_INVALID` for a file that does not parse: the previous rules are no longer what the user wants.
     pub(crate) fn read_permissions(&self) -> Result<(), ErrorBody> {
         let config = Config::load(&self.workspace, &self.store).map_err(config_error)?;
-        *self.permissions.write().unwrap_or_else(PoisonError::into_inner) = config.permissions;
+        let permissions = Arc::new(config.permissions);
+        *self.permissions.write().unwrap_or_else(PoisonError::into_inner) = permissions;
         Ok(())
     }
 

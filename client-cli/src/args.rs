@@ -104,6 +104,9 @@ Exit codes: 0 denied, or nothing waits; 1 the answer could not be passed on; 2 n
     /// Explain what would happen to a call.
     #[command(subcommand)]
     Permissions(PermissionsCommand),
+    /// Check the policy of this project: what its calls may touch.
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Verify and store the gateway's API key, from stdin or a prompt without echo.
     Login,
     /// Delete the stored API key of the gateway.
@@ -165,6 +168,23 @@ Exit codes: 0 explained, whatever the answer is; otherwise the tool was not foun
         tool: String,
         /// The arguments of the call, a JSON object. Without them, only the rules are considered.
         arguments: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `pml policy …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Check the `policy` of `.pml.json`: test its examples, show what it allows, and point out what has no effect.
+    #[command(after_help = "\
+Without FILE, the file of the project is checked, whether it is trusted or not. A policy is explained in docs/permissions.md.
+
+Exit codes: 0 valid, with or without findings; 2 invalid, or an example does not hold.")]
+    Check {
+        /// A file like `.pml.json`. Default: the file of the project.
+        file: Option<PathBuf>,
         /// Print JSON.
         #[arg(long)]
         json: bool,

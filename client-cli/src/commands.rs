@@ -10,6 +10,7 @@ pub(crate) mod lifecycle;
 mod login;
 mod permissions;
 pub(crate) mod plan;
+mod policy;
 pub(crate) mod program;
 pub(crate) mod publish;
 mod runs;
@@ -30,7 +31,9 @@ use tokio_util::sync::CancellationToken;
 use self::terminal::{note, say, unless_stopped};
 use crate::analyser::Analyser;
 use crate::app::App;
-use crate::args::{Cli, Command, RunsCommand, SecretsCommand, Settings};
+use crate::args::{
+    Cli, Command, PermissionsCommand, PolicyCommand, RunsCommand, SecretsCommand, Settings,
+};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::workspace::Workspace;
@@ -46,6 +49,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Publish(publish) => publish.json,
         Command::Doctor(doctor) => doctor.json,
         Command::Secrets(SecretsCommand::List { json, .. }) => *json,
+        Command::Permissions(PermissionsCommand::Explain { json, .. }) => *json,
+        Command::Policy(PolicyCommand::Check { json, .. }) => *json,
         Command::Runs(
             RunsCommand::List { json, .. }
             | RunsCommand::Show { json, .. }
@@ -89,6 +94,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Init { yes } => return initialise(settings, yes),
         Command::Trust { yes } => return trust::trust(settings, yes),
         Command::Runs(command) => return runs::runs(settings, command),
+        Command::Policy(command) => return policy::policy(settings, command),
         Command::Approve { workflow } => return approve::approve(workflow.as_deref()),
         Command::Deny { workflow } => return approve::deny(workflow.as_deref()),
         // Listed instead of `_`, so that a new command has to be assigned to one of the two
@@ -169,6 +175,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Init { .. }
             | Command::Trust { .. }
             | Command::Runs(_)
+            | Command::Policy(_)
             | Command::Approve { .. }
             | Command::Deny { .. }
             | Command::Completions { .. } => {

@@ -4,6 +4,7 @@ mod file;
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::sync::Arc;
 
 use protocol::ToolId;
 use rustix::fs::{Mode, OFlags};
@@ -15,6 +16,8 @@ use crate::consent::permissions::Permissions;
 use crate::consent::trust::{TrustError, TrustStore};
 use crate::files::atomic::{self, Existing};
 use crate::files::strict_json::{Strict, UniqueMap};
+use crate::policy::{self, Policy};
+use crate::processes::environment::Environment;
 use crate::workspace::Workspace;
 use file::ConfigFile;
 
@@ -83,7 +86,9 @@ pub(crate) struct Config {
     pub(crate) workspace: Option<String>,
     /// The gateway.
     pub(crate) cloud_url: Option<String>,
-    /// The permissions.
+    /// What the tools may touch.
+    pub(crate) policy: Policy,
+    /// The permissions, under that policy.
     pub(crate) permissions: Permissions,
     /// MCP servers of this project, by namespace.
     pub(crate) mcp_servers: BTreeMap<String, McpServer>,
@@ -102,6 +107,13 @@ impl Config {
     /// Returns [`ConfigError`] if the file exists but cannot be read and parsed completely.
     pub(crate) fn load(workspace: &Workspace, store: &TrustStore) -> Result<Self, ConfigError> {
         let mut config = Self::load_file(workspace, store)?;
+        if config.policy.is_of_file() {
+            let environment = Environment::load(workspace);
+            let prepared = config.policy.prepare(|name| program(&environment, workspace, name));
+            prepared.map_err(|reason| unusable(&reason))?;
+        }
+        let policy = Arc::new(config.policy.clone());
+        config.permissions = config.permissions.under(policy);
         // The user's own setting, for all projects.
         match std::env::var_os(APPROVALS_VARIABLE) {
             Some(value) if value == "human" => {
@@ -146,8 +158,15 @@ impl Config {
             drop_if(!std::mem::take(&mut file.mcp_servers).0.is_empty(), "mcpServers");
             drop_if(!std::mem::take(&mut file.expose_tools).is_empty(), "expose_tools");
         }
+        // An untrusted server does not replace the built-in tools.
+        let servers = file.mcp_servers.0.keys().chain(file.private_mcps.0.keys());
+        let is_inspected = |name: &&String| policy::INSPECTED.contains(&name.as_str());
+        let replaced = servers.filter(is_inspected).cloned().collect();
+        // Also without trust: then it only restricts.
+        let policy = Policy::new(file.policy, trust != Trust::Untrusted, replaced);
         Self {
             trust,
+            policy,
             ignored_untrusted: ignored,
             workspace: file.workspace,
             cloud_url: file.cloud.map(|cloud| cloud.0.url),
@@ -179,6 +198,29 @@ impl Config {
         }
         warnings
     }
+}
+
+/// Returns the policy of a file's content, as if the user trusted it.
+///
+/// # Errors
+/// Returns [`ConfigError`] if the content is invalid, or an example of the policy does not hold.
+pub(crate) fn policy_of(workspace: &Workspace, content: &[u8]) -> Result<Policy, ConfigError> {
+    let mut policy = Config::of(file::parse(content)?, Trust::Trusted).policy;
+    let environment = Environment::load(workspace);
+    let prepared = policy.prepare(|name| program(&environment, workspace, name));
+    prepared.map_err(|reason| unusable(&reason))?;
+    Ok(policy)
+}
+
+/// Finds a program by its name on the `PATH` or its absolute path.
+fn program(
+    environment: &Environment,
+    workspace: &Workspace,
+    name: &str,
+) -> Option<policy::Command> {
+    let found = environment.programs().find(name, workspace.root()).ok()?;
+    let (file, is_of_workspace) = (found.file, found.is_of_workspace);
+    Some(policy::Command { argv: vec![name.to_owned()], file, is_of_workspace })
 }
 
 fn named(servers: UniqueMap<Strict<McpServer>>) -> BTreeMap<String, McpServer> {

@@ -10,6 +10,7 @@
 // Allowed imports (`tests/it/project/layering.rs` checks them, without exceptions). Modules do not import each other in
 // a circle; a file and its folder count as one module. From the bottom up:
 //
+// - `policy` judges what a call may touch. It knows nothing but paths, commands and names.
 // - `files`, `workspace` and `processes` wrap the operating system: small private files, the folder that tools may
 //   touch, and child processes.
 // - `gateway`, `local_mcp` and `tools` execute calls. None of them checks permissions.
@@ -35,6 +36,7 @@ mod http_client;
 mod local_mcp;
 mod logging;
 mod placement;
+mod policy;
 mod processes;
 mod run;
 mod run_store;

@@ -7,9 +7,18 @@ pub use crate::processes::environment::Environment;
 pub use crate::processes::supervise::Supervisor;
 pub use crate::tools::{NativeError, NativeTools};
 pub use crate::workspace::Workspace;
-pub use crate::workspace::protected::Granted;
+pub use crate::workspace::protected::{Granted, Touched};
 
 /// The tools of `filesystem`, called without a permission.
 pub mod filesystem {
     pub use crate::tools::filesystem::{call, check, descriptors};
+}
+
+/// Compiles a pattern of a policy; the result says whether it covers a path.
+///
+/// # Errors
+/// Returns why it is invalid.
+pub fn place_pattern(text: &str) -> Result<impl Fn(&std::path::Path) -> bool, String> {
+    let pattern = crate::policy::glob::PlacePattern::new(text, false)?;
+    Ok(move |path: &std::path::Path| pattern.covers(path))
 }

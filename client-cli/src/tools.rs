@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::policy::PolicyOfRun;
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::workspace::Workspace;
@@ -45,7 +46,9 @@ impl From<PathError> for NativeError {
     fn from(error: PathError) -> Self {
         let code = match &error {
             PathError::Outside { .. } => ErrorCode::PathOutsideWorkspace,
-            PathError::Protected { .. } | PathError::Diverted { .. } => ErrorCode::PolicyDenied,
+            PathError::Protected { .. } | PathError::Denied { .. } | PathError::Diverted { .. } => {
+                ErrorCode::PolicyDenied
+            }
             PathError::Kind { .. } | PathError::System { .. } => ErrorCode::ToolFailed,
             PathError::Unsupported => ErrorCode::PlatformUnsupported,
         };
@@ -113,19 +116,26 @@ impl NativeTools {
         }
     }
 
-    /// Checks that a call can run: its arguments and its paths. Has no side effect. Returns the places that it touches;
-    /// protected ones need the user's approval.
+    /// Checks that a call can run: its arguments, its paths and the policy. Has no side effect. Returns what it touches;
+    /// protected places need the user's approval.
     ///
     /// # Errors
     /// Returns the error that the call would fail with.
-    pub(crate) fn check(&self, tool: &ToolId, arguments: &Value) -> Result<Touched, NativeError> {
+    pub(crate) fn check(
+        &self,
+        tool: &ToolId,
+        arguments: &Value,
+        policy: &Arc<PolicyOfRun>,
+    ) -> Result<Touched, NativeError> {
         match Native::of(tool.namespace()) {
             Some(Native::Filesystem) => {
-                filesystem::check(&self.workspace, tool.action(), arguments.clone())
+                let granted = Granted::by_rule(Arc::clone(policy));
+                let reach = self.workspace.reach(&granted);
+                filesystem::check(reach, tool.action(), arguments.clone())
             }
             Some(Native::Shell) if tool.action() == "exec" => {
                 // A command can do whatever the user can, so no protected places are listed.
-                self.shell().check(arguments.clone())
+                self.shell().check(arguments.clone(), policy.policy())
             }
             // `pml:search_tools` touches no place. Unknown tools were refused when the program was
             // resolved.

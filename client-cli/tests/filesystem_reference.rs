@@ -44,13 +44,13 @@ impl Pair {
             let text = arguments.to_string().replace("${root}", root.to_str().unwrap());
             serde_json::from_str(&text).unwrap()
         };
-        let ours = filesystem::call(
-            self.workspace.reach(&Granted::default()),
-            tool,
-            fill(&self.ours),
-            &|| false,
-        )
-        .unwrap_or_else(|error| error.to_result());
+        let nothing = Granted::default();
+        let checked = filesystem::check(self.workspace.reach(&nothing), tool, fill(&self.ours));
+        // As if the user allowed what needs approval: the reference asks about nothing.
+        let granted = checked.as_ref().map_or(nothing, Granted::of);
+        let reach = self.workspace.reach(&granted);
+        let ours = filesystem::call(reach, tool, fill(&self.ours), &|| false)
+            .unwrap_or_else(|error| error.to_result());
         let theirs = self.reference.call(tool, &fill(&self.theirs));
         let neutral = |value: &Value, root: &Path| -> Value {
             let text = value.to_string().replace(root.to_str().unwrap(), "ROOT");

@@ -123,16 +123,10 @@ fn protected_places_need_a_grant() {
         let shown = format!("{tool} {arguments}");
         let error = tree.call(tool, arguments.clone()).expect_err(&shown);
         assert_eq!(error.code, ErrorCode::PolicyDenied, "{shown}: {error}");
-        let places =
-            filesystem::check(&tree.workspace, tool, arguments.clone()).expect(&shown).protected;
+        let places = tree.check(tool, arguments.clone()).expect(&shown).protected;
         assert_eq!(places.len(), 1, "{shown}: {places:?}");
         let other = Granted::of(
-            &filesystem::check(
-                &tree.workspace,
-                "write_file",
-                json!({ "path": ".profile", "content": "" }),
-            )
-            .unwrap(),
+            &tree.check("write_file", json!({ "path": ".profile", "content": "" })).unwrap(),
         );
         let reach = tree.workspace.reach(&other);
         filesystem::call(reach, tool, arguments, &|| false).expect_err(&shown);
@@ -140,7 +134,7 @@ fn protected_places_need_a_grant() {
     let many = tree.call("read_multiple_files", json!({ "paths": [".env", "a.txt"] })).unwrap();
     assert!(!many.to_string().contains(SECRET), "{many}");
     let arguments = json!({ "path": "innocent/ci.yml", "content": "x" });
-    let granted = filesystem::check(&tree.workspace, "write_file", arguments.clone()).unwrap();
+    let granted = tree.check("write_file", arguments.clone()).unwrap();
     assert_eq!(granted.protected[0].real, Path::new(".github/workflows/ci.yml"));
     let granted = Granted::of(&granted);
     filesystem::call(tree.workspace.reach(&granted), "write_file", arguments, &|| false).unwrap();
@@ -171,7 +165,7 @@ fn an_approved_path_must_not_be_diverted() {
         ("read_media_file", json!({ "path": "link" })),
     ] {
         symlink("shown.txt", &link).unwrap();
-        let touched = filesystem::check(&tree.workspace, tool, arguments.clone()).unwrap();
+        let touched = tree.check(tool, arguments.clone()).unwrap();
         assert!(touched.paths.iter().all(|led| led.by_link), "{touched:?}");
         assert_eq!(touched.paths[0].real, Path::new("shown.txt"));
         let granted = Granted::of(&touched);
@@ -200,7 +194,7 @@ fn an_approved_path_must_not_be_diverted() {
     ] {
         let folder = tree.root().join("folder");
         std::fs::create_dir(&folder).unwrap();
-        let touched = filesystem::check(&tree.workspace, tool, arguments.clone()).unwrap();
+        let touched = tree.check(tool, arguments.clone()).unwrap();
         let granted = Granted::of(&touched);
         let call = || {
             let reach = tree.workspace.reach(&granted);

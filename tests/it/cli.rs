@@ -16,6 +16,7 @@ mod login;
 mod odd_clients;
 mod permissions;
 mod plan;
+mod policy;
 mod protected_places;
 mod remote_servers;
 mod runs;

@@ -13,6 +13,7 @@ use super::{App, config_error, own_program};
 use crate::capabilities::Target;
 use crate::files::records;
 use crate::local_mcp::{Grant, LocalMcpError, LocalServers, ServerSpec, Timing};
+use crate::policy::PolicyOfRun;
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::workspace::protected::{Granted, Touched};
@@ -34,8 +35,8 @@ impl App {
         answer.map_err(|error| ErrorBody::new(error.code, error.message))
     }
 
-    /// Checks that a call can run, so that the user is not asked to approve one that would fail. Has no side effect.
-    /// Returns the places that it touches; protected ones need approval whatever a rule allows.
+    /// Checks that a call can run under the policy of its run, so that the user is not asked to approve one that would
+    /// fail. Has no side effect. Returns what it touches; protected places need approval whatever a rule allows.
     ///
     /// # Errors
     /// Returns the error that the call would fail with.
@@ -44,10 +45,11 @@ impl App {
         id: &ToolId,
         target: &Target,
         arguments: &Value,
+        policy: &Arc<PolicyOfRun>,
     ) -> Result<Touched, ErrorBody> {
         let checked = match target {
             Target::Native => {
-                let checked = self.native.check(id, arguments);
+                let checked = self.native.check(id, arguments, policy);
                 return checked.map_err(|error| ErrorBody::new(error.code, error.message));
             }
             Target::Configured => self.local.check(id.namespace()),

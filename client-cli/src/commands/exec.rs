@@ -157,16 +157,11 @@ fn approval_unavailable(approval: &Approval) -> CliError {
     let message =
         format!("{what} approval, but there is no terminal to ask on:\n{}", approval.description);
     let hint = match approval.approval_type {
-        ApprovalType::Plan if has_protected(approval) => {
-            "Run it on a terminal to be asked: a rule cannot allow access to a protected place."
-                .to_owned()
+        ApprovalType::Plan | ApprovalType::ToolPermission if no_rule_allows(approval) => {
+            format!("Run it on a terminal to be asked: no rule can allow {}.", forbidden(approval))
         }
         ApprovalType::Plan => {
             "Run it on a terminal to be asked, or allow its tools in `permissions.allow` of `.pml.json` and run `pml trust`."
-                .to_owned()
-        }
-        _ if !allows_always(approval) => {
-            "Run it on a terminal to be asked: a rule cannot allow access to a protected place."
                 .to_owned()
         }
         ApprovalType::ToolPermission => format!(
@@ -178,10 +173,23 @@ fn approval_unavailable(approval: &Approval) -> CliError {
     CliError::from_code(ErrorCode::ApprovalDenied, message).with_hint(hint)
 }
 
-/// Returns whether one of the calls of a plan touches a protected place.
-fn has_protected(approval: &Approval) -> bool {
+/// Returns the calls that a question is about.
+fn calls(approval: &Approval) -> impl Iterator<Item = &Value> {
     let calls = approval.context.get("calls").and_then(Value::as_array);
-    calls.into_iter().flatten().any(|call| call.get("protected").is_some())
+    calls.into_iter().flatten().chain(calls.is_none().then_some(&approval.context))
+}
+
+/// Returns whether no rule can allow one of the calls.
+fn no_rule_allows(approval: &Approval) -> bool {
+    calls(approval).any(|call| call.get("can_be_allowed").is_some())
+}
+
+/// Says what about such a call a rule cannot allow.
+fn forbidden(approval: &Approval) -> &'static str {
+    match calls(approval).any(|call| call.get("protected").is_some()) {
+        true => "access to a protected place",
+        false => "a command unless `policy.shell.allow` in `.pml.json` names its program",
+    }
 }
 
 /// Asks the person at the terminal; anything except a clear yes means no.

@@ -8,6 +8,7 @@ use super::{ConfigError, FILE, unusable};
 use crate::consent::permissions::PermissionRules;
 use crate::files::strict_json::{Strict, UniqueMap};
 use crate::local_mcp::{Remote, ServerSpec};
+use crate::policy::PolicyFile;
 use crate::tools;
 
 #[derive(Debug, Default, Deserialize)]
@@ -25,7 +26,7 @@ pub(super) struct ConfigFile {
     #[serde(default)]
     pub(super) approvals: Option<ApprovalsBy>,
     #[serde(default)]
-    policy: Option<serde_json::Value>,
+    pub(super) policy: Option<PolicyFile>,
     #[serde(default)]
     pub(super) private_mcps: UniqueMap<Strict<McpServer>>,
     #[serde(default)]
@@ -125,16 +126,10 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
     }
     let Strict(file): Strict<ConfigFile> =
         serde_json::from_slice(content).map_err(|error| invalid(&error))?;
-    if file.policy.is_some() {
-        // A policy that is parsed but not enforced would be worse than none.
-        return Err(unusable(
-            "this version cannot enforce `policy`; remove it and use `permissions`",
-        ));
-    }
     for (name, entry) in file.mcp_servers.0.iter().chain(&file.private_mcps.0) {
         check_transport(name, &entry.0)?;
         if matches!(entry.0.network, Some(Network::Hosts(_))) {
-            // As with `policy`: a limit that is not enforced must not look like one.
+            // A limit that is not enforced must not look like one.
             let reason = format!(
                 "this version cannot restrict the hosts that `{name}` may reach; remove its `network`, or set it to \"all\""
             );

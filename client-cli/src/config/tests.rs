@@ -143,7 +143,9 @@ fn an_invalid_file_is_an_error() {
             "{\"mcpServers\": {\"a\": {\"command\": \"x\"}}, \"private_mcps\": {\"a\": {\"command\": \"x\"}}}",
             None,
         ),
-        ("{\"policy\": {}}", None),
+        ("{\"policy\": []}", None),
+        ("{\"policy\": {\"web\": {}}}", Some((1, 17))),
+        ("{\"policy\": {\"match\": [{\"read\": \"a\"}]}}", None),
         ("{\"cloud\": {}}", None),
         ("\u{feff}{}", Some((1, 1))),
     ] {

@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::permissions::{Permissions, Ruling, Verdict};
 use super::question::Start;
-use crate::workspace::protected::Protected;
+use crate::policy::{Judged, Policy};
+use crate::workspace::protected::Touched;
 
 /// The properties of a call, other than its tool, that the decision depends on.
 #[derive(Debug, Default)]
@@ -15,8 +16,10 @@ pub(crate) struct Call<'a> {
     pub(crate) allowed_in_run: bool,
     /// The server or capability that has to be approved first.
     pub(crate) start: Option<Start>,
-    /// The protected places that it touches.
-    pub(crate) places: &'a [Protected],
+    /// What it touches, as far as that is known.
+    pub(crate) touched: Option<&'a Touched>,
+    /// The policy of its run; by default, the present one.
+    pub(crate) policy: Option<&'a Policy>,
     /// Whether it needs approval each time, whatever a rule allows.
     pub(crate) always_asked: bool,
 }
@@ -42,6 +45,8 @@ pub(crate) enum Decision {
     Refused {
         /// The reason, for display.
         reason: String,
+        /// `PERMISSION_DENIED` for a rule, and `POLICY_DENIED` for the policy.
+        code: ErrorCode,
     },
 }
 
@@ -52,12 +57,25 @@ pub(crate) fn decide(permissions: &Permissions, tool: &ToolId, call: Call<'_>) -
     let is_allowed = verdict == Verdict::Allow || call.allowed_in_run;
     // `deny` comes first, so that nothing overrides it.
     if verdict == Verdict::Deny {
-        Decision::Refused { reason }
-    } else if !is_allowed || call.always_asked || call.start.is_some() {
+        return Decision::Refused { reason, code: ErrorCode::PermissionDenied };
+    }
+    let policy = call.policy.unwrap_or(permissions.policy());
+    let command = call.touched.and_then(|touched| touched.command.as_ref());
+    let judged = match policy.tool(tool) {
+        Judged::Within => command.map_or(Judged::Within, |command| policy.command(command)),
+        judged => judged,
+    };
+    if let Judged::Denied(reason) = judged {
+        return Decision::Refused { reason, code: ErrorCode::PolicyDenied };
+    }
+    let places = call.touched.map_or(&[][..], |touched| &touched.protected);
+    if !is_allowed || call.always_asked || call.start.is_some() {
         // A start needs approval even if `allow` covers the tool: the rule permits calls, and says
         // nothing about the command or the program that would run first.
         Decision::Ask { reason, start: call.start, by_rule: rule.is_some() }
-    } else if !call.places.is_empty() {
+    } else if let Judged::Beyond(reason) = judged {
+        Decision::Ask { reason: reason.to_owned(), start: None, by_rule: false }
+    } else if !places.is_empty() {
         let reason = "a rule cannot allow access to a protected place".to_owned();
         Decision::Ask { reason, start: None, by_rule: false }
     } else {
@@ -71,34 +89,34 @@ pub(crate) fn decide(permissions: &Permissions, tool: &ToolId, call: Call<'_>) -
     }
 }
 
-/// Returns why a tool never runs, if a rule denies it.
+/// Returns why a tool never runs, if a rule or the policy denies it.
 pub(crate) fn why_refused(permissions: &Permissions, tool: &ToolId) -> Option<String> {
     // A `deny` refuses in all circumstances, so an empty call is sufficient.
     match decide(permissions, tool, Call::default()) {
-        Decision::Refused { reason } => Some(reason),
+        Decision::Refused { reason, .. } => Some(reason),
         Decision::Run { .. } | Decision::Ask { .. } => None,
     }
 }
 
-/// Refuses a tool that a rule denies. `why` is inserted into the message and explains how the program reaches the tool.
+/// Refuses a tool that a rule or the policy denies. `why` is inserted into the message and explains how the program reaches the tool.
 ///
 /// # Errors
-/// Returns `PERMISSION_DENIED`.
+/// Returns `PERMISSION_DENIED` or `POLICY_DENIED`.
 pub(crate) fn refuse_denied(
     permissions: &Permissions,
     tool: &ToolId,
     why: &str,
 ) -> Result<(), ErrorBody> {
-    match why_refused(permissions, tool) {
-        Some(reason) => Err(denied(tool, why, &reason)),
-        None => Ok(()),
+    match decide(permissions, tool, Call::default()) {
+        Decision::Refused { reason, code } => Err(denied(tool, why, &reason, code)),
+        Decision::Run { .. } | Decision::Ask { .. } => Ok(()),
     }
 }
 
 /// Returns the error for a denied tool.
-pub(crate) fn denied(tool: &ToolId, why: &str, reason: &str) -> ErrorBody {
+pub(crate) fn denied(tool: &ToolId, why: &str, reason: &str, code: ErrorCode) -> ErrorBody {
     let message = format!("tool `{tool}` is denied{why}: {reason}");
-    ErrorBody::new(ErrorCode::PermissionDenied, message).with_details(json!({ "tool": tool }))
+    ErrorBody::new(code, message).with_details(json!({ "tool": tool }))
 }
 
 /// Returns whether a rule asks about one of these tools.
@@ -118,7 +136,7 @@ pub(crate) fn has_ask_rule<'a>(
 mod tests {
     use super::*;
     use crate::consent::permissions::PermissionRules;
-    use crate::workspace::protected::Guard;
+    use crate::workspace::protected::{Guard, Protected};
 
     fn permissions() -> Permissions {
         let list = |text: &str| vec![text.parse().unwrap()];
@@ -134,15 +152,16 @@ mod tests {
     fn letters(tool: &str) -> String {
         let place =
             Protected { real: ".git/config".into(), guard: Guard::Asked, reason: "Git runs it" };
-        let places = [place];
+        let touched = Touched { protected: vec![place], ..Touched::default() };
+        let touched = Some(&touched);
         let calls = [
             Call::default(),
             Call { allowed_in_run: true, ..Call::default() },
             Call { start: Some(start()), ..Call::default() },
-            Call { places: &places, ..Call::default() },
+            Call { touched, ..Call::default() },
             Call { always_asked: true, ..Call::default() },
             Call { allowed_in_run: true, start: Some(start()), ..Call::default() },
-            Call { allowed_in_run: true, places: &places, ..Call::default() },
+            Call { allowed_in_run: true, touched, ..Call::default() },
         ];
         let letter = |call| match decide(&permissions(), &tool.parse().unwrap(), call) {
             Decision::Run { .. } => 'r',

@@ -1,7 +1,11 @@
 //! `permissions` of `.pml.json`: `deny` overrides `allow`, `allow` overrides `ask`, and the default is to ask.
 
+use std::sync::Arc;
+
 use protocol::{ToolId, ToolPattern};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::policy::Policy;
 
 /// The rules in `.pml.json`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,12 +52,27 @@ pub(crate) struct Permissions {
     /// Whether the agent can approve nothing, not even ordinary calls.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     by_person_only: bool,
+    /// What the tools may touch.
+    #[serde(serialize_with = "written", skip_serializing_if = "is_built_in")]
+    policy: Arc<Policy>,
 }
 
 impl Permissions {
     /// Stores rules and the name of their file.
     pub(crate) fn new(rules: PermissionRules, source: impl Into<String>) -> Self {
-        Self { rules, source: source.into(), by_person_only: false }
+        let policy = Arc::default();
+        Self { rules, source: source.into(), by_person_only: false, policy }
+    }
+
+    /// Sets the policy.
+    #[must_use]
+    pub(crate) fn under(self, policy: Arc<Policy>) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Returns the policy.
+    pub(crate) fn policy(&self) -> &Arc<Policy> {
+        &self.policy
     }
 
     /// Sets whether only a person can approve calls. Once set, it stays.
@@ -68,9 +87,9 @@ impl Permissions {
         self.by_person_only
     }
 
-    /// Returns whether any rule denies or asks.
+    /// Returns whether any rule denies or asks, or the file has a policy.
     pub(crate) fn restrict(&self) -> bool {
-        !self.rules.deny.is_empty() || !self.rules.ask.is_empty()
+        !self.rules.deny.is_empty() || !self.rules.ask.is_empty() || self.policy.is_of_file()
     }
 
     /// Returns whether a call of some tool of a server, possibly one that is not known yet, could start the server
@@ -118,6 +137,15 @@ impl Permissions {
         let reason = format!("no rule in `{}` matches `{tool}`", self.source);
         Ruling { verdict: Verdict::Ask, rule: None, reason }
     }
+}
+
+fn is_built_in(policy: &Policy) -> bool {
+    !policy.is_of_file()
+}
+
+/// Serializes a policy for the record.
+fn written<S: Serializer>(policy: &Policy, serializer: S) -> Result<S::Ok, S::Error> {
+    policy.written().serialize(serializer)
 }
 
 #[cfg(test)]

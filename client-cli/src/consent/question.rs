@@ -91,6 +91,8 @@ pub(crate) struct AskedCall {
     pub(crate) start: Option<Start>,
     /// The address that receives the call, if its server is not on this machine.
     pub(crate) sends_to: Option<String>,
+    /// Whether a rule could allow the tool for such calls.
+    pub(crate) can_be_allowed: bool,
 }
 
 /// Why only a person can approve a call, through a channel that the model cannot use.
@@ -194,8 +196,8 @@ pub(crate) fn describe(workflow_id: &str, question: &Question, code_hash: Integr
                 Some(_) => ApprovalType::Dependency,
                 None => ApprovalType::ToolPermission,
             };
-            // A protected place is never allowed permanently.
-            let options: &[&str] = match call.touched.protected.is_empty() {
+            // A protected place is never allowed permanently, nor a command that the policy does not name.
+            let options: &[&str] = match call.can_be_allowed {
                 true => &["continue", "always", "abort"],
                 false => &["continue", "abort"],
             };
@@ -275,6 +277,9 @@ pub(super) fn context(call: &AskedCall) -> Value {
         context["arguments"] = call.arguments.clone();
     } else {
         context["arguments_hash"] = json!(Integrity::of(arguments.as_bytes()));
+    }
+    if !call.can_be_allowed {
+        context["can_be_allowed"] = false.into();
     }
     if call.count > 1 {
         context["count"] = call.count.into();

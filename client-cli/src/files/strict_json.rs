@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Checks that a JSON text has no duplicate keys.
 pub(crate) fn check_unique(content: &[u8]) -> Result<(), String> {
@@ -33,6 +33,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Strict<T> {
             }
         }
         deserializer.deserialize_map(Object(PhantomData))
+    }
+}
+
+impl<T: Serialize> Serialize for Strict<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
     }
 }
 
@@ -70,6 +76,12 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMap<V> {
             }
         }
         deserializer.deserialize_map(Unique(PhantomData))
+    }
+}
+
+impl<V: Serialize> Serialize for UniqueMap<V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
     }
 }
 

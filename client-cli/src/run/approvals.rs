@@ -395,6 +395,7 @@ mod tests {
             count: 1,
             touched: Touched::default(),
             sends_to: None,
+            can_be_allowed: true,
         };
         let question = Question { about: About::Call(Box::new(call)), needs_person: None, answer };
         (approvals.pause(run, question, hash).workflow_id, ended)

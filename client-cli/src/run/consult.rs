@@ -32,7 +32,8 @@ pub(crate) enum Consulted {
 ///
 /// Arguments leave the machine only with a program that has no local tool, after the gateway has confirmed that it
 /// will run the program. A program that reaches a tool with an `ask` rule, directly or through a capability, runs here
-/// wherever its tools are, because only this machine can ask the user.
+/// wherever its tools are, because only this machine can ask the user. So does every program under a policy that counts
+/// calls.
 ///
 /// # Errors
 /// Returns why there is no valid answer.
@@ -71,7 +72,9 @@ pub(crate) async fn consult(
                 let on_gateway = read_dry_run(&plan.result)?.routing == Routing::Server;
                 let resolution = resolution_of(*plan)?;
                 placement::learn(app, &resolution.tools).await;
-                let mut asks = has_ask_rule(&app.permissions(), analysis.tools.iter());
+                // Only this machine can ask, and count calls over the whole program.
+                let mut asks = has_ask_rule(&app.permissions(), analysis.tools.iter())
+                    || app.permissions().policy().counts_calls();
                 for tool in &resolution.tools {
                     let mut reached = listed(tool)?;
                     // A rule may use the full name of a tool that the program calls by its short name.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::Runs;
 use super::paused::{PausedRun, RunEvent};
 use crate::app::App;
-use crate::consent::decision::{Call, Decision, decide, why_refused};
+use crate::consent::decision::{Call, Decision, decide, denied, refuse_denied};
 use crate::consent::question::{About, Answer, AskedCall, Channel, NeedsPerson, Question};
 use crate::workspace::protected::Touched;
 
@@ -81,10 +81,7 @@ async fn prepare(runs: &Runs, mut request: CreateRequest) -> Result<New, ErrorBo
     app.read_permissions()?;
     let tool = ToolId::new("pml", "create")
         .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
-    if let Some(reason) = why_refused(&app.permissions(), &tool) {
-        let message = format!("tool `{tool}` is denied: {reason}");
-        return Err(ErrorBody::new(ErrorCode::PermissionDenied, message));
-    }
+    refuse_denied(&app.permissions(), &tool, "")?;
     // Before the question, whose answer would have no effect without a key.
     if !app.cloud()?.has_key().await {
         let message = "publishing needs an API key for the gateway, and none is set";
@@ -126,10 +123,7 @@ fn question(app: &App, new: &New) -> Result<Option<String>, ErrorBody> {
     };
     let call = Call { always_asked: !near, ..Call::default() };
     match decide(&app.permissions(), &new.tool, call) {
-        Decision::Refused { reason } => Err(ErrorBody::new(
-            ErrorCode::PermissionDenied,
-            format!("tool `{}` is denied: {reason}", new.tool),
-        )),
+        Decision::Refused { reason, code } => Err(denied(&new.tool, "", &reason, code)),
         Decision::Run { .. } => Ok(None),
         Decision::Ask { reason, .. } => Ok(Some(format!(
             "the text of the program is sent to {} and stored there as `{}`; {who}; {reason}",
@@ -161,6 +155,7 @@ async fn ask(
         touched: Touched::default(),
         start: None,
         sends_to: None,
+        can_be_allowed: true,
     };
     let danger = (!is_near(new)).then_some(NeedsPerson::Publication);
     let question = Question {

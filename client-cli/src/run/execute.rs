@@ -24,6 +24,7 @@ use super::router::Router;
 use super::{Runs, resume};
 use crate::app::App;
 use crate::consent::question::Channel;
+use crate::policy::PolicyOfRun;
 
 /// Executes a program here or on the gateway, depending on where its tools are.
 pub(crate) async fn execute(
@@ -85,13 +86,18 @@ pub(crate) async fn execute(
             Ok(sandboxes) => sandboxes,
             Err(error) => return Envelope::error(error),
         };
-        let recorder = match Recorder::begin(store, &run_id, &program, &app.permissions()).await {
+        let permissions = app.permissions();
+        let policy = Arc::new(PolicyOfRun::new(Arc::clone(permissions.policy())));
+        if let Some(total) = policy.policy().total_ms() {
+            limits.wall = limits.wall.min(Duration::from_millis(total));
+        }
+        let recorder = match Recorder::begin(store, &run_id, &program, &permissions).await {
             Ok(recorder) => recorder,
             Err(error) => return Envelope::error(error),
         };
         let (id, limits_of_run) = (run_id.clone(), limits.clone());
-        let run =
-            LocalRun::new(Arc::clone(&app), id, limits_of_run, recorder, events, stop.clone());
+        let app = Arc::clone(&app);
+        let run = LocalRun::new(app, id, limits_of_run, policy, recorder, events, stop.clone());
         let run = Arc::new(run);
         // Asked once, before anything happens.
         if let Err(error) = run.ask_about_plan(&program, can_ask, &stop).await {

@@ -1,5 +1,7 @@
 //! Explains what would happen to a call, without making it.
 
+use std::sync::Arc;
+
 use protocol::{ErrorBody, ErrorCode, Routing, ToolId};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -7,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use super::permission::{danger, decide_call, sends_to};
 use super::resolver::Resolver;
 use crate::app::App;
-use crate::consent::decision::{Decision, why_refused};
+use crate::consent::decision::{Call, Decision, why_refused};
 use crate::consent::question::{About, AskedCall, NeedsPerson};
-use crate::workspace::protected::Touched;
+use crate::policy::PolicyOfRun;
 
 /// What would happen to a call.
 pub(crate) struct Explained {
@@ -63,7 +65,7 @@ pub(crate) async fn explain(
 ) -> Result<Explained, ErrorBody> {
     let refused = |error: ErrorBody, routing| {
         let verdict = match error.error_code {
-            ErrorCode::PermissionDenied => Verdict::Denied,
+            code if is_denial(code) => Verdict::Denied,
             _ => Verdict::Fails,
         };
         // The rule alone, if there is one.
@@ -71,20 +73,23 @@ pub(crate) async fn explain(
         let (needs_person, question) = (None, None);
         Explained { verdict, reason, needs_person, question, routing }
     };
+    let policy = Arc::new(PolicyOfRun::new(Arc::clone(app.permissions().policy())));
     let target = match Resolver::new(app, false, cancel).find_called(id).await {
         Ok(target) => target,
-        Err(error) if error.error_code == ErrorCode::PermissionDenied => {
+        Err(error) if is_denial(error.error_code) => {
             return Ok(refused(error, None));
         }
         Err(error) => return Err(error),
     };
     let routing = Some(target.routing());
-    let touched = match arguments.as_ref().map(|arguments| app.check_call(id, &target, arguments)) {
-        None => Touched::default(),
-        Some(Ok(touched)) => touched,
-        Some(Err(error)) => return Ok(refused(error, routing)),
-    };
-    let decision = match decide_call(app, id, &target, &touched.protected, false) {
+    let touched =
+        match arguments.as_ref().map(|arguments| app.check_call(id, &target, arguments, &policy)) {
+            None => None,
+            Some(Ok(touched)) => Some(touched),
+            Some(Err(error)) => return Ok(refused(error, routing)),
+        };
+    let call = Call { touched: touched.as_ref(), ..Call::default() };
+    let decision = match decide_call(app, id, &target, call) {
         Ok(decision) => decision,
         Err(error) => return Ok(refused(error, routing)),
     };
@@ -93,18 +98,20 @@ pub(crate) async fn explain(
             let (verdict, needs_person) = (Verdict::Runs, None);
             return Ok(Explained { verdict, reason, needs_person, question: None, routing });
         }
-        Decision::Refused { reason } => {
+        Decision::Refused { reason, .. } => {
             let (verdict, needs_person) = (Verdict::Denied, None);
             return Ok(Explained { verdict, reason, needs_person, question: None, routing });
         }
         Decision::Ask { reason, start, .. } => (reason, start),
     };
+    let touched = touched.unwrap_or_default();
     let danger = danger(id, &target, start.is_some(), &touched.protected);
     let needs_person = NeedsPerson::of(&app.permissions(), danger).map(NeedsPerson::reason);
     let call = arguments.map(|arguments| AskedCall {
         tool: id.clone(),
         through: Vec::new(),
         arguments,
+        can_be_allowed: touched.can_be_allowed(&policy),
         reason: reason.clone(),
         count: 1,
         touched,
@@ -113,6 +120,10 @@ pub(crate) async fn explain(
     });
     let question = call.map(|call| About::Call(Box::new(call)).text());
     Ok(Explained { verdict: Verdict::Asks, reason, needs_person, question, routing })
+}
+
+fn is_denial(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::PermissionDenied | ErrorCode::PolicyDenied)
 }
 
 impl Explained {

@@ -16,6 +16,7 @@ use super::paused::RunEvent;
 use super::recorder::{AnsweredQuestion, Recorder};
 use crate::app::App;
 use crate::consent::question::Given;
+use crate::policy::PolicyOfRun;
 
 /// One run on this machine.
 pub(crate) struct LocalRun {
@@ -30,6 +31,8 @@ pub(crate) struct LocalRun {
     cancel: CancellationToken,
     /// Held while the user is asked: one question at a time.
     pub(super) asking: tokio::sync::Mutex<()>,
+    /// The policy in force when it began, and what it has used of its limits.
+    pub(super) policy: Arc<PolicyOfRun>,
     /// The calls that wait for the same answer.
     pub(super) identical: IdenticalCalls,
     /// The calls that were allowed before the program started.
@@ -66,6 +69,7 @@ impl LocalRun {
         app: Arc<App>,
         id: String,
         limits: Limits,
+        policy: Arc<PolicyOfRun>,
         recorder: Recorder,
         events: mpsc::UnboundedSender<RunEvent>,
         cancel: CancellationToken,
@@ -73,6 +77,7 @@ impl LocalRun {
         Self {
             app,
             id,
+            policy,
             limits,
             recorder,
             events,

@@ -1,5 +1,7 @@
 //! Decides whether a call of a run may be made, and asks the user if needed.
 
+use std::sync::Arc;
+
 use protocol::{ErrorBody, ErrorCode, Integrity, ToolId};
 use sandbox::WallClock;
 use serde_json::Value;
@@ -16,7 +18,7 @@ use crate::consent::question::{
     About, Answer, AskedCall, Channel, Given, NeedsPerson, Question, Start,
 };
 use crate::run_store::record;
-use crate::workspace::protected::{Granted, Protected};
+use crate::workspace::protected::{Granted, Protected, Touched};
 
 /// The permission to make a call.
 #[derive(Debug)]
@@ -57,25 +59,29 @@ impl LocalRun {
         let is_native = matches!(target, Target::Native);
         // Protected places are known only for native tools, so an allowed call of any other tool
         // needs no check.
-        match self.decide(id, target, &[])? {
+        match self.decide(id, target, None)? {
             Decision::Run { reason } if !is_native => {
-                return Ok(permitted(reason));
+                self.count_call(id)?;
+                return Ok(self.permitted(reason));
             }
             _ => {}
         }
-        let touched = self.app.check_call(id, target, pending.arguments)?;
+        let touched = self.app.check_call(id, target, pending.arguments, &self.policy)?;
         // The call may touch what the user is shown. The tool checks the places again when it runs,
         // because a link may lead elsewhere by then.
-        let granted = Granted::of(&touched);
+        let granted = Granted::of(&touched).under(Arc::clone(&self.policy));
         let places = &touched.protected[..];
-        match self.decide(id, target, places)? {
-            Decision::Run { reason } => return Ok(permitted(reason)),
+        let decision = self.decide(id, target, Some(&touched))?;
+        // Before anybody is asked about it.
+        self.count_call(id)?;
+        match decision {
+            Decision::Run { reason } => return Ok(self.permitted(reason)),
             // Only calls of the program itself are in its plan. A start is approved on its own.
             Decision::Ask { start: None, .. } if pending.through.is_empty() => {
                 if let Some(by) = self.allowed.take(id, pending.arguments, &touched) {
                     // The user may have changed the rules since the answer.
                     self.app.read_permissions()?;
-                    self.decide(id, target, places)?;
+                    self.decide(id, target, Some(&touched))?;
                     if by != Channel::Agent || !self.app.permissions().by_person_only() {
                         let reason = format!("{}, before the program started", by.approval());
                         return Ok(Permit { granted, reason });
@@ -97,17 +103,17 @@ impl LocalRun {
         if let Some(by) = waiting_call.take_approval() {
             // Ask again if the server or capability was not approved with that answer.
             if let Decision::Run { .. } | Decision::Ask { start: None, .. } =
-                self.decide(id, target, &[])?
+                self.decide(id, target, None)?
             {
                 return Ok(approved(granted, by));
             }
         }
         // Decided again: while this call waited, the user may have answered "always", or approved
         // the same start.
-        let (reason, start) = match self.decide(id, target, places)? {
+        let (reason, start) = match self.decide(id, target, Some(&touched))? {
             Decision::Ask { reason, start, .. } => (reason, start),
-            Decision::Run { reason } => return Ok(permitted(reason)),
-            Decision::Refused { reason } => return Err(denied(id, "", &reason)),
+            Decision::Run { reason } => return Ok(self.permitted(reason)),
+            Decision::Refused { reason, code } => return Err(denied(id, "", &reason, code)),
         };
         let count = tokio::select! {
             count = waiting_call.settle() => count,
@@ -123,6 +129,7 @@ impl LocalRun {
             start,
             count,
             touched: touched.clone(),
+            can_be_allowed: touched.can_be_allowed(&self.policy),
             sends_to: sends_to(&self.app, id, target),
         };
         let danger = danger(pending.tool, target, starts, places);
@@ -160,7 +167,7 @@ impl LocalRun {
         };
         // A model could allow its own calls for ever. A protected place is never allowed permanently: the question does
         // not offer this answer, but a client may send it.
-        let is_lasting = places.is_empty() && given.by != Channel::Agent;
+        let is_lasting = touched.can_be_allowed(&self.policy) && given.by != Channel::Agent;
         let answer = match given.answer {
             Answer::Always if !is_lasting => Answer::Once,
             answer => answer,
@@ -173,11 +180,14 @@ impl LocalRun {
             Answer::Once => {
                 waiting_call.allow(count - 1, given.by);
                 if given.answer == Answer::Always {
-                    let why = match places.is_empty() {
-                        true => {
+                    let why = match (touched.can_be_allowed(&self.policy), places.is_empty()) {
+                        (true, _) => {
                             "only the user can allow it permanently, with `pml approve` or in `.pml.json`"
                         }
-                        false => "calls that touch protected places always need approval",
+                        (false, true) => {
+                            "commands always need approval, unless the `policy` in `.pml.json` names their program"
+                        }
+                        (false, false) => "calls that touch protected places always need approval",
                     };
                     self.warn(format!("`{id}` was allowed once: {why}"));
                 }
@@ -196,7 +206,7 @@ impl LocalRun {
         }
         // The user may have added a rule while the question was open.
         self.app.read_permissions()?;
-        self.decide(id, target, &[])?;
+        self.decide(id, target, None)?;
         if starts {
             self.approve_start(id, target, shown)?;
         }
@@ -230,32 +240,45 @@ impl LocalRun {
         }
     }
 
-    /// Decides whether a call that leads to these protected places runs or needs an answer.
+    /// Decides whether a call that touches this, as far as that is known, runs or needs an answer.
     ///
     /// # Errors
-    /// Returns `PERMISSION_DENIED`, or why a start cannot be described.
+    /// Returns `PERMISSION_DENIED` or `POLICY_DENIED`, or why a start cannot be described.
     pub(super) fn decide(
         &self,
         id: &ToolId,
         target: &Target,
-        places: &[Protected],
+        touched: Option<&Touched>,
     ) -> Result<Decision, ErrorBody> {
+        let policy = Some(self.policy.policy());
         // Rules apply to every version of a tool, and so does "always".
-        decide_call(&self.app, id, target, places, self.allows_tool(id))
+        let allowed_in_run = self.allows_tool(id);
+        let call = Call { allowed_in_run, touched, policy, ..Call::default() };
+        decide_call(&self.app, id, target, call)
+    }
+
+    /// Counts a call that is not denied towards the limits of the policy.
+    fn count_call(&self, id: &ToolId) -> Result<(), ErrorBody> {
+        self.policy
+            .count_call(id)
+            .map_err(|reason| denied(id, "", &reason, ErrorCode::PolicyDenied))
+    }
+
+    /// Returns the permission that a rule gives.
+    fn permitted(&self, reason: String) -> Permit {
+        Permit { granted: Granted::by_rule(Arc::clone(&self.policy)), reason }
     }
 }
 
-/// Decides whether a call that leads to these protected places runs or needs an answer; `allowed_in_run` if the user
-/// has allowed the tool for the rest of the run.
+/// Decides whether a call runs or needs an answer; looks up what it would start.
 ///
 /// # Errors
-/// Returns `PERMISSION_DENIED`, or why a start cannot be described.
+/// Returns `PERMISSION_DENIED` or `POLICY_DENIED`, or why a start cannot be described.
 pub(super) fn decide_call(
     app: &App,
     id: &ToolId,
     target: &Target,
-    places: &[Protected],
-    allowed_in_run: bool,
+    call: Call<'_>,
 ) -> Result<Decision, ErrorBody> {
     // Checked first: nothing is looked up for a denied call.
     refuse_denied(&app.permissions(), id, "")?;
@@ -270,9 +293,8 @@ pub(super) fn decide_call(
         }
         Target::Native | Target::Configured | Target::Gateway { .. } => None,
     };
-    let call = Call { allowed_in_run, start, places, ..Call::default() };
-    match decide(&app.permissions(), id, call) {
-        Decision::Refused { reason } => Err(denied(id, "", &reason)),
+    match decide(&app.permissions(), id, Call { start, ..call }) {
+        Decision::Refused { reason, code } => Err(denied(id, "", &reason, code)),
         decision => Ok(decision),
     }
 }
@@ -283,11 +305,6 @@ pub(super) fn sends_to(app: &App, id: &ToolId, target: &Target) -> Option<String
         Target::Configured => app.remote_of(id).map(|remote| remote.to_string()),
         _ => None,
     }
-}
-
-/// Returns the permission that a rule gives.
-fn permitted(reason: String) -> Permit {
-    Permit { granted: Granted::default(), reason }
 }
 
 /// Returns the permission that an answer gives.

@@ -106,6 +106,8 @@ impl LocalRun {
         }
         let begun = Instant::now();
         let plan = plan_of(&self.app, program);
+        // Nobody is asked about a call that exceeds a limit.
+        let trial = self.policy.unused();
         let mut asked = AskedPlan { calls: Vec::new(), later: Vec::new(), leaves: leaves(&plan) };
         for task in &plan.tasks {
             let Some(target) = program.targets.get(&task.tool) else { continue };
@@ -113,7 +115,11 @@ impl LocalRun {
                 CALLS_LIMIT => Some(Uncovered::TooMany),
                 _ => (begun.elapsed() > TIME_LIMIT).then_some(Uncovered::TooSlow),
             };
-            match self.planned(task, target, &program.args, no_room) {
+            let mut planned = self.planned(task, target, &program.args, no_room);
+            if trial.count_call(&task.tool).is_err() && matches!(planned, Planned::Asked(_)) {
+                planned = Planned::Later(Uncovered::Fails);
+            }
+            match planned {
                 Planned::Runs => {}
                 Planned::Asked(new) => {
                     let is_same = |known: &&mut PlannedCall| {
@@ -153,7 +159,7 @@ impl LocalRun {
         no_room: Option<Uncovered>,
     ) -> Planned {
         let id = &task.tool;
-        let asks = match self.decide(id, target, &[]) {
+        let asks = match self.decide(id, target, None) {
             Ok(Decision::Ask { start: Some(_), .. }) => return Planned::Later(Uncovered::Starts),
             Ok(Decision::Ask { .. }) => true,
             // A native tool may still touch a protected place.
@@ -170,10 +176,10 @@ impl LocalRun {
             return later(why);
         }
         // Nobody is asked about a call that fails. It may succeed after the calls before it.
-        let Ok(touched) = self.app.check_call(id, target, &arguments) else {
+        let Ok(touched) = self.app.check_call(id, target, &arguments, &self.policy) else {
             return later(Uncovered::Fails);
         };
-        let Ok(Decision::Ask { reason, .. }) = self.decide(id, target, &touched.protected) else {
+        let Ok(Decision::Ask { reason, .. }) = self.decide(id, target, Some(&touched)) else {
             return Planned::Runs;
         };
         let planned = PlannedCall {
@@ -181,6 +187,7 @@ impl LocalRun {
             call: AskedCall {
                 tool: id.clone(),
                 through: Vec::new(),
+                can_be_allowed: touched.can_be_allowed(&self.policy),
                 arguments,
                 reason,
                 count: 1,

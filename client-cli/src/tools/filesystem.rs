@@ -8,6 +8,7 @@ mod edit;
 mod glob;
 mod list;
 mod media;
+mod moved;
 mod read;
 mod write;
 
@@ -18,8 +19,8 @@ use protocol::{ErrorCode, ToolDescriptor};
 use serde_json::{Value, json};
 
 use super::{NativeError, RESULT_LIMIT, unknown};
-use crate::workspace::Workspace;
-use crate::workspace::protected::{Guard, Led, Operation, Reach, Touched};
+use crate::policy::Operation;
+use crate::workspace::protected::{Led, Reach, Touched};
 
 /// Returns whether the run was cancelled, so that a long directory walk can stop.
 pub(crate) type Cancelled<'a> = &'a dyn Fn() -> bool;
@@ -39,18 +40,6 @@ pub(crate) fn changes(action: &str) -> bool {
     matches!(action, "write_file" | "edit_file" | "create_directory" | "move_file")
 }
 
-/// Returns whether a `filesystem` tool reads names and metadata, and no content.
-fn is_about_metadata(action: &str) -> bool {
-    matches!(
-        action,
-        "list_directory"
-            | "list_directory_with_sizes"
-            | "directory_tree"
-            | "search_files"
-            | "get_file_info"
-    )
-}
-
 /// Calls a `filesystem` tool and returns its MCP `CallToolResult`.
 ///
 /// # Errors
@@ -62,11 +51,6 @@ pub fn call(
     arguments: Value,
     cancelled: Cancelled<'_>,
 ) -> Result<Value, NativeError> {
-    if is_about_metadata(action) {
-        // Their own checks are about names in a folder, and not about where the path leads.
-        let given = arguments.get("path").and_then(Value::as_str).unwrap_or_default();
-        workspace.follow(given)?;
-    }
     let text = match action {
         "read_file" | "read_text_file" => read::read_text_file(workspace, arguments)?,
         "read_media_file" => return media::read_media_file(workspace, arguments),
@@ -74,12 +58,12 @@ pub fn call(
         "write_file" => write::write_file(workspace, arguments)?,
         "edit_file" => edit::edit_file(workspace, arguments)?,
         "create_directory" => write::create_directory(workspace, arguments)?,
-        "list_directory" => list::list_directory(&workspace, arguments)?,
-        "list_directory_with_sizes" => list::list_directory_with_sizes(&workspace, arguments)?,
-        "directory_tree" => list::directory_tree(&workspace, arguments, cancelled)?,
+        "list_directory" => list::list_directory(workspace, arguments)?,
+        "list_directory_with_sizes" => list::list_directory_with_sizes(workspace, arguments)?,
+        "directory_tree" => list::directory_tree(workspace, arguments, cancelled)?,
         "move_file" => write::move_file(workspace, arguments)?,
-        "search_files" => list::search_files(&workspace, arguments, cancelled)?,
-        "get_file_info" => read::get_file_info(&workspace, arguments)?,
+        "search_files" => list::search_files(workspace, arguments, cancelled)?,
+        "get_file_info" => read::get_file_info(workspace, arguments)?,
         "list_allowed_directories" => {
             format!("Allowed directories:\n{}", workspace.root().display())
         }
@@ -98,11 +82,7 @@ pub fn call(
 ///
 /// # Errors
 /// Returns the error that [`call`] would fail with.
-pub fn check(
-    workspace: &Workspace,
-    action: &str,
-    arguments: Value,
-) -> Result<Touched, NativeError> {
+pub fn check(workspace: Reach<'_>, action: &str, arguments: Value) -> Result<Touched, NativeError> {
     let mut check = Check { workspace, touched: Touched::default() };
     let tool = format!("filesystem:{action}");
     match action {
@@ -125,7 +105,8 @@ pub fn check(
 
 /// The check of a call before it is made.
 struct Check<'a> {
-    workspace: &'a Workspace,
+    /// The workspace, with the policy of the run.
+    workspace: Reach<'a>,
     /// What it touches, so far.
     touched: Touched,
 }
@@ -144,16 +125,13 @@ impl Check<'_> {
 
     fn at(&mut self, given: &str, real: &Path, operation: Operation) -> Result<(), NativeError> {
         self.leads_to(given, real)?;
-        match self.workspace.protection(real, operation) {
-            Some(place) if place.guard == Guard::Refused => Err(place.refused(given).into()),
-            Some(place) => {
-                if !self.touched.protected.contains(&place) {
-                    self.touched.protected.push(place);
-                }
-                Ok(())
-            }
-            None => Ok(()),
+        let policy = self.workspace.policy().policy();
+        if let Some(place) = self.workspace.guarded(policy, given, real, operation)?
+            && !self.touched.protected.contains(&place)
+        {
+            self.touched.protected.push(place);
         }
+        Ok(())
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 use super::{NativeError, arguments};
+use crate::policy::{self, Judged, Policy};
 use crate::processes::environment::Environment;
 use crate::processes::supervise::{Input, Supervisor};
 use crate::workspace::Workspace;
@@ -99,9 +100,8 @@ fn program_key(name: &str) -> String {
 
 /// A resolved command.
 struct Prepared {
-    argv: Vec<String>,
+    command: policy::Command,
     folder: PathBuf,
-    program: PathBuf,
     limit: Duration,
     /// Where the folder and the program were found.
     paths: Vec<Led>,
@@ -115,11 +115,12 @@ pub(super) struct Shell<'a> {
 }
 
 impl Shell<'_> {
-    /// Checks that a call can run: its arguments, its folder and its program. Returns the last two.
-    pub(super) fn check(&self, value: Value) -> Result<Touched, NativeError> {
+    /// Checks that a call can run: its arguments, its folder, its program and the policy. Returns what it touches.
+    pub(super) fn check(&self, value: Value, policy: &Policy) -> Result<Touched, NativeError> {
         let input: Exec = arguments("shell:exec", value)?;
-        let prepared = self.prepare(&input)?;
-        Ok(Touched { protected: Vec::new(), paths: prepared.paths })
+        let Prepared { command, paths, .. } = self.prepare(&input)?;
+        judge(policy, &command)?;
+        Ok(Touched { paths, command: Some(command), ..Touched::default() })
     }
 
     /// Validates the arguments, and resolves the folder, the program and the time limit.
@@ -144,7 +145,9 @@ impl Shell<'_> {
         let program_led =
             Led { given: program_key(&argv[0]), real: found.file.clone(), by_link: false };
         let paths = vec![folder_led, program_led];
-        Ok(Prepared { argv, folder, program: found.file, limit, paths })
+        let command =
+            policy::Command { argv, file: found.file, is_of_workspace: found.is_of_workspace };
+        Ok(Prepared { command, folder, limit, paths })
     }
 
     /// Runs a program. Dropping the future kills it and everything that it started.
@@ -156,10 +159,22 @@ impl Shell<'_> {
     ) -> Result<Value, NativeError> {
         let input: Exec = arguments("shell:exec", value)?;
         // Resolved again, because the answer of the user may have taken minutes since `check`.
-        let Prepared { mut argv, folder, program, limit, paths } = self.prepare(&input)?;
+        let Prepared { command, folder, limit, paths } = self.prepare(&input)?;
         for led in &paths {
             granted.leads_to(&led.given, &led.real)?;
         }
+        let policy = granted.policy().policy();
+        if let Judged::Beyond(reason) = judge(policy, &command)?
+            && !granted.was_asked()
+        {
+            // Not reached: the user is asked about such a command.
+            return Err(NativeError::new(ErrorCode::PolicyDenied, reason));
+        }
+        let lower = |ms| Duration::from_millis(ms).min(limit);
+        let limit = policy.command_ms().map_or(limit, lower);
+        let kept = policy.command_output().and_then(|bytes| usize::try_from(bytes).ok());
+        let kept = kept.map_or(OUTPUT_LIMIT, |bytes| bytes.min(OUTPUT_LIMIT));
+        let policy::Command { mut argv, file: program, .. } = command;
         let stdin = input.stdin.unwrap_or_default().into_bytes();
         let mut variables = self.environment.base();
         if git::is_git(&program) {
@@ -193,7 +208,7 @@ impl Shell<'_> {
                 let _ = life_line.flush().await;
             };
             // Concurrently: a program blocks when one of its pipes is full and nobody reads it.
-            let (stdout, stderr, ()) = tokio::join!(capture(out), capture(err), feed);
+            let (stdout, stderr, ()) = tokio::join!(capture(out, kept), capture(err, kept), feed);
             (stdout, stderr, child.wait().await)
         };
         let ((stdout, cut_out), (stderr, cut_err), status) = tokio::select! {
@@ -216,6 +231,18 @@ impl Shell<'_> {
             "content": [{ "type": "text", "text": result.to_string() }],
             "structuredContent": result,
         }))
+    }
+}
+
+/// Applies the policy to a command.
+fn judge(policy: &Policy, command: &policy::Command) -> Result<Judged, NativeError> {
+    match policy.command(command) {
+        Judged::Denied(reason) => {
+            let name = protocol::escape_text(&command.argv[0]);
+            let message = format!("the policy does not allow the command `{name}`: {reason}");
+            Err(NativeError::new(ErrorCode::PolicyDenied, message))
+        }
+        judged => Ok(judged),
     }
 }
 
@@ -257,7 +284,7 @@ fn argv(command: &Command, args: Option<&[String]>) -> Result<Vec<String>, Nativ
 }
 
 /// Reads a stream to its end and keeps its beginning.
-async fn capture(stream: Option<impl AsyncRead + Unpin>) -> (String, bool) {
+async fn capture(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> (String, bool) {
     let mut kept = Vec::new();
     let mut truncated = false;
     if let Some(mut stream) = stream {
@@ -265,7 +292,7 @@ async fn capture(stream: Option<impl AsyncRead + Unpin>) -> (String, bool) {
         // A read error counts as the end of the stream.
         while let Ok(read @ 1..) = stream.read(&mut chunk).await {
             // Output beyond the limit is read too, because a full pipe would block the program.
-            let room = OUTPUT_LIMIT - kept.len();
+            let room = limit - kept.len();
             kept.extend_from_slice(&chunk[..read.min(room)]);
             truncated |= read > room;
         }

@@ -11,7 +11,8 @@ use rustix::io::Errno;
 
 use super::Workspace;
 use super::path_error::{PathError, shown};
-use super::protected::{Guard, Operation};
+use super::protected::Guard;
+use crate::policy::Operation;
 
 /// The maximum number of retries of a resolution that raced with a rename.
 const RACE_RETRIES: usize = 16;

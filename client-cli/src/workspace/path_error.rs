@@ -23,6 +23,14 @@ pub(crate) enum PathError {
         /// Why, as the rest of the sentence.
         reason: &'static str,
     },
+    /// The policy does not allow the access.
+    #[error("the policy does not allow `{path}`: {reason}")]
+    Denied {
+        /// The path, escaped for display.
+        path: String,
+        /// Which part of the policy.
+        reason: String,
+    },
     /// The path leads elsewhere than when the user allowed the call.
     #[error("`{path}` no longer leads to the file that was approved")]
     Diverted {

@@ -6,24 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use rustix::fs::OFlags;
 
 use super::Workspace;
 use super::path_error::{PathError, shown};
 use crate::files;
-
-/// The access to a place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operation {
-    /// Its content is read.
-    Read,
-    /// It is written or created.
-    Change,
-    /// It is moved away, or something is moved there, with everything beneath it.
-    Move,
-}
+use crate::policy::{Command, Judged, Operation, Policy, PolicyOfRun};
 
 /// The protection of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,15 +53,28 @@ pub struct Touched {
     pub protected: Vec<Protected>,
     /// The paths in its arguments.
     pub paths: Vec<Led>,
+    /// The command that it runs.
+    pub(crate) command: Option<Command>,
 }
 
-/// What the user allowed one call to touch.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+impl Touched {
+    /// Returns whether a rule could allow the call.
+    pub(crate) fn can_be_allowed(&self, policy: &PolicyOfRun) -> bool {
+        let is_beyond =
+            |command: &Command| matches!(policy.policy().command(command), Judged::Beyond(_));
+        self.protected.is_empty() && !self.command.as_ref().is_some_and(is_beyond)
+    }
+}
+
+/// What one call may touch: what the user allowed, under the policy of its run.
+#[derive(Debug, Clone, Default)]
 pub struct Granted {
     /// The protected places.
     protected: BTreeSet<PathBuf>,
     /// The real paths that the paths of the call had when the user was asked; `None` if the user was not asked.
     paths: Option<BTreeMap<String, PathBuf>>,
+    /// The policy of the run; by default the built-in one.
+    policy: Arc<PolicyOfRun>,
 }
 
 impl Granted {
@@ -81,7 +84,29 @@ impl Granted {
         Self {
             protected: shown.protected.iter().map(|place| place.real.clone()).collect(),
             paths: Some(paths.collect()),
+            policy: Arc::default(),
         }
+    }
+
+    /// Creates a grant for a call that the user was not asked about.
+    pub(crate) fn by_rule(policy: Arc<PolicyOfRun>) -> Self {
+        Self { policy, ..Self::default() }
+    }
+
+    /// Sets the policy of the run.
+    #[must_use]
+    pub(crate) fn under(self, policy: Arc<PolicyOfRun>) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Returns the policy of the run.
+    pub(crate) fn policy(&self) -> &PolicyOfRun {
+        &self.policy
+    }
+
+    /// Returns whether the user was asked about the call.
+    pub(crate) fn was_asked(&self) -> bool {
+        self.paths.is_some()
     }
 
     /// Returns whether the grant covers a place: it was shown, or is a parent folder of one that was.
@@ -128,6 +153,8 @@ impl Access {
             (Self::Own, _) | (Self::Never, Operation::Change | Operation::Move) => {
                 Some(Guard::Refused)
             }
+            // Names and metadata are not secret.
+            (_, Operation::List) => None,
             (Self::Secret, _) | (Self::Ask, Operation::Change | Operation::Move) => {
                 Some(Guard::Asked)
             }
@@ -301,7 +328,7 @@ impl Workspace {
     /// `HEAD`, `objects` and `refs` as a repository; `--separate-git-dir` and `init --bare` create such folders.
     fn of_repository(&self, real: &Path, operation: Operation) -> Option<(Guard, &'static str)> {
         // Reading a file of a repository makes Git run nothing.
-        if operation == Operation::Read {
+        if matches!(operation, Operation::List | Operation::Read) {
             return None;
         }
         let has = |folder: &Path, name: &str| {
@@ -322,6 +349,30 @@ impl Workspace {
         // Only the parents count: moving a folder does not turn it into a repository.
         real.ancestors().skip(1).find(is_one)?;
         Some((Guard::Asked, "its folder is a Git repository, whose settings and hooks Git runs"))
+    }
+
+    /// Returns why an access needs approval, under a policy.
+    ///
+    /// # Errors
+    /// Returns [`PathError`] if it is refused, whatever the user says.
+    pub(crate) fn guarded(
+        &self,
+        policy: &Policy,
+        given: &str,
+        real: &Path,
+        operation: Operation,
+    ) -> Result<Option<Protected>, PathError> {
+        let protected = match self.protection(real, operation) {
+            Some(place) if place.guard == Guard::Refused => return Err(place.refused(given)),
+            protected => protected,
+        };
+        match policy.place(real, operation) {
+            Judged::Denied(reason) => Err(PathError::Denied { path: shown(given), reason }),
+            Judged::Beyond(reason) => Ok(protected.or_else(|| {
+                Some(Protected { real: real.to_owned(), guard: Guard::Asked, reason })
+            })),
+            Judged::Within => Ok(protected),
+        }
     }
 
     /// Returns the workspace as a call with these grants may access it.
@@ -371,23 +422,36 @@ impl Reach<'_> {
         self.allow_place(given, real, Operation::Change)
     }
 
-    /// Refuses a path that leads elsewhere than when the user was asked, before its metadata is read.
+    /// Refuses a folder that a walk has reached from the given path, if its names may not be shown.
     ///
     /// # Errors
-    /// Returns [`PathError`] if it does, or leads outside the workspace.
-    pub(crate) fn follow(&self, given: &str) -> Result<(), PathError> {
-        if self.granted.paths.is_none() {
-            return Ok(());
-        }
-        let real = self.workspace.real_of(given, &self.workspace.relative(given)?)?;
-        self.granted.leads_to(given, &real)
+    /// Returns [`PathError::Protected`] or [`PathError::Denied`].
+    pub(crate) fn allow_inner(&self, given: &str, real: &Path) -> Result<(), PathError> {
+        self.allow_place(given, real, Operation::List)
     }
 
-    fn allow_place(&self, given: &str, real: &Path, operation: Operation) -> Result<(), PathError> {
-        match self.workspace.protection(real, operation) {
-            Some(place) if place.guard == Guard::Refused || !self.granted.covers(real) => {
-                Err(place.refused(given))
-            }
+    /// Returns whether the policy lets a listing show a name.
+    pub(crate) fn shows(&self, real: &Path) -> bool {
+        !matches!(self.policy().policy().place(real, Operation::List), Judged::Denied(_))
+    }
+
+    /// Returns the policy of the run.
+    pub(crate) fn policy(&self) -> &PolicyOfRun {
+        self.granted.policy()
+    }
+
+    /// Checks a place, without following the given path.
+    ///
+    /// # Errors
+    /// Returns [`PathError::Protected`] or [`PathError::Denied`].
+    pub(crate) fn allow_place(
+        &self,
+        given: &str,
+        real: &Path,
+        operation: Operation,
+    ) -> Result<(), PathError> {
+        match self.workspace.guarded(self.policy().policy(), given, real, operation)? {
+            Some(place) if !self.granted.covers(real) => Err(place.refused(given)),
             _ => Ok(()),
         }
     }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use client_cli::testing::{Granted, NativeError, Workspace, filesystem};
+use client_cli::testing::{Granted, NativeError, Touched, Workspace, filesystem};
 use protocol::ErrorCode;
 use serde_json::{Value, json};
 
@@ -51,6 +51,10 @@ impl Tree {
             );
         }
         result
+    }
+
+    pub(crate) fn check(&self, tool: &str, arguments: Value) -> Result<Touched, NativeError> {
+        filesystem::check(self.workspace.reach(&Granted::default()), tool, arguments)
     }
 
     pub(crate) fn read(&self, path: &str) -> Result<String, NativeError> {

@@ -22,7 +22,7 @@ const TWO_QUESTIONS: &str = "
     return 'done';";
 
 fn two_questions() -> (Project, StdioClient) {
-    let project = Project::new().allow(&["shell:exec"]);
+    let project = Project::new().allow_commands(&["sh"]);
     let pml = project.stdio();
     (project, pml)
 }

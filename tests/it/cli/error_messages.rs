@@ -42,7 +42,7 @@ fn without_a_terminal_the_message_states_how_to_allow_the_call() {
     let (code, stderr) =
         stderr_of(&project, &["exec", "-"], "return await mcp.shell.exec({ command: ['ls'] })");
     assert_eq!(code, Some(3));
-    let words = "error: `shell:exec` needs approval, but there is no terminal to ask on:\nRun `shell:exec` with {\"command\":[\"ls\"]} [1003 APPROVAL_DENIED]\nhint: Run it on a terminal to be asked, or add \"shell:exec\" to `permissions.allow` in `.pml.json` and run `pml trust`.\n";
+    let words = "error: `shell:exec` needs approval, but there is no terminal to ask on:\nRun `shell:exec` with {\"command\":[\"ls\"]} [1003 APPROVAL_DENIED]\nhint: Run it on a terminal to be asked: no rule can allow a command unless `policy.shell.allow` in `.pml.json` names its program.\n";
     assert!(stderr.ends_with(words), "{stderr}");
 }
 

@@ -9,7 +9,7 @@ use crate::cli::hostile_capabilities::Served;
 use crate::programs::tampering::{frame_with, socket_of_the_program};
 use crate::registry::capabilities::{DOUBLE, author, entry, published};
 use crate::skipped::skipped;
-use crate::support::cli::{Project, text};
+use crate::support::cli::{Project, policy_for, text};
 use crate::support::expect::{calls, failure, question, success};
 use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::mcp_client::StdioClient;
@@ -277,7 +277,8 @@ fn cancelling_stops_the_processes_of_a_capability() {
         "/** Sleeps. */ return await mcp.shell.exec({ command: ['sleep', '333'] })",
     );
     published(&author, "c.outer", "/** Sleeps. */ return await mcp.c.sleeps({})");
-    let project = Project::of(&author).allow(&["*"]);
+    let config = json!({ "permissions": { "allow": ["*"] }, "policy": policy_for(&["sleep"]) });
+    let project = Project::of(&author).configure(&config);
     let mut pml = project.stdio();
     let first = pml.execute("return await mcp.c.outer({})");
     let second = pml.resume(question(&first), true, false);

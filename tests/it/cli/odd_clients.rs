@@ -88,7 +88,7 @@ fn pml_exits_when_the_client_closes_stdout() {
 fn changed_rules_apply_to_the_next_call() {
     let touch =
         |file: &str| format!("await mcp.shell.exec({{ command: ['touch', '{file}'] }}); return 1");
-    let project = project(&json!({ "allow": ["shell:exec"] }));
+    let project = Project::offline().allow_commands(&["touch"]);
     let mut pml = project.stdio();
     assert_eq!(success(&pml.execute(&touch("a"))), &json!(1));
     project.write(".pml.json", r#"{"permissions":{"deny":["shell:*"]}}"#);

@@ -76,8 +76,14 @@ fn protected_places_need_approval_whatever_the_rules_allow() {
         failure(&pml.execute(&write(place)), "POLICY_DENIED");
     }
     // Files that run only when the user starts them are ordinary source code.
-    for place in ["Makefile", "package.json", "conftest.py", ".env.example"] {
+    for place in ["Makefile", "package.json", "conftest.py"] {
         success(&pml.execute(&write(place)));
+    }
+    // Hidden files are protected as long as no policy allows them.
+    for place in [".gitignore", ".env.example", "src/.cache/x"] {
+        let asked = pml.execute(&write(place));
+        let why = asked_about(&asked, place);
+        assert!(why.contains("it is hidden, and no `policy` allows that"), "{why}");
     }
 }
 

@@ -198,7 +198,7 @@ fn a_result_that_cannot_be_recorded_is_not_returned() {
         "try { await mcp.shell.exec({ command: ['rm', '-r', '.pml'] }) } catch {} return 1",
         "await Promise.race([mcp.shell.exec({ command: ['rm', '-r', '.pml'] })]); return 1",
     ] {
-        let (refused, exit) = allowing(&["shell:exec"]).exec(code);
+        let (refused, exit) = Project::offline().allow_commands(&["rm"]).exec(code);
         let message = failure(&refused, "RUN_STORE_UNAVAILABLE");
         assert!(message.contains("deleted or replaced") && exit == 4, "{exit}: {refused}");
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::identity::keys::call;
-use crate::support::cli::{Project, text};
+use crate::support::cli::{Project, policy_for, text};
 use crate::support::expect::{failure, question, success};
 use crate::support::server::{Server, Tenant};
 use crate::support::terminal::approve;
@@ -155,7 +155,8 @@ fn programs_and_interpreters_are_never_resolved_in_the_workspace() {
     for first_entry in
         ["WORK/bin:", "WORK/node_modules/.bin:", "LINK:", "bin:", "node_modules/.bin:", ".:", ":"]
     {
-        let project = project(&tenant);
+        let config = json!({ "permissions": { "allow": ["*"] }, "policy": policy_for(&["node"]) });
+        let project = project(&tenant).configure(&config);
         let link = project.home().join("linked");
         symlink(project.path("bin"), &link).unwrap();
         let first = first_entry
@@ -210,8 +211,10 @@ fn workspace_programs_run_by_explicit_path_only() {
     let mut pml = project.stdio();
     let refused = pml.execute("return await mcp.shell.exec({ command: ['tool'] })");
     assert!(failure(&refused, "TOOL_FAILED").contains("`./bin/tool`"), "{refused:#}");
-    let ran = pml.execute("return (await mcp.shell.exec({ command: ['./bin/tool'] })).stdout");
-    assert_eq!(*success(&ran), json!("mine\n"));
+    let asked = pml.execute("return (await mcp.shell.exec({ command: ['./bin/tool'] })).stdout");
+    question(&asked);
+    approve(&project, &asked, false);
+    assert_eq!(*success(&pml.resume(&asked, true, false)), json!("mine\n"));
 
     for (name, command) in [("jotter", "${workspace}/bin/tool"), ("diary", "./bin/tool")] {
         let body = json!({

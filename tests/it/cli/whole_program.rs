@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::cli::Project;
+use crate::support::cli::{Project, policy_for};
 use crate::support::expect::{calls, failure, question, success};
 use crate::support::mcp_client::{Era, envelope};
 use crate::support::terminal::{approve, on_terminal};
@@ -119,7 +119,7 @@ fn more_calls_are_asked_about_again() {
 /// A program that is denied has not started: calls that need no approval did not happen either.
 #[test]
 fn a_denied_program_does_nothing() {
-    let project = Project::offline().allow(&["shell:exec"]);
+    let project = Project::offline().allow_commands(&["sh", "touch"]);
     let mut pml = project.stdio();
     let code = format!("await mcp.shell.exec({{ command: ['touch', 'began'] }});{TWO}");
     let asked = pml.execute(&code);
@@ -192,7 +192,7 @@ fn a_dangerous_plan_needs_a_person() {
 /// P5: a link that is put in place after the answer leads elsewhere, so that the call is not the one that was shown.
 #[test]
 fn a_call_that_leads_elsewhere_is_asked_about_again() {
-    let project = Project::offline().allow(&["shell:exec"]);
+    let project = Project::offline().allow_commands(&["sh", "touch"]);
     for folder in [".vscode", "d"] {
         std::fs::create_dir(project.path(folder)).unwrap();
     }
@@ -326,12 +326,22 @@ fn the_question_states_what_leaves_the_machine() {
 fn later_settings_apply_to_calls_that_were_allowed() {
     for (settings, code) in [
         (
-            json!({ "permissions": { "allow": ["shell:exec"], "deny": ["filesystem:write_file"] } }),
+            json!({
+                "permissions": { "allow": ["shell:exec"], "deny": ["filesystem:write_file"] },
+                "policy": policy_for(&["sh"]),
+            }),
             "PERMISSION_DENIED",
         ),
-        (json!({ "permissions": { "allow": ["shell:exec"] }, "approvals": "human" }), ""),
+        (
+            json!({
+                "permissions": { "allow": ["shell:exec"] },
+                "policy": policy_for(&["sh"]),
+                "approvals": "human",
+            }),
+            "",
+        ),
     ] {
-        let project = Project::offline().allow(&["shell:exec"]);
+        let project = Project::offline().allow_commands(&["sh", "touch"]);
         let mut pml = project.stdio();
         let asked = pml.execute(
             "const waiting = ['sh', '-c', 'touch began; until [ -e go ]; do sleep 0.02; done'];
@@ -376,7 +386,7 @@ fn a_later_setting_applies_to_an_open_question() {
 /// If nobody can be asked, a program is refused only if it will make one of the calls, or when it reaches one.
 #[test]
 fn without_a_person_the_program_starts_if_no_call_is_certain() {
-    let project = Project::offline().allow(&["shell:exec"]);
+    let project = Project::offline().allow_commands(&["sh", "touch"]);
     let perhaps = "await mcp.shell.exec({ command: ['touch', 'began'] });
          if (!args.write) return 'nothing to do';
          await mcp.filesystem.write_file({ path: 'a.txt', content: 'a' });
@@ -395,7 +405,7 @@ fn without_a_person_the_program_starts_if_no_call_is_certain() {
 /// A single call is asked about when the program reaches it, and a program that needs no approval is not asked about.
 #[test]
 fn one_call_is_no_plan() {
-    let project = Project::offline().allow(&["shell:exec"]);
+    let project = Project::offline().allow_commands(&["sh", "touch"]);
     let mut pml = project.stdio();
     let asked = pml.execute(
         "await mcp.shell.exec({ command: ['touch', 'began'] });

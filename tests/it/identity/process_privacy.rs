@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::cli::{Project, text};
+use crate::support::cli::{Project, policy_for, text};
 use crate::support::expect::success;
 use crate::support::mcp_client::{Era, StdioClient};
 use crate::support::server::Installation;
@@ -33,7 +33,8 @@ fn reading(path: &str) -> Command {
 #[test]
 fn local_servers_cannot_read_keys_or_inherit_descriptors() {
     let servers = json!({ "mcpServers": { "looks": { "command": "python3", "args": ["looks_around.py"] } },
-        "permissions": { "allow": ["looks:*", "shell:exec"] } });
+        "permissions": { "allow": ["looks:*", "shell:exec"] },
+        "policy": policy_for(&["cat", "readlink"]) });
     let project = Project::offline().configure(&servers).set("PML_API_KEY", "pml_canary-91");
     project.write("looks_around.py", include_str!("../../fixtures/looks_around.py"));
     project.write("inherited.txt", "x");

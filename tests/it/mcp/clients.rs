@@ -159,7 +159,7 @@ async def main():
                     await session.call_tool("pml_execute", {"code": "while (true) {}"})
 anyio.run(main)
 "#;
-    let project = Project::offline().allow(&["shell:exec"]);
+    let project = Project::offline().allow_commands(&["sleep"]);
     let pml = project.command(&[]).get_program().to_owned();
     let mut client = project.wrap(Command::new(python(PYTHON).join("python")), &["-c", CANCELS]);
     let output = client.arg(pml).arg(project.log()).output().unwrap();

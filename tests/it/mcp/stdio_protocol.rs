@@ -99,7 +99,7 @@ fn both_protocol_generations_work_over_http() {
 /// CL-01: with trace logs, errors and noise, every line on stdout is JSON-RPC.
 #[test]
 fn stdout_has_only_json_rpc_messages() {
-    let project = Project::new().allow(&["filesystem:*", "shell:exec"]).set("PML_LOG", "trace");
+    let project = Project::new().allow_commands(&["sh"]).set("PML_LOG", "trace");
     let mut pml = project.stdio();
     for n in 0..scaled(1_000) {
         match n % 6 {
@@ -128,7 +128,7 @@ fn stdout_has_only_json_rpc_messages() {
 /// Requests are answered as they complete, so a long program does not delay others.
 #[test]
 fn requests_run_concurrently() {
-    let mut pml = Project::new().allow(&["shell:exec"]).stdio();
+    let mut pml = Project::new().allow_commands(&["sleep"]).stdio();
     let slow = pml.begin("await mcp.shell.exec({ command: ['sleep', '280'], timeout_ms: 290000 })");
     assert_eq!(success(&pml.execute("return 1")), 1);
     assert!(pml.answer_within(slow, std::time::Duration::ZERO).is_none());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::cli::Project;
+use crate::support::cli::{Project, policy_for};
 use crate::support::expect::{failure, success};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, StdioClient};
@@ -18,6 +18,7 @@ fn with_memory_server() -> Project {
     let memory = project.node_server("server-memory", &[]);
     project.configure(&json!({
         "permissions": { "allow": ["*"] },
+        "policy": policy_for(&["sleep"]),
         "mcpServers": { "memory": memory },
     }))
 }

@@ -127,6 +127,7 @@ pages! {
     mcp: "docs/mcp.md",
     operating: "docs/operating.md",
     performance: "docs/performance.md",
+    permissions: "docs/permissions.md",
     plans: "docs/plans.md",
     programs: "docs/programs.md",
     proxy: "docs/proxy.md",

@@ -32,6 +32,16 @@ pub(crate) struct Project {
     settings: Vec<(String, String)>,
 }
 
+/// Returns a policy that restricts nothing except commands, which must be of these programs.
+pub(crate) fn policy_for(programs: &[&str]) -> Value {
+    let all = json!({ "allow": ["**"], "hidden": true });
+    json!({
+        "filesystem": { "read": all, "write": all },
+        "shell": { "allow": programs },
+        "tools": ["*"],
+    })
+}
+
 impl Project {
     /// Creates a project of a new tenant on the shared gateway.
     pub(crate) fn new() -> Self {
@@ -88,9 +98,12 @@ impl Project {
         self.folder.join("home")
     }
 
-    /// Writes a file of the workspace.
+    /// Writes a file of the workspace, and creates its folders.
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
-        std::fs::write(self.path(name), text).expect("our own folder takes files");
+        let path = self.path(name);
+        let folder = path.parent().expect("it is in the workspace");
+        std::fs::create_dir_all(folder).expect("our own folder takes folders");
+        std::fs::write(path, text).expect("our own folder takes files");
     }
 
     /// Reads a file of the workspace.
@@ -121,6 +134,13 @@ impl Project {
     #[track_caller]
     pub(crate) fn allow(self, patterns: &[&str]) -> Self {
         self.configure(&json!({ "permissions": { "allow": patterns } }))
+    }
+
+    /// Allows these programs as commands, next to all other tools: a rule alone allows no command.
+    pub(crate) fn allow_commands(self, programs: &[&str]) -> Self {
+        let policy = policy_for(programs);
+        let allow = json!(["shell:exec"]);
+        self.configure(&json!({ "permissions": { "allow": allow }, "policy": policy }))
     }
 
     /// Prepares a run of `pml` in the workspace.

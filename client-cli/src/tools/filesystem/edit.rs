@@ -7,10 +7,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use similar::{Algorithm, DiffOp, TextDiff};
 
+use super::read::ReadLimit;
 use super::{Check, failed, invalid, read, write};
+use crate::policy::Operation;
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::path_error::shown;
-use crate::workspace::protected::{Operation, Reach};
+use crate::workspace::protected::Reach;
 
 /// The number of context lines around a change in the diff.
 const CONTEXT: usize = 4;
@@ -44,7 +46,8 @@ pub(super) fn edit_file(workspace: Reach<'_>, value: Value) -> Result<String, Na
         workspace.allow(&input.path, &opened.real, Operation::Change)?;
     }
     let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
-    let bytes = read::read_all(File::from(opened.fd), &input.path, size, RESULT_LIMIT)?;
+    let limit = ReadLimit::of(workspace, RESULT_LIMIT);
+    let bytes = read::read_all(File::from(opened.fd), &input.path, size, limit)?;
     // Lossy decoding would destroy bytes that are not UTF-8.
     let original = String::from_utf8(bytes)
         .map_err(|_| failed(format!("`{}` is not UTF-8 text", shown(&input.path))))?

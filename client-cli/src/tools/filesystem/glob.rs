@@ -1,15 +1,10 @@
 //! Glob patterns with the semantics of the reference server.
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
 
 use super::invalid;
+use crate::policy::glob;
 use crate::tools::NativeError;
-
-/// The maximum length of a pattern in bytes; a longer one is likely an attack.
-const PATTERN_LIMIT: usize = 1_024;
-
-/// The maximum number of alternatives that the braces of one pattern may expand to.
-const ALTERNATIVES_LIMIT: usize = 256;
 
 /// A compiled pattern over paths relative to the searched folder.
 ///
@@ -22,25 +17,11 @@ pub(super) struct Pattern {
 impl Pattern {
     /// Compiles a pattern.
     pub(super) fn new(tool: &str, text: &str) -> Result<Self, NativeError> {
-        if text.len() > PATTERN_LIMIT {
-            return Err(invalid(tool, "a pattern is longer than 1024 bytes"));
-        }
-        // Each `{` or `,` adds at most one alternative per level; nested braces multiply.
-        let (braces, commas) = (text.matches('{').count(), text.matches(',').count());
-        if braces > 0 && (commas + 1).saturating_pow(braces as u32) > ALTERNATIVES_LIMIT {
-            return Err(invalid(tool, "a pattern has too many alternatives in braces"));
-        }
         let positive = text.trim_start_matches('!');
         // Each leading `!` negates the pattern, so two cancel out, as in `minimatch`.
         let negated = (text.len() - positive.len()) % 2 == 1;
-        let glob = GlobBuilder::new(positive)
-            // By default, `*` and `?` would match `/` too.
-            .literal_separator(true)
-            .backslash_escape(true)
-            .empty_alternates(true)
-            .build()
-            .map_err(|error| invalid(tool, &format!("a pattern is not a glob: {error}")))?;
-        Ok(Self { matcher: glob.compile_matcher(), negated })
+        let matcher = glob::compile(positive, false).map_err(|reason| invalid(tool, &reason))?;
+        Ok(Self { matcher, negated })
     }
 
     /// Returns whether the pattern covers a relative path.

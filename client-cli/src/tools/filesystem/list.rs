@@ -1,6 +1,8 @@
 //! Lists and searches folders.
 
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Dir, FileType, OFlags};
@@ -10,11 +12,11 @@ use serde_json::{Value, json};
 use super::glob::{self, Pattern};
 use super::{Cancelled, Check, failed, read};
 use crate::files::stat_name;
+use crate::policy::Operation;
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
-use crate::workspace::Workspace;
 use crate::workspace::beneath::Opened;
 use crate::workspace::path_error::{PathError, shown};
-use crate::workspace::protected::is_own;
+use crate::workspace::protected::{Reach, is_own};
 
 /// The maximum number of entries that one call reads.
 const ENTRIES_LIMIT: usize = 200_000;
@@ -33,8 +35,15 @@ impl Entry {
     }
 }
 
+/// Opens a folder whose names may be shown.
+fn open_folder(workspace: Reach<'_>, given: &str) -> Result<Opened, PathError> {
+    let opened = workspace.open_folder(given, &workspace.relative(given)?)?;
+    workspace.allow(given, &opened.real, Operation::List)?;
+    Ok(opened)
+}
+
 /// Returns a folder's entries, sorted by name.
-fn entries(given: &str, folder: &Opened) -> Result<Vec<Entry>, NativeError> {
+fn entries(workspace: Reach<'_>, given: &str, folder: &Opened) -> Result<Vec<Entry>, NativeError> {
     let system = |errno| PathError::System { path: shown(given), errno };
     let mut found = Vec::new();
     for entry in Dir::read_from(&folder.fd).map_err(system)? {
@@ -47,7 +56,7 @@ fn entries(given: &str, folder: &Opened) -> Result<Vec<Entry>, NativeError> {
         // not exist, such a folder is not entered.
         let name = raw.to_string_lossy().into_owned();
         // It cannot be read, so a program that reads everything that is listed would fail.
-        if is_own(&name) {
+        if is_own(&name) || !workspace.shows(&folder.real.join(OsStr::from_bytes(raw.to_bytes()))) {
             continue;
         }
         let kind = match entry.file_type() {
@@ -91,10 +100,10 @@ pub(super) fn check(check: &mut Check<'_>, action: &str, value: Value) -> Result
     read::check_metadata(check, &tool, value)
 }
 
-pub(super) fn list_directory(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
+pub(super) fn list_directory(workspace: Reach<'_>, value: Value) -> Result<String, NativeError> {
     let input: ListDirectory = arguments("filesystem:list_directory", value)?;
-    let folder = workspace.open_folder(&input.path, &workspace.relative(&input.path)?)?;
-    let lines: Vec<String> = entries(&input.path, &folder)?
+    let folder = open_folder(workspace, &input.path)?;
+    let lines: Vec<String> = entries(workspace, &input.path, &folder)?
         .iter()
         .map(|entry| format!("{} {}", entry.label(), entry.name))
         .collect();
@@ -118,12 +127,12 @@ enum SortBy {
 }
 
 pub(super) fn list_directory_with_sizes(
-    workspace: &Workspace,
+    workspace: Reach<'_>,
     value: Value,
 ) -> Result<String, NativeError> {
     let input: ListWithSizes = arguments("filesystem:list_directory_with_sizes", value)?;
-    let folder = workspace.open_folder(&input.path, &workspace.relative(&input.path)?)?;
-    let mut sized: Vec<(Entry, u64)> = entries(&input.path, &folder)?
+    let folder = open_folder(workspace, &input.path)?;
+    let mut sized: Vec<(Entry, u64)> = entries(workspace, &input.path, &folder)?
         .into_iter()
         .map(|entry| {
             let size = size_of(workspace, &folder.real.join(&entry.name))?;
@@ -156,8 +165,10 @@ pub(super) fn list_directory_with_sizes(
 ///
 /// # Errors
 /// Returns [`PathError`] if the system is out of descriptors.
-fn size_of(workspace: &Workspace, relative: &Path) -> Result<u64, PathError> {
+fn size_of(workspace: Reach<'_>, relative: &Path) -> Result<u64, PathError> {
     match workspace.open_beneath("", relative, OFlags::PATH) {
+        // A link may lead to a file that the policy hides.
+        Ok(opened) if !workspace.shows(&opened.real) => Ok(0),
         Ok(opened) => Ok(u64::try_from(opened.stat.st_size).unwrap_or(0)),
         Err(error) if error.is_exhausted() => Err(error),
         Err(_) => Ok(0),
@@ -199,21 +210,21 @@ impl DirectoryTree {
 }
 
 pub(super) fn directory_tree(
-    workspace: &Workspace,
+    workspace: Reach<'_>,
     value: Value,
     cancelled: Cancelled<'_>,
 ) -> Result<String, NativeError> {
     let input: DirectoryTree = arguments("filesystem:directory_tree", value)?;
     let mut walk =
         Walk { workspace, given: &input.path, exclude: input.excluded()?, seen: 0, cancelled };
-    let root = workspace.open_folder(&input.path, &workspace.relative(&input.path)?)?;
+    let root = open_folder(workspace, &input.path)?;
     let tree = walk.tree(root, Path::new(""), 0)?;
     serde_json::to_string_pretty(&tree)
         .map_err(|error| failed(format!("the tree cannot be shown: {error}")))
 }
 
 struct Walk<'a> {
-    workspace: &'a Workspace,
+    workspace: Reach<'a>,
     given: &'a str,
     exclude: Vec<Pattern>,
     seen: usize,
@@ -251,7 +262,7 @@ impl Walk<'_> {
         if (self.cancelled)() {
             return Err(NativeError::new(protocol::ErrorCode::Cancelled, "the run was cancelled"));
         }
-        let found = entries(self.given, folder)?;
+        let found = entries(self.workspace, self.given, folder)?;
         self.seen += found.len();
         if self.seen > ENTRIES_LIMIT {
             return Err(too_many());
@@ -272,12 +283,19 @@ impl Walk<'_> {
             );
             return Err(failed(message));
         }
-        match self.workspace.open_folder(self.given, real) {
+        let opened = self.workspace.open_folder(self.given, real).and_then(|child| {
+            self.workspace.allow_inner(self.given, &child.real)?;
+            Ok(child)
+        });
+        match opened {
             Ok(child) => Ok(Some(child)),
             Err(error) if error.is_exhausted() => Err(error.into()),
-            // Deleted in the meantime, not readable, or PML's own.
+            // Deleted in the meantime, not readable, PML's own, or hidden by the policy.
             Err(
-                PathError::System { .. } | PathError::Protected { .. } | PathError::Outside { .. },
+                PathError::System { .. }
+                | PathError::Protected { .. }
+                | PathError::Denied { .. }
+                | PathError::Outside { .. },
             ) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -286,7 +304,7 @@ impl Walk<'_> {
     /// Returns whether a name leads to something in the workspace.
     fn leads_inside(&self, real: &Path) -> Result<bool, NativeError> {
         match self.workspace.open_beneath(self.given, real, OFlags::PATH) {
-            Ok(_) => Ok(true),
+            Ok(opened) => Ok(self.workspace.shows(&opened.real)),
             Err(error) if error.is_exhausted() => Err(error.into()),
             Err(_) => Ok(false),
         }
@@ -303,7 +321,7 @@ struct SearchFiles {
 }
 
 pub(super) fn search_files(
-    workspace: &Workspace,
+    workspace: Reach<'_>,
     value: Value,
     cancelled: Cancelled<'_>,
 ) -> Result<String, NativeError> {
@@ -317,7 +335,7 @@ pub(super) fn search_files(
         seen: 0,
         cancelled,
     };
-    let root = workspace.open_folder(&input.path, &workspace.relative(&input.path)?)?;
+    let root = open_folder(workspace, &input.path)?;
     let start = root.real;
     drop(root.fd);
     let mut results: Vec<String> = Vec::new();

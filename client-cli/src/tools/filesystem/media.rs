@@ -7,7 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{failed, read};
+use super::failed;
+use super::read::{self, ReadLimit};
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::protected::Reach;
 
@@ -21,7 +22,8 @@ pub(super) fn read_media_file(workspace: Reach<'_>, value: Value) -> Result<Valu
     let opened = read::open(workspace, &input.path)?;
     let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
     // Base64 encodes three bytes as four.
-    let bytes = read::read_all(File::from(opened.fd), &input.path, size, RESULT_LIMIT / 4 * 3)?;
+    let limit = ReadLimit::of(workspace, RESULT_LIMIT / 4 * 3);
+    let bytes = read::read_all(File::from(opened.fd), &input.path, size, limit)?;
     let encoded = STANDARD.encode(bytes);
     let extension = opened.real.extension().and_then(|e| e.to_str()).unwrap_or("").to_lowercase();
     let block = match media_type(&extension) {

@@ -5,16 +5,17 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 
 use chrono::{DateTime, Utc};
+use protocol::ErrorCode;
 use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags, StatxTimestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Check, failed, invalid, too_large};
+use crate::policy::Operation;
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
-use crate::workspace::Workspace;
 use crate::workspace::beneath::Opened;
 use crate::workspace::path_error::{PathError, shown};
-use crate::workspace::protected::{Guard, Operation, Reach};
+use crate::workspace::protected::Reach;
 
 /// The number of bytes per read.
 const CHUNK: usize = 64 * 1024;
@@ -58,7 +59,7 @@ pub(super) fn check_path(
     check_file(check, &input.path)
 }
 
-/// Checks a place whose listing or metadata would be read. These are not secret, so only PML's own files are refused.
+/// Checks a place whose listing or metadata would be read.
 pub(super) fn check_metadata(
     check: &mut Check<'_>,
     tool: &str,
@@ -66,11 +67,7 @@ pub(super) fn check_metadata(
 ) -> Result<(), NativeError> {
     let input: OnePath = arguments(tool, value)?;
     let real = check.workspace.real_of(&input.path, &check.workspace.relative(&input.path)?)?;
-    check.leads_to(&input.path, &real)?;
-    match check.workspace.protection(&real, Operation::Read) {
-        Some(place) if place.guard == Guard::Refused => Err(place.refused(&input.path).into()),
-        _ => Ok(()),
-    }
+    check.at(&input.path, &real, Operation::List)
 }
 
 /// Checks several files. The call itself reports an unreadable one in place of its content.
@@ -112,13 +109,14 @@ pub(super) fn read_text_file(workspace: Reach<'_>, value: Value) -> Result<Strin
     let opened = open(workspace, &input.path)?;
     let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
     let file = File::from(opened.fd);
+    let limit = ReadLimit::of(workspace, RESULT_LIMIT);
     if tail > 0 {
-        return last_lines(file, &input.path, size, tail);
+        return last_lines(file, &input.path, size, tail, limit);
     }
     if head > 0 {
-        return first_lines(file, &input.path, head);
+        return first_lines(file, &input.path, head, limit);
     }
-    let bytes = read_all(file, &input.path, size, RESULT_LIMIT)?;
+    let bytes = read_all(file, &input.path, size, limit)?;
     Ok(decode(bytes))
 }
 
@@ -131,23 +129,54 @@ fn lines(tool: &str, name: &str, count: Option<f64>) -> Result<usize, NativeErro
     }
 }
 
+/// The maximum number of bytes of one read.
+#[derive(Clone, Copy)]
+pub(super) struct ReadLimit {
+    bytes: usize,
+    is_of_policy: bool,
+}
+
+impl ReadLimit {
+    /// Returns the limit of a tool, or that of the policy if it is lower.
+    pub(super) fn of(workspace: Reach<'_>, limit: usize) -> Self {
+        match workspace.policy().policy().read_limit() {
+            Some(bytes) if bytes < limit as u64 => {
+                Self { bytes: bytes as usize, is_of_policy: true }
+            }
+            _ => Self { bytes: limit, is_of_policy: false },
+        }
+    }
+
+    /// Returns the error for something that is larger.
+    fn exceeded(self, what: &str, size: u64, hint: &str) -> NativeError {
+        if !self.is_of_policy {
+            return too_large(what, size, hint);
+        }
+        let message = format!(
+            "{what} is {size} bytes, and `policy.filesystem.read.max_bytes` in `.pml.json` is {}; {hint}",
+            self.bytes
+        );
+        NativeError::new(ErrorCode::PolicyDenied, message)
+    }
+}
+
 /// Reads a whole file. A file that is too large is refused before it is read.
 pub(super) fn read_all(
     file: File,
     path: &str,
     size: u64,
-    limit: usize,
+    limit: ReadLimit,
 ) -> Result<Vec<u8>, NativeError> {
     let what = format!("`{}`", shown(path));
-    if size > limit as u64 {
-        return Err(too_large(&what, size, "read a part of it with `head` or `tail`"));
+    if size > limit.bytes as u64 {
+        return Err(limit.exceeded(&what, size, "read a part of it with `head` or `tail`"));
     }
     let mut bytes = Vec::with_capacity(size as usize + 1);
     // The file may have grown since, or report size 0, as files in `/proc` do.
-    let read = file.take(limit as u64 + 1).read_to_end(&mut bytes);
+    let read = file.take(limit.bytes as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error| io_error(path, &error))?;
-    if bytes.len() > limit {
-        return Err(too_large(&what, bytes.len() as u64, "it grew while it was read"));
+    if bytes.len() > limit.bytes {
+        return Err(limit.exceeded(&what, bytes.len() as u64, "it grew while it was read"));
     }
     Ok(bytes)
 }
@@ -168,7 +197,12 @@ fn decode(bytes: Vec<u8>) -> String {
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-fn first_lines(mut file: File, path: &str, count: usize) -> Result<String, NativeError> {
+fn first_lines(
+    mut file: File,
+    path: &str,
+    count: usize,
+    limit: ReadLimit,
+) -> Result<String, NativeError> {
     let mut bytes = Vec::new();
     let mut chunk = vec![0; CHUNK];
     let mut found = 0;
@@ -189,14 +223,23 @@ fn first_lines(mut file: File, path: &str, count: usize) -> Result<String, Nativ
             bytes.push(byte);
         }
         // A single line can be arbitrarily long.
-        if bytes.len() > RESULT_LIMIT {
-            return Err(too_large("these lines", bytes.len() as u64, "request fewer"));
+        if bytes.len() > limit.bytes {
+            return Err(limit.exceeded("these lines", bytes.len() as u64, "request fewer"));
         }
+    }
+    if bytes.len() > limit.bytes {
+        return Err(limit.exceeded("these lines", bytes.len() as u64, "request fewer"));
     }
     Ok(decode(bytes))
 }
 
-fn last_lines(mut file: File, path: &str, size: u64, count: usize) -> Result<String, NativeError> {
+fn last_lines(
+    mut file: File,
+    path: &str,
+    size: u64,
+    count: usize,
+    limit: ReadLimit,
+) -> Result<String, NativeError> {
     let mut chunks: Vec<Vec<u8>> = Vec::new();
     let mut position = size;
     let (mut found, mut total) = (0, 0);
@@ -215,15 +258,19 @@ fn last_lines(mut file: File, path: &str, size: u64, count: usize) -> Result<Str
         }
         chunks.push(chunk);
         // One chunk more than the limit, because the oldest chunk may contain lines that are not requested.
-        if total > RESULT_LIMIT + CHUNK {
-            return Err(too_large("these lines", total as u64, "request fewer"));
+        if total > limit.bytes + CHUNK {
+            return Err(limit.exceeded("these lines", total as u64, "request fewer"));
         }
     }
     chunks.reverse();
     // Decoded as a whole, because a character may be split between two chunks.
     let text = decode(chunks.concat()).replace("\r\n", "\n");
     let lines: Vec<&str> = text.split('\n').collect();
-    Ok(lines[lines.len().saturating_sub(count)..].join("\n"))
+    let text = lines[lines.len().saturating_sub(count)..].join("\n");
+    match text.len() > limit.bytes && limit.is_of_policy {
+        true => Err(limit.exceeded("these lines", text.len() as u64, "request fewer")),
+        false => Ok(text),
+    }
 }
 
 #[derive(Deserialize)]
@@ -244,7 +291,7 @@ pub(super) fn read_multiple_files(
         }
         let content = open(workspace, path).and_then(|opened| {
             let size = u64::try_from(opened.stat.st_size).unwrap_or(0);
-            read_all(File::from(opened.fd), path, size, RESULT_LIMIT)
+            read_all(File::from(opened.fd), path, size, ReadLimit::of(workspace, RESULT_LIMIT))
         });
         match content {
             Ok(bytes) => out.push_str(&format!("{path}:\n{}\n", decode(bytes))),
@@ -262,12 +309,12 @@ struct OnePath {
     path: String,
 }
 
-pub(super) fn get_file_info(workspace: &Workspace, value: Value) -> Result<String, NativeError> {
+pub(super) fn get_file_info(workspace: Reach<'_>, value: Value) -> Result<String, NativeError> {
     let input: OnePath = arguments("filesystem:get_file_info", value)?;
     let relative = workspace.relative(&input.path)?;
     // `O_PATH` needs no right to read the file, and has no effect on a FIFO or a device.
     let opened = workspace.open_beneath(&input.path, &relative, OFlags::PATH)?;
-    workspace.refuse_own(&input.path, &opened.real)?;
+    workspace.allow(&input.path, &opened.real, Operation::List)?;
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let facts = rustix::fs::statx(opened.fd.as_fd(), "", AtFlags::EMPTY_PATH, wanted)
         .map_err(|errno| PathError::System { path: shown(&input.path), errno })?;

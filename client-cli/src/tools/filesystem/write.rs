@@ -7,13 +7,14 @@ use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Check, failed, read};
+use super::{Check, failed, moved, read};
 use crate::files::atomic::{self, Existing};
 use crate::files::stat_name;
+use crate::policy::Operation;
 use crate::tools::{NativeError, arguments};
 use crate::workspace::beneath::{Place, kind_name};
 use crate::workspace::path_error::{PathError, shown};
-use crate::workspace::protected::{Operation, Reach};
+use crate::workspace::protected::Reach;
 
 /// The maximum number of retries of a write that raced with another one.
 const RACE_RETRIES: usize = 8;
@@ -37,6 +38,9 @@ pub(super) fn replace(
     content: &[u8],
 ) -> Result<(), NativeError> {
     let relative = workspace.relative(given)?;
+    // Reserved before it is written, so that concurrent calls cannot exceed the limit together.
+    let reserved = workspace.policy().reserve_bytes(content.len() as u64);
+    let reserved = reserved.map_err(|reason| denied(given, reason))?;
     for _ in 0..RACE_RETRIES {
         let (place, mode) = target(workspace, given, &relative)?;
         // A file that did not exist when `target` checked the place was not checked itself, so it
@@ -45,13 +49,21 @@ pub(super) fn replace(
         // A new file takes the name. Other hard links keep the old content: one of them may be a
         // protected place, which a check by name cannot see.
         match atomic::write(&place.folder, &place.name, content, mode, existing) {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                reserved.keep();
+                return Ok(());
+            }
             // Another process created the file in the meantime: try again, with its mode and the same checks.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(read::io_error(given, &error)),
         }
     }
     Err(failed(format!("`{}` kept changing while it was written; retry", shown(given))))
+}
+
+/// Returns the error for a write that exceeds a limit of the policy.
+fn denied(given: &str, reason: String) -> PathError {
+    PathError::Denied { path: shown(given), reason }
 }
 
 /// Resolves the links of a path to the file to write, and returns its mode if it exists.
@@ -97,13 +109,27 @@ pub(super) fn check_change(check: &mut Check<'_>, given: &str) -> Result<(), Nat
 }
 
 pub(super) fn check_write(check: &mut Check<'_>, value: Value) -> Result<(), NativeError> {
-    let WriteFile { path, .. } = arguments("filesystem:write_file", value)?;
+    let WriteFile { path, content } = arguments("filesystem:write_file", value)?;
+    let fits = check.workspace.policy().check_size(content.len() as u64);
+    fits.map_err(|reason| denied(&path, reason))?;
     check_change(check, &path)
 }
 
 pub(super) fn check_create(check: &mut Check<'_>, value: Value) -> Result<(), NativeError> {
     let CreateDirectory { path } = arguments("filesystem:create_directory", value)?;
-    check_change(check, &path)
+    check_change(check, &path)?;
+    // The missing folders on the way are created, too.
+    let workspace = check.workspace;
+    let real = workspace.real_of(&path, &workspace.relative(&path)?)?;
+    for parent in real.ancestors().skip(1).filter(|parent| parent.as_os_str() != "") {
+        match workspace.open_beneath(&path, parent, OFlags::PATH) {
+            Ok(_) => break,
+            Err(error) if error.is_missing() => {}
+            Err(error) => return Err(error.into()),
+        }
+        workspace.guarded(workspace.policy().policy(), &path, parent, Operation::Change)?;
+    }
+    Ok(())
 }
 
 pub(super) fn check_move(check: &mut Check<'_>, value: Value) -> Result<(), NativeError> {
@@ -113,7 +139,11 @@ pub(super) fn check_move(check: &mut Check<'_>, value: Value) -> Result<(), Nati
         let real = check.workspace.real_of_entry(path, &relative)?;
         check.at(path, &real, Operation::Move)?;
     }
-    Ok(())
+    let from = check.workspace.relative(&source)?;
+    let from = check.workspace.real_of_entry(&source, &from)?;
+    let to = check.workspace.relative(&destination)?;
+    let to = check.workspace.real_of_entry(&destination, &to)?;
+    moved::check(check.workspace, &source, &from, &to)
 }
 
 #[derive(Deserialize)]
@@ -167,6 +197,9 @@ pub(super) fn move_file(workspace: Reach<'_>, value: Value) -> Result<String, Na
         let path = shown(&source);
         let wanted = "a file or directory";
         return Err(PathError::Kind { path, found: kind_name(kind), wanted }.into());
+    }
+    if kind == FileType::Directory {
+        moved::check(workspace, &source, &from.real, &to.real)?;
     }
     match atomic::rename(&from.folder, &from.name, &to.folder, &to.name, Existing::Kept) {
         Ok(()) => Ok(format!("Successfully moved {source} to {destination}")),

@@ -1,0 +1,385 @@
+//! The grammar of `policy`.
+
+use std::path::PathBuf;
+
+use protocol::{ToolId, ToolPattern};
+use serde::de::Error as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::glob::PlacePattern;
+use super::{Command, Judged, Operation, Policy, named};
+use crate::files::strict_json::{Strict, UniqueMap};
+
+/// The maximum number of patterns in one list.
+const PATTERNS_LIMIT: usize = 1_000;
+
+/// The section as it is parsed.
+#[derive(Debug)]
+pub(crate) struct PolicyFile(Rules);
+
+impl PolicyFile {
+    pub(super) fn into_rules(self) -> Rules {
+        self.0
+    }
+}
+
+/// The rules of a policy. What a list does not contain is denied.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) read: Option<Access>,
+    pub(super) write: Option<Access>,
+    pub(super) shell: Option<Shell>,
+    /// The tools that cannot be inspected and may be called.
+    pub(super) tools: Vec<ToolPattern>,
+    /// How many calls one run may make, of the tools that each pattern covers.
+    pub(super) calls: Vec<(ToolPattern, u64)>,
+    /// The time limit of a run, without the time for questions.
+    pub(super) total_ms: Option<u64>,
+    matching: Vec<Example>,
+    not_matching: Vec<Example>,
+    /// The section with all its defaults.
+    pub(super) written: Value,
+}
+
+/// Access to files.
+#[derive(Debug, Clone)]
+pub(super) struct Access {
+    pub(super) allow: Vec<PlacePattern>,
+    pub(super) deny: Vec<PlacePattern>,
+    /// Whether `allow` covers hidden files and folders.
+    pub(super) hidden: bool,
+    pub(super) max_bytes: Option<u64>,
+    /// The total of what one run writes.
+    pub(super) max_total_bytes: Option<u64>,
+}
+
+/// The commands that may run.
+#[derive(Debug, Clone)]
+pub(super) struct Shell {
+    pub(super) programs: Vec<Named>,
+    pub(super) deny_tokens: Vec<String>,
+    pub(super) timeout_ms: Option<u64>,
+    pub(super) max_output_bytes: Option<u64>,
+}
+
+/// A program that may run.
+#[derive(Debug, Clone)]
+pub(super) struct Named {
+    /// The name on the `PATH`, or an absolute path.
+    pub(super) name: String,
+    /// Its file with all links resolved; `None` if there is none on this machine.
+    pub(super) file: Option<PathBuf>,
+}
+
+/// A call that the policy must allow, or must not allow.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Example {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    read: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    write: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tool: Option<ToolId>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    filesystem: Option<Strict<RawFilesystem>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shell: Option<Strict<RawShell>>,
+    #[serde(default)]
+    tools: Vec<ToolPattern>,
+    #[serde(default)]
+    calls: UniqueMap<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    total_ms: Option<u64>,
+    #[serde(default, rename = "match")]
+    matching: Vec<Strict<Example>>,
+    #[serde(default, rename = "no_match")]
+    not_matching: Vec<Strict<Example>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFilesystem {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    read: Option<Strict<RawRead>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    write: Option<Strict<RawWrite>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRead {
+    #[serde(default)]
+    allow: Vec<String>,
+    #[serde(default)]
+    deny: Vec<String>,
+    #[serde(default)]
+    hidden: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_bytes: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawWrite {
+    #[serde(default)]
+    allow: Vec<String>,
+    #[serde(default)]
+    deny: Vec<String>,
+    #[serde(default)]
+    hidden: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_total_bytes: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawShell {
+    #[serde(default)]
+    allow: Vec<String>,
+    #[serde(default)]
+    deny_tokens: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_output_bytes: Option<u64>,
+}
+
+impl<'de> Deserialize<'de> for PolicyFile {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Strict(raw) = Strict::<Raw>::deserialize(deserializer)?;
+        let written = serde_json::to_value(&raw).map_err(D::Error::custom)?;
+        raw.rules(written).map(Self).map_err(|error| D::Error::custom(format!("`policy`: {error}")))
+    }
+}
+
+impl Raw {
+    fn rules(self, written: Value) -> Result<Rules, String> {
+        let (read, write) = match self.filesystem {
+            None => (None, None),
+            Some(Strict(RawFilesystem { read, write })) => (read, write),
+        };
+        let read = read
+            .map(|Strict(raw)| Access::new(&raw.allow, &raw.deny, raw.hidden, raw.max_bytes, None));
+        let write = write.map(|Strict(raw)| {
+            Access::new(&raw.allow, &raw.deny, raw.hidden, raw.max_bytes, raw.max_total_bytes)
+        });
+        let calls = self.calls.0.into_iter().map(|(pattern, limit)| {
+            let pattern = pattern.parse().map_err(|error| format!("in `calls`: {error}"))?;
+            Ok((pattern, limit))
+        });
+        let rules = Rules {
+            read: read.transpose()?,
+            write: write.transpose()?,
+            shell: self.shell.map(|Strict(raw)| Shell::new(raw)).transpose()?,
+            tools: self.tools,
+            calls: calls.collect::<Result<_, String>>()?,
+            total_ms: self.total_ms,
+            matching: self.matching.into_iter().map(|Strict(example)| example).collect(),
+            not_matching: self.not_matching.into_iter().map(|Strict(example)| example).collect(),
+            written,
+        };
+        if rules.total_ms == Some(0) {
+            return Err("`total_ms` must be at least 1".to_owned());
+        }
+        for example in rules.matching.iter().chain(&rules.not_matching) {
+            example.check()?;
+        }
+        Ok(rules)
+    }
+}
+
+impl Access {
+    fn new(
+        allow: &[String],
+        deny: &[String],
+        hidden: bool,
+        max_bytes: Option<u64>,
+        max_total_bytes: Option<u64>,
+    ) -> Result<Self, String> {
+        let compiled = |texts: &[String], ignore_case| {
+            if texts.len() > PATTERNS_LIMIT {
+                return Err(format!("a list has more than {PATTERNS_LIMIT} patterns"));
+            }
+            texts.iter().map(|text| PlacePattern::new(text, ignore_case)).collect()
+        };
+        Ok(Self {
+            allow: compiled(allow, false)?,
+            // Some file systems find a file by its name in any case.
+            deny: compiled(deny, true)?,
+            hidden,
+            max_bytes,
+            max_total_bytes,
+        })
+    }
+}
+
+impl Shell {
+    fn new(raw: RawShell) -> Result<Self, String> {
+        for name in &raw.allow {
+            let is_path = name.contains('/');
+            if name.is_empty() || (is_path && !name.starts_with('/')) {
+                return Err(format!(
+                    "`shell.allow` has `{}`; name a program on the `PATH`, or give its absolute path",
+                    name.escape_debug()
+                ));
+            }
+        }
+        if raw.deny_tokens.iter().any(String::is_empty) {
+            return Err(
+                "`shell.deny_tokens` has an empty text, which every argument contains".to_owned()
+            );
+        }
+        if raw.timeout_ms == Some(0) {
+            return Err("`shell.timeout_ms` must be at least 1".to_owned());
+        }
+        Ok(Self {
+            programs: raw.allow.into_iter().map(|name| Named { name, file: None }).collect(),
+            deny_tokens: raw.deny_tokens,
+            timeout_ms: raw.timeout_ms,
+            max_output_bytes: raw.max_output_bytes,
+        })
+    }
+
+    /// Finds the files of the programs on this machine.
+    pub(super) fn find_programs(
+        &mut self,
+        find: impl Fn(&str) -> Option<Command>,
+    ) -> Result<(), String> {
+        for program in &mut self.programs {
+            let Some(found) = find(&program.name) else { continue };
+            if found.is_of_workspace {
+                return Err(format!(
+                    "`policy`: `shell.allow` has `{}`, which is in the workspace, where programs may change it",
+                    program.name.escape_debug()
+                ));
+            }
+            program.file = found.file.canonicalize().ok();
+        }
+        Ok(())
+    }
+
+    /// Checks a command.
+    pub(super) fn allows(&self, command: &Command) -> Result<(), String> {
+        let name = command.file.file_name();
+        // The real file is compared, so that a copy under the same name is another program. The name is compared as
+        // well, because some files are several programs and choose by their name.
+        let real = command.file.canonicalize().unwrap_or_else(|_| command.file.clone());
+        let is_listed = !command.is_of_workspace
+            && self.programs.iter().any(|listed| match &listed.file {
+                Some(file) => {
+                    *file == real && std::path::Path::new(&listed.name).file_name() == name
+                }
+                // It is not on this machine: only an example can name it.
+                None => command.file == std::path::Path::new(&listed.name),
+            });
+        if !is_listed {
+            let file = command.file.to_string_lossy();
+            return Err(format!(
+                "{} does not list `{}`",
+                named("shell.allow"),
+                protocol::escape_text(&file)
+            ));
+        }
+        for (place, argument) in command.argv.iter().enumerate().skip(1) {
+            if let Some(token) = self.deny_tokens.iter().find(|token| argument.contains(*token)) {
+                return Err(format!(
+                    "its argument {place} contains `{}`, which {} has",
+                    protocol::escape_text(token),
+                    named("shell.deny_tokens")
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Example {
+    fn check(&self) -> Result<(), String> {
+        let Self { read, write, command, tool } = self;
+        let given =
+            [read.is_some(), write.is_some(), command.is_some(), tool.is_some()].map(usize::from);
+        match given.iter().sum::<usize>() {
+            1 if command.as_ref().is_none_or(|command| !command.is_empty()) => Ok(()),
+            _ => Err(
+                "an example has one of `read`, `write`, `command` (a program and its arguments) and `tool`"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// Describes it in messages.
+    fn describe(&self) -> String {
+        let text = match self {
+            Self { read: Some(path), .. } => format!("{{\"read\": {path:?}}}"),
+            Self { write: Some(path), .. } => format!("{{\"write\": {path:?}}}"),
+            Self { command: Some(argv), .. } => format!("{{\"command\": {argv:?}}}"),
+            Self { tool: Some(tool), .. } => format!("{{\"tool\": {:?}}}", tool.as_str()),
+            _ => String::new(),
+        };
+        format!("`{}`", protocol::escape_text(&text))
+    }
+}
+
+impl Policy {
+    /// Tests the examples of the policy.
+    pub(super) fn test_examples(
+        &self,
+        find: impl Fn(&str) -> Option<Command>,
+    ) -> Result<(), String> {
+        let Some(rules) = &self.rules else { return Ok(()) };
+        for (examples, list, is_allowed) in
+            [(&rules.matching, "match", true), (&rules.not_matching, "no_match", false)]
+        {
+            for example in examples {
+                let why = match self.judge(example, &find) {
+                    Judged::Denied(reason) if is_allowed => format!("is denied: {reason}"),
+                    Judged::Within | Judged::Beyond(_) if !is_allowed => "is allowed".to_owned(),
+                    _ => continue,
+                };
+                return Err(format!(
+                    "`policy`: the example {} in `{list}` {why}",
+                    example.describe()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of examples.
+    pub(super) fn examples(&self) -> usize {
+        self.rules.as_ref().map_or(0, |rules| rules.matching.len() + rules.not_matching.len())
+    }
+
+    fn judge(&self, example: &Example, find: impl Fn(&str) -> Option<Command>) -> Judged {
+        // A path is taken as it is: whether it is a link is not known before the call.
+        let place = |path: &str, operation| {
+            self.place(std::path::Path::new(path.strip_prefix("./").unwrap_or(path)), operation)
+        };
+        match example {
+            Example { read: Some(path), .. } => place(path, Operation::Read),
+            Example { write: Some(path), .. } => place(path, Operation::Change),
+            Example { command: Some(argv), .. } => {
+                let named = Command {
+                    argv: argv.clone(),
+                    file: PathBuf::from(&argv[0]),
+                    is_of_workspace: false,
+                };
+                let found = find(&argv[0]).map(|found| Command { argv: argv.clone(), ..found });
+                self.command(&found.unwrap_or(named))
+            }
+            Example { tool: Some(tool), .. } => self.tool(tool),
+            _ => Judged::Within,
+        }
+    }
+}
