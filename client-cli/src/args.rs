@@ -135,9 +135,29 @@ pub(crate) enum RunsCommand {
     },
     /// Show a run: its program, its calls and why each was allowed, and its result.
     Show {
-        /// The run's id or the beginning of it. Default: the latest run.
+        /// The run's id, the beginning of it, or `last`, which is the default.
         run: Option<String>,
         /// Print JSON, with all values in full.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put back what the file tools of a run changed: contents, new files and folders, moves.
+    #[command(after_help = "\
+Nothing is changed if somebody has changed one of the places since. What commands and MCP servers changed is not known, and
+not put back. The undo is recorded as a run of its own, and can be undone as well.
+
+Exit codes: 0 put back, or there was nothing to do; 1 a place was changed since, the store has a fault, or a step failed;
+2 no such run; 4 the store cannot be used.")]
+    Undo {
+        /// The run's id, the beginning of it, or `last`; see `pml runs list`.
+        run: String,
+        /// Show what would be done, and do nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// Go on although `pml runs verify` finds a fault. Look at the steps of `--dry-run` first.
+        #[arg(long)]
+        unverified: bool,
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },

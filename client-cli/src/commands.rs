@@ -54,6 +54,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Runs(
             RunsCommand::List { json, .. }
             | RunsCommand::Show { json, .. }
+            | RunsCommand::Undo { json, .. }
             | RunsCommand::Verify { json },
         ) => *json,
         _ => false,

@@ -14,7 +14,7 @@
 // - `files`, `workspace` and `processes` wrap the operating system: small private files, the folder that tools may
 //   touch, and child processes.
 // - `gateway`, `local_mcp` and `tools` execute calls. None of them checks permissions.
-// - `run_store` records runs, and decides nothing.
+// - `run_store` records runs, and decides nothing. `undo` puts back what it recorded.
 // - `consent` alone decides whether a call is allowed. It knows which tools exist, and nothing about runs.
 // - `config` and `app` combine these into one project.
 // - `placement` and `discover` look things up and run nothing. `run` runs programs; no other module executes their
@@ -44,6 +44,7 @@ mod stdio;
 #[doc(hidden)]
 pub mod testing;
 mod tools;
+mod undo;
 mod workspace;
 
 use std::ffi::OsString;

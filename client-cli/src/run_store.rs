@@ -17,19 +17,21 @@ mod verify;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use protocol::Integrity;
 use serde_json::Value;
 
 use self::anchor::{Anchor, Known};
 use self::database::Folder;
 pub(crate) use self::error::StoreError;
 use self::reader::Reader;
-use self::record::{Content, Record};
-pub(crate) use self::verify::Verified;
+use self::record::{Change, Content, FileChanging, KeptFile, Record, now};
+pub(crate) use self::verify::{Fault, Verified};
 pub(crate) use self::writer::Lost;
 use self::writer::{DatabaseFile, Writer};
 use crate::workspace::Workspace;
+use crate::workspace::changes::{self, Before};
 
 /// The folder in the workspace, and the database in it.
 const FOLDER: &str = ".pml";
@@ -39,6 +41,8 @@ const FILE: &str = "runs.db";
 pub(crate) struct RunStore {
     folder: PathBuf,
     writer: Writer,
+    /// The size of what is kept beside the database, once it is known.
+    kept: Mutex<Option<u64>>,
 }
 
 impl RunStore {
@@ -52,7 +56,7 @@ impl RunStore {
         let database = database::open_for_writing(&folder)?;
         let file = DatabaseFile::of(folder.path.join(FILE))?;
         let writer = Writer::start(database, anchor, file)?;
-        Ok(Self { folder: folder.path, writer })
+        Ok(Self { folder: folder.path, writer, kept: Mutex::default() })
     }
 
     /// Opens the store of a workspace for reading; `None` if there is none.
@@ -95,6 +99,52 @@ impl RunStore {
     /// Returns why the file cannot be written.
     pub(crate) fn content(&self, value: &Value) -> Result<Content, StoreError> {
         content::store(&self.folder, value)
+    }
+
+    /// Records a change of a file that a call of a run is about to make, and keeps what it replaces. Blocks.
+    ///
+    /// # Errors
+    /// Returns why it was not recorded. The change must not be made then.
+    pub(crate) fn change(
+        &self,
+        run: &str,
+        call: &str,
+        change: changes::Change<'_>,
+    ) -> Result<(), String> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let keep = |before| self.keep(before).map_err(|error| error.to_string());
+        let change = match change {
+            changes::Change::Write { path, before, content } => Change::Write {
+                path: text(path),
+                before: before.map(keep).transpose()?,
+                after: Integrity::of(content),
+            },
+            changes::Change::Remove { path, before } => {
+                Change::Remove { path: text(path), before: keep(before)? }
+            }
+            changes::Change::CreateFolder { path } => Change::CreateFolder { path: text(path) },
+            changes::Change::RemoveFolder { path, mode } => {
+                Change::RemoveFolder { path: text(path), mode }
+            }
+            changes::Change::Move { from, to } => Change::Move { from: text(from), to: text(to) },
+        };
+        let (run, call) = (run.to_owned(), call.to_owned());
+        let record = Record::FileChanging(FileChanging { at: now(), run, call, change });
+        self.append_blocking(record).map_err(|error| error.to_string())
+    }
+
+    /// Keeps the content of a file that is about to be replaced or removed.
+    fn keep(&self, before: Before) -> Result<KeptFile, StoreError> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        content::keep(&self.folder, before, &mut kept)
+    }
+
+    /// Appends a record on a thread that may block. When this returns, the record is stored.
+    ///
+    /// # Errors
+    /// Returns why it was not stored.
+    pub(crate) fn append_blocking(&self, record: Record) -> Result<(), Arc<StoreError>> {
+        self.writer.append_blocking(record)
     }
 
     /// Appends a record. When this returns, the record is stored.

@@ -14,6 +14,7 @@ use crate::policy::PolicyOfRun;
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::workspace::Workspace;
+use crate::workspace::changes::Watch;
 use crate::workspace::path_error::PathError;
 use crate::workspace::protected::{Granted, Touched};
 
@@ -31,6 +32,11 @@ pub struct NativeError {
 }
 
 impl NativeError {
+    /// Creates the error for a change that cannot be recorded, and is not made for that reason.
+    pub(crate) fn not_recorded(message: String) -> Self {
+        Self::new(ErrorCode::RunStoreUnavailable, message)
+    }
+
     /// Creates an error.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
@@ -77,17 +83,33 @@ impl NativeTools {
         Self { workspace, environment, supervisor, write_lock: Arc::default() }
     }
 
-    /// Calls a native tool and returns its MCP `CallToolResult`.
-    ///
-    /// The caller must have checked the permission; `granted` is what the user approved.
+    /// Calls a native tool without a record of what it changes; see [`NativeTools::call_recorded`].
     ///
     /// # Errors
-    /// Returns [`NativeError`] if the tool does not exist or failed; [`NativeError::to_result`] converts it for MCP.
+    /// As [`NativeTools::call_recorded`].
     pub async fn call(
         &self,
         tool: &ToolId,
         arguments: Value,
         granted: Granted,
+        cancel: &CancellationToken,
+    ) -> Result<Value, NativeError> {
+        self.call_recorded(tool, arguments, granted, Arc::new(|_| Ok(())), cancel).await
+    }
+
+    /// Calls a native tool and returns its MCP `CallToolResult`.
+    ///
+    /// The caller must have checked the permission; `granted` is what the user approved. `watch` is told about each change
+    /// of a file before it is made.
+    ///
+    /// # Errors
+    /// Returns [`NativeError`] if the tool does not exist or failed; [`NativeError::to_result`] converts it for MCP.
+    pub(crate) async fn call_recorded(
+        &self,
+        tool: &ToolId,
+        arguments: Value,
+        granted: Granted,
+        watch: Arc<Watch<'static>>,
         cancel: &CancellationToken,
     ) -> Result<Value, NativeError> {
         match Native::of(tool.namespace()) {
@@ -102,7 +124,7 @@ impl NativeTools {
                     // or the other.
                     let _guard = filesystem::changes(&action)
                         .then(|| write_lock.lock().unwrap_or_else(PoisonError::into_inner));
-                    let reach = workspace.reach(&granted);
+                    let reach = workspace.reach(&granted).watched_by(&*watch);
                     filesystem::call(reach, &action, arguments, &|| done.is_cancelled())
                 });
                 work.await.unwrap_or_else(|_| {

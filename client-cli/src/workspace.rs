@@ -1,6 +1,7 @@
 //! The workspace: the folder that local tools can access.
 
 pub(crate) mod beneath;
+pub(crate) mod changes;
 pub(crate) mod dotenv;
 pub(crate) mod path_error;
 pub(crate) mod protected;

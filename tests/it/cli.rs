@@ -22,4 +22,5 @@ mod remote_servers;
 mod runs;
 mod secrets;
 mod server_starts;
+mod undo;
 mod whole_program;

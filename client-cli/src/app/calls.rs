@@ -16,11 +16,12 @@ use crate::local_mcp::{Grant, LocalMcpError, LocalServers, ServerSpec, Timing};
 use crate::policy::PolicyOfRun;
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
+use crate::workspace::changes::Watch;
 use crate::workspace::protected::{Granted, Touched};
 
 impl App {
     /// Calls a tool built into the CLI and returns its raw MCP result; `granted` lists the protected places that the
-    /// user approved.
+    /// user approved, and `watch` is told about each change of a file before it is made.
     ///
     /// # Errors
     /// Returns the tool's own error with its code.
@@ -29,9 +30,10 @@ impl App {
         id: &ToolId,
         arguments: Value,
         granted: Granted,
+        watch: Arc<Watch<'static>>,
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
-        let answer = self.native.call(id, arguments, granted, cancel).await;
+        let answer = self.native.call_recorded(id, arguments, granted, watch, cancel).await;
         answer.map_err(|error| ErrorBody::new(error.code, error.message))
     }
 

@@ -1,7 +1,8 @@
-//! `pml runs`: reads and verifies the record of this project's runs.
+//! `pml runs`: reads and verifies the record of this project's runs, and undoes them.
 
 mod display;
 mod json;
+mod undo;
 
 use std::process::ExitCode;
 
@@ -15,6 +16,9 @@ use crate::run_store::reader::{Reader, Run};
 use crate::run_store::{RunStore, StoreError, Verified};
 use crate::workspace::Workspace;
 
+/// Names the last run. Ids have other letters.
+const LAST: &str = "last";
+
 /// Runs the command.
 ///
 /// # Errors
@@ -25,6 +29,9 @@ pub(crate) fn runs(settings: &Settings, command: RunsCommand) -> Result<ExitCode
     match command {
         RunsCommand::List { limit, json } => list(&workspace, limit, json),
         RunsCommand::Show { run, json } => show(&workspace, run.as_deref(), json),
+        RunsCommand::Undo { run, dry_run, unverified, json } => {
+            undo::undo(&workspace, &run, undo::Options { dry_run, unverified, json })
+        }
         RunsCommand::Verify { json } => verify(&workspace, json),
     }
 }
@@ -48,13 +55,7 @@ fn list(workspace: &Workspace, limit: usize, json: bool) -> Result<ExitCode, Cli
 fn show(workspace: &Workspace, run: Option<&str>, json: bool) -> Result<ExitCode, CliError> {
     let none = || CliError::cannot_run("no run is recorded in this project");
     let reader = RunStore::reader(workspace)?.ok_or_else(none)?;
-    let run = match run {
-        Some(start) => find(&reader, start)?,
-        None => {
-            let last = reader.last(1)?;
-            last.into_iter().next().ok_or_else(none)?
-        }
-    };
+    let run = find(&reader, run.unwrap_or(LAST))?;
     say(&match json {
         true => format!("{:#}\n", json::run(&reader, &run)),
         false => display::run(&reader, &run),
@@ -62,8 +63,12 @@ fn show(workspace: &Workspace, run: Option<&str>, json: bool) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the run whose id begins with a text.
+/// Finds the run whose id begins with a text, or the last one.
 fn find(reader: &Reader, start: &str) -> Result<Run, CliError> {
+    if start == LAST {
+        let none = || CliError::cannot_run("no run is recorded in this project");
+        return reader.last(1)?.into_iter().next().ok_or_else(none);
+    }
     let ids = reader.ids(start)?;
     let list = "`pml runs list` lists the runs.";
     match &ids[..] {

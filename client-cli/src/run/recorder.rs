@@ -13,6 +13,7 @@ use crate::run_store::record::{
     RunEnded, Status, now,
 };
 use crate::run_store::{Lost, RunStore};
+use crate::workspace::changes::Change;
 
 /// The records of one run.
 pub(crate) struct Recorder {
@@ -89,6 +90,15 @@ impl Recorder {
             decision,
         }))
         .await
+    }
+
+    /// Records a change of a file that a call is about to make, and keeps what it replaces. Blocks.
+    ///
+    /// # Errors
+    /// Returns why it was not recorded. The change must not be made then.
+    pub(crate) fn change(&self, call: &str, change: Change<'_>) -> Result<(), String> {
+        self.store.change(&self.run, call, change)?;
+        self.lost.get().map_or(Ok(()), |error| Err(error.to_string()))
     }
 
     /// Records the end of a call that was made, without waiting: it has no effect on the machine, and it is stored

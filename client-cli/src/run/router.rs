@@ -25,6 +25,7 @@ use crate::gateway::cloud::CallName;
 use crate::run::local_run::LocalRun;
 use crate::run::permission::{PendingCall, Permit};
 use crate::run::resolver::Resolver;
+use crate::workspace::changes::Change;
 
 /// The maximum number of concurrent calls of one program.
 const EXECUTING_LIMIT: usize = 64;
@@ -232,7 +233,16 @@ impl Caller {
                 let request = DiscoverRequest::of_program(arguments)?;
                 return discover::discover(app, request, cancel).await;
             }
-            Target::Native => app.call_native(&id, arguments, permit.granted, cancel).await?,
+            Target::Native => {
+                let (run, call) = (Arc::clone(&self.run), self.name(index));
+                let watch = Arc::new(move |change: Change<'_>| run.recorder.change(&call, change));
+                let answer = app.call_native(&id, arguments, permit.granted, watch, cancel).await;
+                answer.map_err(|error| match error.error_code {
+                    // What cannot be recorded ends the run.
+                    ErrorCode::RunStoreUnavailable => self.run.end_with(error),
+                    _ => error,
+                })?
+            }
             Target::Configured => {
                 let result = app.call_local(&id, arguments, cancel).await?;
                 // The server runs at this moment, so its tools can be listed without starting it.

@@ -1,5 +1,7 @@
-//! The values in records: without the keys in use, and large ones as files named after their hash.
+//! The values in records: without the keys in use, and large ones as files named after their hash. Next to them, the
+//! contents of files that calls replaced or removed.
 
+use std::io::Read as _;
 use std::path::Path;
 
 use protocol::redaction::keys_in_use;
@@ -7,8 +9,9 @@ use protocol::{Integrity, canonical_json};
 use serde_json::Value;
 
 use super::StoreError;
-use super::record::Content;
+use super::record::{Content, KeptFile};
 use crate::files::records::{RecordFile, name_of_hash};
+use crate::workspace::changes::Before;
 
 /// The folder of large values, in that of the store.
 const FOLDER: &str = "contents";
@@ -17,6 +20,11 @@ const INLINE_LIMIT: usize = 16 * 1024;
 /// The length of the largest value that is stored, in bytes. A result of a tool has at most 8 MiB, and escapes can
 /// make its JSON text six times as long.
 const LIMIT: usize = 64 * 1024 * 1024;
+
+/// The size of the largest file that is kept before it is replaced, in bytes.
+const KEPT_LIMIT: u64 = 16 * 1024 * 1024;
+/// The size of all large values and kept files at which no more files are kept, in bytes.
+const KEPT_TOTAL: u64 = 1024 * 1024 * 1024;
 
 /// Prepares a value for a record.
 pub(super) fn store(folder: &Path, value: &Value) -> Result<Content, StoreError> {
@@ -33,6 +41,47 @@ pub(super) fn store(folder: &Path, value: &Value) -> Result<Content, StoreError>
             .map_err(|error| StoreError::system(path(folder, hash), error))?;
     }
     Ok(Content { hash, bytes, json: None })
+}
+
+/// Keeps the content of a file that is about to be replaced or removed, byte for byte: a key in it is not removed, so
+/// that it can be put back. `kept` counts what is kept in total.
+pub(super) fn keep(
+    folder: &Path,
+    before: Before,
+    kept: &mut Option<u64>,
+) -> Result<KeptFile, StoreError> {
+    let Before { file, mode, bytes } = before;
+    let without = |why: String| KeptFile { bytes, mode, hash: None, not_kept: Some(why) };
+    let Some(file) = file else { return Ok(without("it could not be read".to_owned())) };
+    let mut content = Vec::new();
+    if let Err(error) = file.take(KEPT_LIMIT + 1).read_to_end(&mut content) {
+        return Ok(without(format!("it could not be read: {error}")));
+    }
+    if content.len() as u64 > KEPT_LIMIT {
+        return Ok(without(format!("it is larger than {} MiB", KEPT_LIMIT >> 20)));
+    }
+    let total = kept.get_or_insert_with(|| size_of(&folder.join(FOLDER)));
+    if *total + content.len() as u64 > KEPT_TOTAL {
+        return Ok(without(format!("more than {} MiB are kept already", KEPT_TOTAL >> 20)));
+    }
+    let (hash, bytes) = (Integrity::of(&content), content.len() as u64);
+    let file = self::file(folder, hash);
+    if file.read().is_none_or(|found| found != content) {
+        file.write(&content).map_err(|error| StoreError::system(path(folder, hash), error))?;
+        *total += bytes;
+    }
+    Ok(KeptFile { bytes, mode, hash: Some(hash), not_kept: None })
+}
+
+/// Returns the size of all files in a folder.
+fn size_of(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
+}
+
+/// Returns a kept content; `None` if it is missing or does not have its hash.
+pub(super) fn kept(folder: &Path, hash: Integrity) -> Option<Vec<u8>> {
+    file(folder, hash).read().filter(|content| Integrity::of(content) == hash)
 }
 
 /// Returns the JSON text of a value; `None` if it is missing or does not have its hash.

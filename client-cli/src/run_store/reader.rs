@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use protocol::Integrity;
 use rusqlite::Connection;
 
 use super::record::{
-    ApprovalGiven, CallBegan, CallEnded, CallRefused, Content, Record, RunBegan, RunEnded, Status,
+    ApprovalGiven, CallBegan, CallEnded, CallRefused, Content, FileChanging, Record, RunBegan,
+    RunEnded, Status,
 };
 use super::{StoreError, content, database};
 
@@ -29,6 +31,8 @@ pub(crate) struct Run {
     pub(crate) began: RunBegan,
     /// Its calls, in the order in which they began.
     pub(crate) calls: Vec<Call>,
+    /// The changes of files that its calls began, in their order.
+    pub(crate) changes: Vec<FileChanging>,
     /// The questions that were answered.
     pub(crate) approvals: Vec<ApprovalGiven>,
     /// Its end; `None` while it runs, and for a run whose `pml` was killed.
@@ -50,6 +54,11 @@ pub(crate) enum Call {
 }
 
 impl Run {
+    fn of(began: RunBegan) -> Self {
+        let (calls, changes, approvals) = (Vec::new(), Vec::new(), Vec::new());
+        Self { began, calls, changes, approvals, ended: None }
+    }
+
     /// Returns its status, as in the view `runs`.
     pub(crate) fn status(&self) -> &'static str {
         match self.ended.as_ref().map(|ended| ended.status) {
@@ -129,8 +138,7 @@ impl Reader {
             })?;
             match (record, &mut run) {
                 (Record::RunBegan(began), None) => {
-                    run =
-                        Some(Run { began, calls: Vec::new(), approvals: Vec::new(), ended: None });
+                    run = Some(Run::of(began));
                 }
                 (Record::CallBegan(began), Some(run)) => {
                     run.calls.push(Call::Made { began, ended: None });
@@ -143,6 +151,7 @@ impl Reader {
                     });
                     begun.into_iter().for_each(|ended| *ended = Some(end.clone()));
                 }
+                (Record::FileChanging(change), Some(run)) => run.changes.push(change),
                 (Record::Approval(approval), Some(run)) => run.approvals.push(approval),
                 (Record::RunEnded(ended), Some(run)) => run.ended = Some(ended),
                 // `verify` reports records that are out of order.
@@ -155,6 +164,16 @@ impl Reader {
     /// Returns the JSON text of a value, if it is there and has its hash.
     pub(crate) fn content(&self, content: &Content) -> Option<String> {
         content::read(&self.folder, content)
+    }
+
+    /// Returns the content of a file that a call replaced or removed, if it is there and has its hash.
+    pub(crate) fn kept(&self, hash: Integrity) -> Option<Vec<u8>> {
+        content::kept(&self.folder, hash)
+    }
+
+    /// Returns the path of such a content.
+    pub(super) fn kept_path(&self, hash: Integrity) -> PathBuf {
+        content::path(&self.folder, hash)
     }
 
     /// Returns the file of a large value.

@@ -17,6 +17,8 @@ pub(crate) enum Record {
     RunBegan(RunBegan),
     /// A call is about to be made.
     CallBegan(CallBegan),
+    /// A call is about to change a file or folder.
+    FileChanging(FileChanging),
     /// A call was made and has ended.
     CallEnded(CallEnded),
     /// A call was not made.
@@ -52,7 +54,7 @@ pub(crate) struct RunBegan {
     pub(crate) at: String,
     /// The run's id.
     pub(crate) run: String,
-    /// `run`. Other modes are reserved.
+    /// `run`, or `undo` for `pml runs undo`. Other modes are reserved.
     pub(crate) mode: String,
     /// The version of the `pml` that ran it.
     pub(crate) pml: String,
@@ -85,6 +87,78 @@ pub(crate) struct CallBegan {
     pub(crate) args: Content,
     /// Why it may run: the rule that allows it, or the user's answer.
     pub(crate) decision: String,
+}
+
+/// A change of a file or folder that a call is about to make.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileChanging {
+    /// The time.
+    pub(crate) at: String,
+    /// The run's id.
+    pub(crate) run: String,
+    /// The call.
+    pub(crate) call: String,
+    /// The change.
+    pub(crate) change: Change,
+}
+
+/// A change. Paths are relative to the workspace, with links resolved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Change {
+    /// A file is created, or its content is replaced.
+    Write {
+        /// The file.
+        path: String,
+        /// What was there; `None` if nothing was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<KeptFile>,
+        /// The hash of the new content.
+        after: Integrity,
+    },
+    /// A file is removed.
+    Remove {
+        /// The file.
+        path: String,
+        /// What was there.
+        before: KeptFile,
+    },
+    /// A folder is created.
+    CreateFolder {
+        /// The folder.
+        path: String,
+    },
+    /// An empty folder is removed.
+    RemoveFolder {
+        /// The folder.
+        path: String,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A file, folder or link is moved.
+    Move {
+        /// Its old path.
+        from: String,
+        /// Its new path.
+        to: String,
+    },
+}
+
+/// The content of a file that was replaced or removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeptFile {
+    /// Its size in bytes.
+    pub(crate) bytes: u64,
+    /// Its permissions.
+    pub(crate) mode: u32,
+    /// The hash of its content, after which a file with it is named; `None` if it was not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hash: Option<Integrity>,
+    /// Why it was not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) not_kept: Option<String>,
 }
 
 /// The end of a call.
@@ -241,6 +315,17 @@ pub(crate) struct Content {
     pub(crate) json: Option<String>,
 }
 
+impl Change {
+    /// Returns the file that it replaces or removes.
+    pub(crate) fn before(&self) -> Option<&KeptFile> {
+        match self {
+            Self::Write { before, .. } => before.as_ref(),
+            Self::Remove { before, .. } => Some(before),
+            Self::CreateFolder { .. } | Self::RemoveFolder { .. } | Self::Move { .. } => None,
+        }
+    }
+}
+
 impl Failure {
     /// Creates it from an error body.
     pub(crate) fn of(error: &ErrorBody) -> Self {
@@ -261,7 +346,10 @@ impl Record {
 
     /// Returns whether it is about a call. The end of its run follows.
     pub(super) fn is_of_call(&self) -> bool {
-        matches!(self, Self::CallBegan(_) | Self::CallEnded(_) | Self::CallRefused(_))
+        matches!(
+            self,
+            Self::CallBegan(_) | Self::FileChanging(_) | Self::CallEnded(_) | Self::CallRefused(_)
+        )
     }
 
     /// Returns the canonical JSON text.

@@ -5,7 +5,7 @@ use protocol::Integrity;
 use super::StoreError;
 use super::anchor::{Head, Known};
 use super::reader::{Reader, Row};
-use super::record::{Content, EndDiffered, Record};
+use super::record::{Content, EndDiffered, FileChanging, Record};
 
 /// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -169,6 +169,15 @@ impl State {
                 return Err(fault(&format!("has a value that is missing or was changed{path}")));
             }
         }
+        if let Record::FileChanging(FileChanging { change, .. }) = &record
+            && let Some(kept) = change.before()
+            && let Some(hash) = kept.hash
+            && reader.kept(hash).is_none()
+        {
+            let path = reader.kept_path(hash);
+            let what = "has a file content that is missing or was changed";
+            return Err(fault(&format!("{what}: `{}`", path.display())));
+        }
         self.hashes.push(hash);
         Ok(())
     }
@@ -196,6 +205,7 @@ fn end_differed(differed: &EndDiffered) -> Fault {
 fn contents(record: &Record) -> Vec<&Content> {
     match record {
         Record::StoreBegan(_) | Record::StoreAdopted(_) | Record::EndDiffered(_) => Vec::new(),
+        Record::FileChanging(_) => Vec::new(),
         Record::RunBegan(run) => vec![&run.code, &run.args, &run.plan, &run.policy],
         Record::CallBegan(call) => vec![&call.args],
         Record::CallRefused(call) => vec![&call.args],

@@ -101,6 +101,13 @@ impl Writer {
         stored.await.map_err(|_| Arc::new(StoreError::Closed))?
     }
 
+    /// Stores a record on a thread that may block.
+    pub(super) fn append_blocking(&self, record: Record) -> Result<(), Arc<StoreError>> {
+        let (done, stored) = oneshot::channel();
+        self.send(Job { record: Some(record), report: Report::To(done) })?;
+        stored.blocking_recv().map_err(|_| Arc::new(StoreError::Closed))?
+    }
+
     /// Appends a record without waiting; `lost` gets a later failure.
     pub(super) fn queue(&self, record: Record, lost: &Arc<Lost>) -> Result<(), Arc<StoreError>> {
         self.send(Job { record: Some(record), report: Report::Later(Arc::clone(lost)) })

@@ -10,6 +10,7 @@ mod list;
 mod media;
 mod moved;
 mod read;
+pub(crate) mod restore;
 mod write;
 
 use std::path::Path;

@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock};
 use rustix::fs::OFlags;
 
 use super::Workspace;
+use super::changes::{Change, Watch};
 use super::path_error::{PathError, shown};
 use crate::files;
 use crate::policy::{Command, Judged, Operation, Policy, PolicyOfRun};
@@ -377,15 +378,17 @@ impl Workspace {
 
     /// Returns the workspace as a call with these grants may access it.
     pub fn reach<'a>(&'a self, granted: &'a Granted) -> Reach<'a> {
-        Reach { workspace: self, granted }
+        Reach { workspace: self, granted, watch: None }
     }
 }
 
 /// A workspace as one call may access it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Reach<'a> {
     workspace: &'a Workspace,
     granted: &'a Granted,
+    /// Is told about each change before it is made.
+    watch: Option<&'a Watch<'a>>,
 }
 
 impl std::ops::Deref for Reach<'_> {
@@ -396,7 +399,22 @@ impl std::ops::Deref for Reach<'_> {
     }
 }
 
+impl<'a> Reach<'a> {
+    /// Sets who is told about each change before it is made.
+    pub(crate) fn watched_by(self, watch: &'a Watch<'a>) -> Self {
+        Self { watch: Some(watch), ..self }
+    }
+}
+
 impl Reach<'_> {
+    /// Announces a change. It must not be made if this fails.
+    ///
+    /// # Errors
+    /// Returns why, as a sentence for the user.
+    pub(crate) fn announce(&self, change: Change<'_>) -> Result<(), String> {
+        self.watch.map_or(Ok(()), |watch| watch(change))
+    }
+
     /// Refuses an operation on a protected place that was not granted, and on a place that the path led to only after
     /// the user was asked.
     ///

@@ -166,6 +166,8 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "workspace",
         ],
     ),
+    // Putting files back needs no program and no rules.
+    ("client-cli", "undo", &["run_store", "tools", "workspace"]),
     ("client-cli", "stdio", &["app", "consent", "discover", "run"]),
     (
         "client-cli",
@@ -182,6 +184,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "run_store",
             "stdio",
             "policy",
+            "undo",
             "workspace",
             "*",
         ],

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use protocol::escape_text;
 
 use crate::consent::question::shortened;
-use crate::run_store::Verified;
 use crate::run_store::reader::{Call, Reader, Run};
-use crate::run_store::record::{Answered, ApprovalGiven, Content, Failure};
+use crate::run_store::record::{Answered, ApprovalGiven, Change, Content, Failure, KeptFile};
+use crate::run_store::{Fault, Verified};
 
 /// The maximum displayed length of a value, in characters.
 const SHOWN_VALUE: usize = 400;
@@ -57,6 +57,13 @@ pub(super) fn run(reader: &Reader, run: &Run) -> String {
     }
     for call in &run.calls {
         out += &self::call(reader, call);
+        if let Call::Made { began, .. } = call {
+            for changed in run.changes.iter().filter(|changed| changed.call == began.call) {
+                // A change is recorded before it is made, and a call that did not succeed may not have made it.
+                let word = if call.status() == "success" { "changed " } else { "changed?" };
+                let _ = writeln!(out, "  {word}  {}", change(&changed.change));
+            }
+        }
     }
     for approval in &run.approvals {
         let times =
@@ -112,6 +119,28 @@ fn call(reader: &Reader, call: &Call) -> String {
     out
 }
 
+/// Describes a change of a file or folder.
+fn change(change: &Change) -> String {
+    let before = |kept: &KeptFile| match &kept.not_kept {
+        None => format!("{} bytes before", kept.bytes),
+        Some(why) => format!("{} bytes before, not kept: {}", kept.bytes, escape_text(why)),
+    };
+    match change {
+        Change::Write { path, before: None, .. } => format!("{}, new", escape_text(path)),
+        Change::Write { path, before: Some(kept), .. } => {
+            format!("{}, {}", escape_text(path), before(kept))
+        }
+        Change::Remove { path, before: kept } => {
+            format!("{}, removed, {}", escape_text(path), before(kept))
+        }
+        Change::CreateFolder { path } => format!("{}, new folder", escape_text(path)),
+        Change::RemoveFolder { path, .. } => format!("{}, removed folder", escape_text(path)),
+        Change::Move { from, to } => {
+            format!("{}, moved to {}", escape_text(from), escape_text(to))
+        }
+    }
+}
+
 fn answer(approval: &ApprovalGiven) -> String {
     let answer = match approval.answer {
         Answered::Once => "allowed",
@@ -154,11 +183,7 @@ fn program(reader: &Reader, content: &Content) -> String {
 pub(super) fn verified(verified: &Verified) -> String {
     let mut out = String::new();
     for fault in &verified.faults {
-        let reason = escape_text(&fault.reason);
-        let _ = match fault.seq {
-            Some(seq) => writeln!(out, "Record {seq} {reason}."),
-            None => writeln!(out, "The file {reason}."),
-        };
+        out += &self::fault(fault);
     }
     let (records, runs) = (verified.records, i64::try_from(verified.runs).unwrap_or(i64::MAX));
     let are = match verified.faults.is_empty() {
@@ -177,6 +202,15 @@ pub(super) fn verified(verified: &Verified) -> String {
         );
     }
     out
+}
+
+/// Returns the sentence about a fault of the store.
+pub(super) fn fault(fault: &Fault) -> String {
+    let reason = escape_text(&fault.reason);
+    match fault.seq {
+        Some(seq) => format!("Record {seq} {reason}.\n"),
+        None => format!("The file {reason}.\n"),
+    }
 }
 
 fn counted(count: i64, noun: &str) -> String {

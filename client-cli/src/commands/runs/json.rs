@@ -47,6 +47,10 @@ pub(super) fn run(reader: &Reader, run: &Run) -> Value {
     shown["policy_hash"] = json!(run.began.policy.hash);
     shown["calls"] = json!(calls);
     shown["approvals"] = approvals.collect();
+    let changes = run.changes.iter();
+    shown["changes"] = changes
+        .map(|changed| json!({ "call": changed.call, "at": changed.at, "change": changed.change }))
+        .collect();
     if let Some(output) = run.ended.as_ref().and_then(|ended| ended.output.as_ref()) {
         shown["result"] = value(reader, output);
     }

@@ -13,6 +13,7 @@ use crate::files::stat_name;
 use crate::policy::Operation;
 use crate::tools::{NativeError, arguments};
 use crate::workspace::beneath::{Place, kind_name};
+use crate::workspace::changes::{Before, Change};
 use crate::workspace::path_error::{PathError, shown};
 use crate::workspace::protected::Reach;
 
@@ -42,7 +43,9 @@ pub(super) fn replace(
     let reserved = workspace.policy().reserve_bytes(content.len() as u64);
     let reserved = reserved.map_err(|reason| denied(given, reason))?;
     for _ in 0..RACE_RETRIES {
-        let (place, mode) = target(workspace, given, &relative)?;
+        let (place, before) = target(workspace, given, &relative)?;
+        let mode = before.as_ref().map(|before| Mode::from_raw_mode(before.mode & 0o777));
+        announce(workspace, Change::Write { path: &place.real, before, content })?;
         // A file that did not exist when `target` checked the place was not checked itself, so it
         // must not be replaced.
         let existing = if mode.is_some() { Existing::Replaced } else { Existing::Kept };
@@ -61,25 +64,30 @@ pub(super) fn replace(
     Err(failed(format!("`{}` kept changing while it was written; retry", shown(given))))
 }
 
+/// Announces a change, so that it can be recorded before it is made.
+fn announce(workspace: Reach<'_>, change: Change<'_>) -> Result<(), NativeError> {
+    workspace.announce(change).map_err(NativeError::not_recorded)
+}
+
 /// Returns the error for a write that exceeds a limit of the policy.
 fn denied(given: &str, reason: String) -> PathError {
     PathError::Denied { path: shown(given), reason }
 }
 
-/// Resolves the links of a path to the file to write, and returns its mode if it exists.
+/// Resolves the links of a path to the file to write, and returns the present file, if there is one.
 fn target(
     workspace: Reach<'_>,
     given: &str,
     relative: &Path,
-) -> Result<(Place, Option<Mode>), NativeError> {
+) -> Result<(Place, Option<Before>), NativeError> {
     match workspace.open_beneath(given, relative, OFlags::PATH) {
         Ok(opened) => {
             workspace.require_file(given, &opened)?;
             // The place of the link's target: the link stays, as it would with an ordinary write.
             let place = workspace.open_place(given, &opened.real)?;
             workspace.allow(given, &place.real, Operation::Change)?;
-            // A set-user-ID bit is dropped, as the kernel does when a file is written.
-            Ok((place, Some(Mode::from_raw_mode(opened.stat.st_mode & 0o777))))
+            // A set-user-ID bit is dropped by a write, as the kernel does.
+            Ok((place, Some(Before::of(&opened.fd, &opened.stat))))
         }
         Err(error) if error.is_missing() => {
             let place = workspace.open_place(given, relative).map_err(|error| match error {
@@ -168,6 +176,7 @@ pub(super) fn create_directory(workspace: Reach<'_>, value: Value) -> Result<Str
         }
         let place = workspace.open_place(given, &prefix)?;
         workspace.allow_parent(given, &place.real)?;
+        announce(workspace, Change::CreateFolder { path: &place.real })?;
         match rustix::fs::mkdirat(&place.folder, &place.name, Mode::from_raw_mode(0o777)) {
             // Another call may have created it; the next step fails if it is not a folder.
             Ok(()) | Err(Errno::EXIST) => {}
@@ -201,6 +210,7 @@ pub(super) fn move_file(workspace: Reach<'_>, value: Value) -> Result<String, Na
     if kind == FileType::Directory {
         moved::check(workspace, &source, &from.real, &to.real)?;
     }
+    announce(workspace, Change::Move { from: &from.real, to: &to.real })?;
     match atomic::rename(&from.folder, &from.name, &to.folder, &to.name, Existing::Kept) {
         Ok(()) => Ok(format!("Successfully moved {source} to {destination}")),
         Err(Errno::EXIST) => {
