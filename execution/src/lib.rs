@@ -1,11 +1,13 @@
 //! The parts of program execution and MCP that the gateway and the CLI share.
 //!
 //! [`failure`] converts a program's failure to an error for its caller. [`mcp_server`] is the common part of both MCP
-//! servers, and [`mcp_client`] is the client side of MCP over HTTP. Responses are [budgeted](Budget) before they are
+//! servers, and [`mcp_client`] is the client side of MCP over HTTP. [`addresses`] decides which addresses a URL may lead
+//! to. Responses are [budgeted](Budget) before they are
 //! parsed, because a parsed response takes many times the memory of its bytes.
 //!
 //! The crate has no database, serves no HTTP, writes to no terminal and decides nothing about permission.
 
+pub mod addresses;
 mod budget;
 pub mod failure;
 pub mod mcp_client;

@@ -1,11 +1,11 @@
 //! Calls of MCP servers over Streamable HTTP.
 
-pub(crate) mod addresses;
 pub(crate) mod secrets;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use execution::addresses::{GuardedResolver, PrivateHosts};
 use execution::mcp_client::{self, BudgetedClient, Slot};
 use execution::mcp_version;
 use moka::future::Cache;
@@ -18,7 +18,6 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
 
-use self::addresses::{GuardedResolver, PrivateHosts};
 use crate::admission::memory::{Memory, Reserved, TenantMemory};
 use crate::config::Secret;
 use crate::http_client;

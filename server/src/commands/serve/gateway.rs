@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use execution::addresses::{PrivateHosts, Words};
 use registry::Registry;
 use sandbox::{Pool, PoolConfig, SandboxError};
 
@@ -18,7 +19,12 @@ use crate::identity::sessions::Sessions;
 use crate::identity::tokens::{Claims, Tokens};
 use crate::state::{Gateway, SharedGateway};
 use crate::upstreams::Upstreams;
-use crate::upstreams::addresses::PrivateHosts;
+
+/// The words for an upstream at a private address.
+const PRIVATE: Words = Words {
+    who: "the gateway",
+    remedy: "the operator can allow it with PML_UPSTREAM_PRIVATE_HOSTS",
+};
 
 /// Builds the gateway on an open registry, and starts its threads and child processes.
 ///
@@ -30,7 +36,7 @@ pub(super) async fn start(
     tokens: Option<Tokens>,
 ) -> anyhow::Result<SharedGateway> {
     let sessions = Sessions::of(&registry).await.context("cannot create sessions")?;
-    let private = PrivateHosts::new(&serve.upstream_private_hosts)
+    let private = PrivateHosts::new(&serve.upstream_private_hosts, PRIVATE)
         .map_err(|wrong| anyhow::anyhow!("PML_UPSTREAM_PRIVATE_HOSTS: {wrong}"))?;
     let memory = Memory::start().context("threads cannot be started")?;
     let upstreams = Upstreams::new(private, memory.clone())

@@ -1,7 +1,8 @@
-//! Protection against server-side request forgery: decides which addresses the gateway connects to for an upstream.
+//! Protection against server-side request forgery: decides which addresses are connected to for a URL that somebody else
+//! chose.
 //!
-//! An entry of the registry contains a URL, and its publisher may have chosen the address of a machine in the
-//! operator's network. So connections go only to public addresses; an operator lists the hosts that are private on
+//! The URL of a registry entry or of a program may lead to a machine in the network of whoever opens it. So connections
+//! go only to public addresses; the operator of a gateway, or the user of `pml`, lists the hosts that are private on
 //! purpose. A name is resolved once per connection, by [`GuardedResolver`], and the connection uses one of the
 //! addresses that were checked, so a second look-up cannot return a different one (DNS rebinding).
 
@@ -18,35 +19,59 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 enum Reach {
     /// Globally reachable.
     Public,
-    /// Of this machine or of a private network; allowed for hosts that the operator lists.
+    /// Of this machine or of a private network; allowed for hosts that are listed.
     Private,
-    /// The metadata services of clouds, and addresses that no server can have. Allowed only if the operator lists the
-    /// address itself.
+    /// The metadata services of clouds, and addresses that no server can have. Allowed only if the
+    /// address itself is listed.
     Never,
 }
 
-/// The hosts that an operator allows although their addresses are private, written as in URLs.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct PrivateHosts(Arc<HashSet<String>>);
+/// The hosts that are allowed although their addresses are private, written as in URLs.
+#[derive(Debug, Clone)]
+pub struct PrivateHosts {
+    hosts: Arc<HashSet<String>>,
+    words: Words,
+}
+
+/// The words of a refusal.
+#[derive(Debug, Clone, Copy)]
+pub struct Words {
+    /// Who does not connect.
+    pub who: &'static str,
+    /// How a host can be allowed, as the rest of a sentence.
+    pub remedy: &'static str,
+}
+
+/// A connection that was refused because the address is private. Its text names the host and the remedy.
+#[derive(Debug)]
+pub struct PrivateAddress(String);
+
+impl std::fmt::Display for PrivateAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for PrivateAddress {}
 
 impl PrivateHosts {
-    /// Parses the operator's list. Different spellings of one address are equal.
+    /// Parses a list of hosts. Different spellings of one address are equal.
     ///
     /// # Errors
     /// Returns an error for an item that is not just a host, with the host to write instead: the item would never
     /// match.
-    pub(crate) fn new(hosts: &[String]) -> Result<Self, String> {
+    pub fn new(hosts: &[String], words: Words) -> Result<Self, String> {
         let named = hosts.iter().map(|host| host.trim()).filter(|host| !host.is_empty());
         let named: Result<_, _> =
             named.map(|host| check_host(host).map(|()| plain(host))).collect();
-        named.map(|hosts| Self(Arc::new(hosts)))
+        named.map(|hosts| Self { hosts: Arc::new(hosts), words })
     }
 
     fn contains(&self, host: &str) -> bool {
-        self.0.contains(&plain(host))
+        self.hosts.contains(&plain(host))
     }
 
-    /// Returns whether the gateway may connect to an address of this host.
+    /// Returns whether an address of this host may be connected to.
     fn allow(&self, host: &str, address: IpAddr) -> bool {
         match reach(address) {
             Reach::Public => true,
@@ -58,16 +83,16 @@ impl PrivateHosts {
         }
     }
 
-    /// Checks the URL of an upstream as far as possible without a look-up.
+    /// Checks a URL as far as possible without a look-up.
     ///
     /// # Errors
-    /// Returns why the gateway does not connect to it.
-    pub(crate) fn check(&self, url: &str) -> Result<Url, String> {
+    /// Returns why it is not opened.
+    pub fn check(&self, url: &str) -> Result<Url, String> {
         let url = Url::parse(url).map_err(|_| "its address is not a URL".to_owned())?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err("its address is neither `http` nor `https`".to_owned());
         }
-        // Whoever can see an entry sees its address, so it must not contain a credential.
+        // Whoever can see an entry or a plan sees its addresses, so they must not contain a credential.
         if !url.username().is_empty() || url.password().is_some() {
             return Err("its address contains a user name or a password".to_owned());
         }
@@ -75,10 +100,16 @@ impl PrivateHosts {
         // An address needs no look-up, so `GuardedResolver` never sees it: this is its only check.
         // `Url` has already normalized decimal, octal and hexadecimal spellings of addresses.
         match plain(host).parse::<IpAddr>() {
-            Ok(address) if !self.allow(host, address) => Err(refusal(host)),
+            Ok(address) if !self.allow(host, address) => Err(self.refusal(host)),
             // A name is checked when it is resolved, at each connection.
             _ => Ok(url),
         }
+    }
+
+    /// Returns the message for a refused host, with the remedy.
+    fn refusal(&self, host: &str) -> String {
+        let Words { who, remedy } = self.words;
+        format!("{who} does not connect to the private address of `{host}`; {remedy}")
     }
 }
 
@@ -112,13 +143,6 @@ fn check_host(text: &str) -> Result<(), String> {
             "`{shown}` is not a host; write a name or an address, without port and path"
         )),
     }
-}
-
-/// Returns the message for a refused host, with the remedy.
-fn refusal(host: &str) -> String {
-    format!(
-        "the gateway does not connect to the private address of `{host}`; the operator can allow it with PML_UPSTREAM_PRIVATE_HOSTS"
-    )
 }
 
 /// Returns a host in lower case without a trailing dot, or an address in canonical form without brackets.
@@ -199,14 +223,14 @@ type LookUp = dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<SocketAdd
 
 /// A DNS resolver that returns only permitted addresses.
 #[derive(Clone)]
-pub(crate) struct GuardedResolver {
+pub struct GuardedResolver {
     private: PrivateHosts,
     look_up: Arc<LookUp>,
 }
 
 impl GuardedResolver {
     /// Creates a resolver that asks the system's.
-    pub(crate) fn new(private: PrivateHosts) -> Self {
+    pub fn new(private: PrivateHosts) -> Self {
         Self::with_look_up(private, |host| {
             // The HTTP client replaces port 0 by the port of the URL.
             Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.collect()) })
@@ -233,7 +257,7 @@ impl Resolve for GuardedResolver {
             // The client connects to one of these addresses, without another look-up.
             addresses.retain(|address| private.allow(&host, address.ip()));
             if addresses.is_empty() {
-                return Err(refusal(&host).into());
+                return Err(PrivateAddress(private.refusal(&host)).into());
             }
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
@@ -248,10 +272,28 @@ mod tests {
 
     use super::*;
 
+    fn private(hosts: &[&str]) -> PrivateHosts {
+        try_private(hosts).unwrap()
+    }
+
+    fn try_private(hosts: &[&str]) -> Result<PrivateHosts, String> {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        PrivateHosts::new(&hosts, Words { who: "the test", remedy: "list it" })
+    }
+
+    fn client(resolver: GuardedResolver) -> reqwest::Client {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the clients of both programs use the resolver in this way"
+        )]
+        let builder = reqwest::Client::builder();
+        builder.no_proxy().dns_resolver(Arc::new(resolver)).build().unwrap()
+    }
+
     /// SE-13: addresses of every class that is not public, in every spelling that a URL can have.
     #[test]
     fn private_addresses_are_refused_in_every_spelling() {
-        let none = PrivateHosts::default();
+        let none = private(&[]);
         for host in [
             "127.0.0.1",
             "127.1",
@@ -309,7 +351,7 @@ mod tests {
             "[3fff::1]",
         ] {
             let refused = none.check(&format!("http://{host}/mcp")).expect_err(host);
-            assert!(refused.contains("PML_UPSTREAM_PRIVATE_HOSTS"), "{host}: {refused}");
+            assert!(refused.ends_with("; list it"), "{host}: {refused}");
         }
         // Public addresses next to those ranges are accepted.
         for host in [
@@ -342,8 +384,7 @@ mod tests {
 
     #[test]
     fn only_listed_private_hosts_are_allowed() {
-        let hosts = ["127.0.0.1", "MCP.Internal", "[fd12::1]", "169.254.10.1"].map(str::to_owned);
-        let allowed = PrivateHosts::new(&hosts).unwrap();
+        let allowed = private(&["127.0.0.1", "MCP.Internal", "[fd12::1]", "169.254.10.1"]);
         for host in ["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "[fd12::1]", "169.254.10.1"] {
             allowed.check(&format!("http://{host}/")).expect(host);
         }
@@ -361,7 +402,7 @@ mod tests {
         );
         // Even a listed name may not resolve to the metadata service, which has credentials of the machine.
         assert!(!allowed.allow("mcp.internal", ip("169.254.169.254")));
-        assert!(!PrivateHosts::new(&[String::new()]).unwrap().allow("", ip("127.0.0.1")));
+        assert!(!private(&[""]).allow("", ip("127.0.0.1")));
     }
 
     /// Starts a server on loopback that counts its connections.
@@ -396,7 +437,7 @@ mod tests {
                 let address = if first { "0.0.0.0:0" } else { "127.0.0.1:0" };
                 Box::pin(async move { Ok(vec![address.parse().unwrap()]) })
             });
-            let client = crate::http_client::for_upstreams(resolver).build().unwrap();
+            let client = client(resolver);
             let mut answers = Vec::new();
             for _ in 0..2 {
                 let sent = client.get(format!("http://rebind.example:{port}/")).send().await;
@@ -406,12 +447,12 @@ mod tests {
             }
             answers
         };
-        for answer in visit(PrivateHosts::default()).await {
-            assert!(answer.unwrap_err().contains("PML_UPSTREAM_PRIVATE_HOSTS"));
+        for answer in visit(private(&[])).await {
+            assert!(answer.unwrap_err().contains("PrivateAddress"));
         }
         assert_eq!((visits.load(Ordering::SeqCst), look_ups.load(Ordering::SeqCst)), (0, 2));
         // If the operator lists the name, it reaches this machine, but still not the unusable address.
-        let answers = visit(PrivateHosts::new(&["rebind.example".to_owned()]).unwrap()).await;
+        let answers = visit(private(&["rebind.example"])).await;
         assert!(answers[0].is_err() && answers[1] == Ok(200), "{answers:?}");
         assert_eq!((visits.load(Ordering::SeqCst), look_ups.load(Ordering::SeqCst)), (1, 4));
     }
@@ -421,20 +462,17 @@ mod tests {
     async fn localhost_is_refused_unless_listed() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (port, visits) = server();
-        let client = |private: PrivateHosts| {
-            let resolver = GuardedResolver::new(private);
-            crate::http_client::for_upstreams(resolver).build().unwrap()
-        };
+        let client = |private: PrivateHosts| self::client(GuardedResolver::new(private));
         let url = format!("http://localhost:{port}/");
-        client(PrivateHosts::default()).get(&url).send().await.unwrap_err();
+        client(private(&[])).get(&url).send().await.unwrap_err();
         assert_eq!(visits.load(Ordering::SeqCst), 0);
-        let allowed = PrivateHosts::new(&["localhost".to_owned()]).unwrap();
+        let allowed = private(&["localhost"]);
         assert_eq!(client(allowed).get(&url).send().await.unwrap().status(), 200);
     }
 
     #[test]
     fn an_item_that_is_not_just_a_host_is_refused_with_the_host_to_write() {
-        let new = |host: &str| PrivateHosts::new(&[host.to_owned()]);
+        let new = |host: &str| try_private(&[host]);
         for host in ["db.internal", "DB.internal.", "10.1.2.3", "::1", "[::1]", " localhost "] {
             assert!(new(host).is_ok(), "{host}");
         }
