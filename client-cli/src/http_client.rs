@@ -8,6 +8,8 @@
 //! - `https` uses the proxy in `HTTPS_PROXY`, unless `NO_PROXY` lists the host: as a tunnel (`CONNECT`), in which the
 //!   proxy sees only the host's name. `HTTP_PROXY` and `ALL_PROXY` are not read.
 //! - No redirect is followed: it could carry a key to another host.
+//! - Addresses that programs open are connected to directly: a proxy would resolve the name, and could reach a private
+//!   address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -24,6 +26,9 @@ use url::{Host, Url};
 
 /// The time limit for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The size of all headers of an answer over HTTP/2, in bytes. Over HTTP/1.1, the library allows 100 headers.
+const HEADERS_LIMIT: u32 = 64 * 1024;
 
 /// The variables that name a proxy for `https`, in the order in which `curl` reads them.
 const PROXY_VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
@@ -66,15 +71,7 @@ pub(crate) fn is_this_machine(url: &Url) -> bool {
 /// # Errors
 /// Returns [`HttpClientError`] if a key would be sent unencrypted, or the proxy's URL is invalid.
 pub(crate) fn builder(url: &Url, credential: Credential) -> Result<ClientBuilder, HttpClientError> {
-    #[expect(clippy::disallowed_methods, reason = "the only place that may")]
-    let builder = reqwest::Client::builder()
-        // Disables the library's own use of the environment.
-        .no_proxy()
-        .redirect(Policy::none())
-        .referer(false)
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .user_agent(concat!("pml/", env!("CARGO_PKG_VERSION")));
+    let builder = direct();
     if is_this_machine(url) {
         return Ok(builder.dns_resolver(ThisMachine));
     }
@@ -98,6 +95,24 @@ pub(crate) fn builder(url: &Url, credential: Credential) -> Result<ClientBuilder
     let url = url.filter(Url::has_host).ok_or(HttpClientError::Proxy(name))?;
     let proxy = Proxy::https(url).map_err(|_| HttpClientError::Proxy(name))?;
     Ok(builder.proxy(proxy.no_proxy(NoProxy::from_env())))
+}
+
+/// Returns a builder for a client that opens the web addresses of programs; `resolver` returns only permitted addresses.
+pub(crate) fn for_web(resolver: impl Resolve + 'static) -> ClientBuilder {
+    direct().dns_resolver(resolver).http2_max_header_list_size(HEADERS_LIMIT)
+}
+
+fn direct() -> ClientBuilder {
+    #[expect(clippy::disallowed_methods, reason = "the only place that may")]
+    let builder = reqwest::Client::builder();
+    builder
+        // Disables the library's own use of the environment.
+        .no_proxy()
+        .redirect(Policy::none())
+        .referer(false)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .user_agent(concat!("pml/", env!("CARGO_PKG_VERSION")))
 }
 
 /// Returns a transport to an MCP server, which checks the size of every answer before it is parsed.

@@ -7,20 +7,23 @@ mod check;
 mod file;
 pub(crate) mod glob;
 mod usage;
+mod web;
 
 use std::path::Path;
 
 use protocol::ToolId;
 use serde_json::Value;
+use url::Url;
 
 pub(crate) use self::check::{Finding, findings, summary};
 pub(crate) use self::file::PolicyFile;
 use self::file::{Access, Rules};
 use self::glob::PlacePattern;
 pub(crate) use self::usage::PolicyOfRun;
+pub(crate) use self::web::REDIRECTS;
 
 /// The namespaces whose calls a policy can inspect. All other tools are listed by name in `tools`.
-pub(crate) const INSPECTED: [&str; 2] = ["filesystem", "shell"];
+pub(crate) const INSPECTED: [&str; 3] = ["filesystem", "shell", "web"];
 
 /// The access to a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +121,12 @@ impl Policy {
                     None => missing("shell"),
                 };
             }
+            ("web", _) => {
+                return match rules.web {
+                    Some(_) => Judged::Within,
+                    None => missing("web"),
+                };
+            }
             (_, "write_file" | "create_directory") => (false, true),
             // The result of a dry run of an edit shows content, and changes nothing.
             (_, "move_file") => (true, true),
@@ -168,6 +177,43 @@ impl Policy {
             return Judged::Denied(reason);
         }
         if self.is_untrusted { built_in() } else { Judged::Within }
+    }
+
+    /// Judges a web address, without looking it up.
+    pub(crate) fn url(&self, url: &Url) -> Judged {
+        let built_in = || {
+            Judged::Beyond("no rule can allow a web address unless `policy.web.allow` has its host")
+        };
+        let Some(rules) = &self.rules else { return built_in() };
+        let Some(web) = &rules.web else {
+            return Judged::Denied(format!("{} is missing", named("web")));
+        };
+        if let Err(reason) = web.allows(url) {
+            return Judged::Denied(reason);
+        }
+        if self.is_untrusted { built_in() } else { Judged::Within }
+    }
+
+    /// Returns whether the host of a web address may have a private address.
+    pub(crate) fn allows_private(&self, url: &Url) -> bool {
+        let web = self.rules.as_ref().and_then(|rules| rules.web.as_ref());
+        !self.is_untrusted
+            && web.is_some_and(|web| web.private.iter().any(|pattern| pattern.covers(url)))
+    }
+
+    /// Returns how many bytes the answer of a web address may have.
+    pub(crate) fn web_bytes(&self) -> Option<u64> {
+        self.rules.as_ref()?.web.as_ref()?.max_bytes
+    }
+
+    /// Returns the time limit for opening a web address, in milliseconds.
+    pub(crate) fn web_ms(&self) -> Option<u64> {
+        self.rules.as_ref()?.web.as_ref()?.timeout_ms
+    }
+
+    /// Returns how many redirects are followed.
+    pub(crate) fn web_redirects(&self) -> Option<u32> {
+        self.rules.as_ref()?.web.as_ref()?.max_redirects
     }
 
     /// Returns how many bytes one read may return.

@@ -2,6 +2,7 @@
 
 pub(crate) mod filesystem;
 pub(crate) mod shell;
+mod web;
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -134,6 +135,9 @@ impl NativeTools {
             Some(Native::Shell) if tool.action() == "exec" => {
                 self.shell().exec(arguments, &granted, cancel).await
             }
+            Some(Native::Web) if tool.action() == "get" => {
+                web::get(arguments, &granted, cancel).await
+            }
             _ => Err(unknown(tool.as_str())),
         }
     }
@@ -159,6 +163,9 @@ impl NativeTools {
                 // A command can do whatever the user can, so no protected places are listed.
                 self.shell().check(arguments.clone(), policy.policy())
             }
+            Some(Native::Web) if tool.action() == "get" => {
+                web::check(arguments.clone(), policy.policy())
+            }
             // `pml:search_tools` touches no place. Unknown tools were refused when the program was
             // resolved.
             _ => Ok(Touched::default()),
@@ -179,13 +186,18 @@ impl NativeTools {
 enum Native {
     Filesystem,
     Shell,
+    Web,
     /// Its tools are implemented by `discover`, because they need the gateway.
     Pml,
 }
 
 /// The namespaces that `pml` itself implements. This is the only list of them.
-const NAMESPACES: &[(&str, Native)] =
-    &[("filesystem", Native::Filesystem), ("shell", Native::Shell), ("pml", Native::Pml)];
+const NAMESPACES: &[(&str, Native)] = &[
+    ("filesystem", Native::Filesystem),
+    ("shell", Native::Shell),
+    ("web", Native::Web),
+    ("pml", Native::Pml),
+];
 
 impl Native {
     fn of(namespace: &str) -> Option<Self> {
@@ -194,11 +206,13 @@ impl Native {
 
     fn descriptors(self) -> &'static [ToolDescriptor] {
         static SHELL: LazyLock<Vec<ToolDescriptor>> = LazyLock::new(|| vec![shell::descriptor()]);
+        static WEB: LazyLock<Vec<ToolDescriptor>> = LazyLock::new(|| vec![web::descriptor()]);
         static PML: LazyLock<Vec<ToolDescriptor>> =
             LazyLock::new(|| vec![protocol::discovery::search_tools()]);
         match self {
             Self::Filesystem => filesystem::descriptors(),
             Self::Shell => &SHELL,
+            Self::Web => &WEB,
             Self::Pml => &PML,
         }
     }
@@ -217,6 +231,11 @@ pub(crate) fn is_native(namespace: &str) -> bool {
 /// Returns whether an id names a tool of `pml` itself, not of the registry.
 pub(crate) fn is_native_tool(id: &ToolId) -> bool {
     id.is_plain() && descriptors(id.namespace()).iter().any(|tool| tool.name == id.action())
+}
+
+/// Returns who receives the arguments of a native tool, as the end of a sentence, if it sends them from this machine.
+pub(crate) fn sends_to(id: &ToolId) -> Option<&'static str> {
+    (Native::of(id.namespace()) == Some(Native::Web)).then_some("the host of its `url`")
 }
 
 /// Returns the native tools of a namespace; empty when it is not native.
@@ -244,7 +263,7 @@ mod tests {
     /// The gateway describes the tools of `pml` as `pml` implements them.
     #[test]
     fn the_catalog_describes_these_tools() {
-        for namespace in ["filesystem", "shell"] {
+        for namespace in ["filesystem", "shell", "web"] {
             let root = env!("CARGO_MANIFEST_DIR");
             let file = format!("{root}/../registry/catalog/{namespace}.json");
             let file: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();

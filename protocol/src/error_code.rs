@@ -46,7 +46,7 @@ error_codes! {
         "A rule in `.pml.json` denies this tool; only the user can change it.";
     /// The tool is allowed, but the policy refuses this access.
     PolicyDenied = 1002, "POLICY_DENIED",
-        "The policy does not allow this access; use a path or command that it allows.";
+        "The policy does not allow this access; use a path, command or address that it allows.";
     /// The user refused.
     ApprovalDenied = 1003, "APPROVAL_DENIED",
         "The user refused this call; do not repeat it, ask what they want instead.";

@@ -23,4 +23,5 @@ mod runs;
 mod secrets;
 mod server_starts;
 mod undo;
+mod web;
 mod whole_program;

@@ -179,16 +179,24 @@ fn calls(approval: &Approval) -> impl Iterator<Item = &Value> {
     calls.into_iter().flatten().chain(calls.is_none().then_some(&approval.context))
 }
 
+/// Returns the calls that no rule can allow.
+fn no_rule_calls(approval: &Approval) -> impl Iterator<Item = &Value> {
+    calls(approval).filter(|call| call.get("can_be_allowed").is_some())
+}
+
 /// Returns whether no rule can allow one of the calls.
 fn no_rule_allows(approval: &Approval) -> bool {
-    calls(approval).any(|call| call.get("can_be_allowed").is_some())
+    no_rule_calls(approval).next().is_some()
 }
 
 /// Says what about such a call a rule cannot allow.
 fn forbidden(approval: &Approval) -> &'static str {
-    match calls(approval).any(|call| call.get("protected").is_some()) {
-        true => "access to a protected place",
-        false => "a command unless `policy.shell.allow` in `.pml.json` names its program",
+    if calls(approval).any(|call| call.get("protected").is_some()) {
+        "access to a protected place"
+    } else if no_rule_calls(approval).any(|call| call["tool"] == "web:get") {
+        "a web address unless `policy.web.allow` in `.pml.json` has its host"
+    } else {
+        "a command unless `policy.shell.allow` in `.pml.json` names its program"
     }
 }
 

@@ -144,7 +144,7 @@ fn an_invalid_file_is_an_error() {
             None,
         ),
         ("{\"policy\": []}", None),
-        ("{\"policy\": {\"web\": {}}}", Some((1, 17))),
+        ("{\"policy\": {\"net\": {}}}", Some((1, 17))),
         ("{\"policy\": {\"match\": [{\"read\": \"a\"}]}}", None),
         ("{\"cloud\": {}}", None),
         ("\u{feff}{}", Some((1, 1))),
@@ -237,10 +237,10 @@ fn concurrent_answers_are_all_stored() {
     assert_eq!(project.load().unwrap().trust, Trust::Trusted);
 }
 
-/// `docs/cli.md` lists the namespaces that `pml init` allows.
+/// `docs/permissions.md` lists the namespaces that `pml init` allows.
 #[test]
 fn the_default_permissions_are_documented() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/permissions.md");
     let page = std::fs::read_to_string(page).unwrap();
     let (_, listed) = page.split_once("`pml init` allows `").unwrap();
     let listed: Vec<&str> = listed.split('`').next().unwrap().split_whitespace().collect();

@@ -60,9 +60,8 @@ pub(crate) fn decide(permissions: &Permissions, tool: &ToolId, call: Call<'_>) -
         return Decision::Refused { reason, code: ErrorCode::PermissionDenied };
     }
     let policy = call.policy.unwrap_or(permissions.policy());
-    let command = call.touched.and_then(|touched| touched.command.as_ref());
     let judged = match policy.tool(tool) {
-        Judged::Within => command.map_or(Judged::Within, |command| policy.command(command)),
+        Judged::Within => call.touched.map_or(Judged::Within, |touched| touched.judged(policy)),
         judged => judged,
     };
     if let Judged::Denied(reason) = judged {

@@ -102,6 +102,8 @@ pub(crate) enum NeedsPerson {
     Place,
     /// It is a command.
     Command,
+    /// It opens a web address that no policy names: what it sends could be anything.
+    Web,
     /// It starts an MCP server of the registry: another command.
     Start,
     /// It publishes something beyond the project.
@@ -121,6 +123,7 @@ impl NeedsPerson {
         match self {
             Self::Place => "the call touches a protected place",
             Self::Command => "the command can do everything that you can",
+            Self::Web => "the address receives what the call sends, and no policy names it",
             Self::Start => "the server that it starts can do everything that you can",
             Self::Publication => "others can read and run what is published",
             Self::Setting => "`approvals` is set to `human`",
@@ -130,7 +133,7 @@ impl NeedsPerson {
     /// Returns whether the call itself is dangerous.
     fn is_danger(self) -> bool {
         match self {
-            Self::Place | Self::Command | Self::Start | Self::Publication => true,
+            Self::Place | Self::Command | Self::Web | Self::Start | Self::Publication => true,
             Self::Setting => false,
         }
     }

@@ -159,7 +159,8 @@ impl<'a> Finder<'a> {
             return Placed { sends_to, ..plain(Side::Client, Source::Config) };
         }
         if is_of_pml(self.app, id) {
-            return plain(Side::Client, Source::Native);
+            let sends_to = tools::sends_to(id).map(str::to_owned);
+            return Placed { sends_to, ..plain(Side::Client, Source::Native) };
         }
         if let Some(tool) = self.answers.get(id) {
             return self.placed_by_answer(tool, Source::Gateway, 0, offline, depth);

@@ -2,6 +2,7 @@
 
 use super::file::{Access, Named, Rules};
 use super::glob::PlacePattern;
+use super::web::{HostPattern, REDIRECTS, Web};
 use super::{INSPECTED, Policy};
 
 /// Programs that run other programs, or arbitrary code in their arguments. To allow one of them is to allow everything.
@@ -99,6 +100,7 @@ pub(crate) fn findings(policy: &Policy) -> Vec<Finding> {
         }
     }
     of_shell(rules, &mut say);
+    of_web(rules, &mut say);
     for pattern in &rules.tools {
         let text = pattern.to_string();
         let namespace = text.split(':').next().unwrap_or_default();
@@ -127,6 +129,7 @@ pub(crate) fn summary(policy: &Policy) -> Vec<(&'static str, String)> {
             ("Read", "the workspace, hidden files with approval only".to_owned()),
             ("Write", "the workspace, hidden files with approval only".to_owned()),
             ("Commands", "with approval only".to_owned()),
+            ("Web", "public addresses, with approval only".to_owned()),
             ("Other tools", "as the rules say".to_owned()),
         ];
     };
@@ -178,6 +181,7 @@ pub(crate) fn summary(policy: &Policy) -> Vec<(&'static str, String)> {
         out
     });
     lines.push(("Commands", commands));
+    lines.push(("Web", rules.web.as_ref().map_or("none".to_owned(), of_hosts)));
     lines.push(("Other tools", list(rules.tools.iter().map(ToString::to_string).collect())));
     let mut limits: Vec<String> =
         rules.calls.iter().map(|(pattern, limit)| format!("{limit} calls of {pattern}")).collect();
@@ -185,6 +189,52 @@ pub(crate) fn summary(policy: &Policy) -> Vec<(&'static str, String)> {
     lines.push(("Limits of a run", list(limits)));
     lines.push(("Examples", format!("{}, all of them hold", policy.examples())));
     lines
+}
+
+/// Describes the web addresses that may be opened.
+fn of_hosts(web: &Web) -> String {
+    let list = |patterns: &[HostPattern]| {
+        let texts: Vec<String> = patterns.iter().map(HostPattern::to_string).collect();
+        texts.join(", ")
+    };
+    let mut out = match web.allow.is_empty() && web.private.is_empty() {
+        true => "none".to_owned(),
+        false if web.allow.is_empty() => "only private hosts".to_owned(),
+        false => list(&web.allow),
+    };
+    if !web.private.is_empty() {
+        out += &format!("; with private addresses: {}", list(&web.private));
+    }
+    if !web.deny.is_empty() {
+        out += &format!("; not {}", list(&web.deny));
+    }
+    if let Some(limit) = web.max_bytes {
+        out += &format!("; at most {limit} bytes");
+    }
+    if let Some(limit) = web.timeout_ms {
+        out += &format!("; at most {limit} ms");
+    }
+    out + &format!("; at most {} redirects", web.max_redirects.unwrap_or(REDIRECTS))
+}
+
+fn of_web(rules: &Rules, say: &mut impl FnMut(&str, String)) {
+    let Some(web) = &rules.web else { return };
+    if web.allow.is_empty() && web.private.is_empty() {
+        say("web.allow", "It is empty, so every address is denied.".to_owned());
+    }
+    for pattern in web.allow.iter().chain(&web.private) {
+        if pattern.is_any() {
+            say(
+                "web.allow",
+                format!(
+                    "`{pattern}` allows every host: whatever a program reads can be sent anywhere."
+                ),
+            );
+        }
+        if web.deny.contains(pattern) {
+            say("web.allow", format!("`{pattern}` has no effect, because `deny` has it, too."));
+        }
+    }
 }
 
 fn of_access(name: &str, access: &Access, say: &mut impl FnMut(&str, String)) {

@@ -6,8 +6,10 @@ use protocol::{ToolId, ToolPattern};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use url::Url;
 
 use super::glob::PlacePattern;
+use super::web::{HostPattern, REDIRECTS_LIMIT, Web};
 use super::{Command, Judged, Operation, Policy, named};
 use crate::files::strict_json::{Strict, UniqueMap};
 
@@ -30,6 +32,7 @@ pub(super) struct Rules {
     pub(super) read: Option<Access>,
     pub(super) write: Option<Access>,
     pub(super) shell: Option<Shell>,
+    pub(super) web: Option<Web>,
     /// The tools that cannot be inspected and may be called.
     pub(super) tools: Vec<ToolPattern>,
     /// How many calls one run may make, of the tools that each pattern covers.
@@ -83,6 +86,8 @@ struct Example {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     command: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     tool: Option<ToolId>,
 }
 
@@ -93,6 +98,8 @@ struct Raw {
     filesystem: Option<Strict<RawFilesystem>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shell: Option<Strict<RawShell>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    web: Option<Strict<RawWeb>>,
     #[serde(default)]
     tools: Vec<ToolPattern>,
     #[serde(default)]
@@ -155,6 +162,23 @@ struct RawShell {
     max_output_bytes: Option<u64>,
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawWeb {
+    #[serde(default)]
+    allow: Vec<String>,
+    #[serde(default)]
+    deny: Vec<String>,
+    #[serde(default)]
+    private: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_redirects: Option<u32>,
+}
+
 impl<'de> Deserialize<'de> for PolicyFile {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Strict(raw) = Strict::<Raw>::deserialize(deserializer)?;
@@ -182,6 +206,7 @@ impl Raw {
             read: read.transpose()?,
             write: write.transpose()?,
             shell: self.shell.map(|Strict(raw)| Shell::new(raw)).transpose()?,
+            web: self.web.map(|Strict(raw)| Web::new(raw)).transpose()?,
             tools: self.tools,
             calls: calls.collect::<Result<_, String>>()?,
             total_ms: self.total_ms,
@@ -304,15 +329,51 @@ impl Shell {
     }
 }
 
+impl Web {
+    fn new(raw: RawWeb) -> Result<Self, String> {
+        let patterns = |name: &str, texts: &[String]| {
+            if texts.len() > PATTERNS_LIMIT {
+                return Err(format!("`web.{name}` has more than {PATTERNS_LIMIT} patterns"));
+            }
+            let pattern = |text: &String| {
+                HostPattern::new(text).map_err(|error| format!("in `web.{name}`: {error}"))
+            };
+            texts.iter().map(pattern).collect::<Result<Vec<_>, _>>()
+        };
+        let private = patterns("private", &raw.private)?;
+        if let Some(pattern) = private.iter().find(|pattern| pattern.one().is_none()) {
+            return Err(format!("in `web.private`: `{pattern}` does not name one host"));
+        }
+        if raw.timeout_ms == Some(0) {
+            return Err("`web.timeout_ms` must be at least 1".to_owned());
+        }
+        if raw.max_redirects.is_some_and(|most| most > REDIRECTS_LIMIT) {
+            return Err(format!("`web.max_redirects` must be at most {REDIRECTS_LIMIT}"));
+        }
+        Ok(Self {
+            allow: patterns("allow", &raw.allow)?,
+            deny: patterns("deny", &raw.deny)?,
+            private,
+            max_bytes: raw.max_bytes,
+            timeout_ms: raw.timeout_ms,
+            max_redirects: raw.max_redirects,
+        })
+    }
+}
+
 impl Example {
     fn check(&self) -> Result<(), String> {
-        let Self { read, write, command, tool } = self;
+        let Self { read, write, command, url, tool } = self;
         let given =
-            [read.is_some(), write.is_some(), command.is_some(), tool.is_some()].map(usize::from);
-        match given.iter().sum::<usize>() {
+            [read.is_some(), write.is_some(), command.is_some(), url.is_some(), tool.is_some()];
+        if let Some(url) = url {
+            let error = |error| format!("the example `{}`: {error}", protocol::escape_text(url));
+            Url::parse(url).map_err(error)?;
+        }
+        match given.into_iter().map(usize::from).sum::<usize>() {
             1 if command.as_ref().is_none_or(|command| !command.is_empty()) => Ok(()),
             _ => Err(
-                "an example has one of `read`, `write`, `command` (a program and its arguments) and `tool`"
+                "an example has one of `read`, `write`, `command` (a program and its arguments), `url` and `tool`"
                     .to_owned(),
             ),
         }
@@ -324,6 +385,7 @@ impl Example {
             Self { read: Some(path), .. } => format!("{{\"read\": {path:?}}}"),
             Self { write: Some(path), .. } => format!("{{\"write\": {path:?}}}"),
             Self { command: Some(argv), .. } => format!("{{\"command\": {argv:?}}}"),
+            Self { url: Some(url), .. } => format!("{{\"url\": {url:?}}}"),
             Self { tool: Some(tool), .. } => format!("{{\"tool\": {:?}}}", tool.as_str()),
             _ => String::new(),
         };
@@ -378,6 +440,11 @@ impl Policy {
                 let found = find(&argv[0]).map(|found| Command { argv: argv.clone(), ..found });
                 self.command(&found.unwrap_or(named))
             }
+            Example { url: Some(url), .. } => match Url::parse(url) {
+                Ok(url) => self.url(&url),
+                // Not reached: it was parsed when the file was read.
+                Err(error) => Judged::Denied(error.to_string()),
+            },
             Example { tool: Some(tool), .. } => self.tool(tool),
             _ => Judged::Within,
         }

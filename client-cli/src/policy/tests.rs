@@ -48,6 +48,7 @@ fn what_a_section_omits_is_denied() {
         (json!({ "filesystem": { "write": {} } }), '-', 'w', '-', '-'),
         (json!({ "shell": {} }), '-', '-', 'w', '-'),
         (json!({ "tools": ["*"] }), '-', '-', '-', 'w'),
+        (json!({ "web": {} }), '-', '-', '-', '-'),
         (json!({ "tools": ["filesystem:*", "shell:*"] }), '-', '-', '-', '-'),
     ] {
         let policy = policy(&section);
@@ -201,11 +202,52 @@ fn the_built_in_policy_lets_no_rule_allow_a_command() {
     }
 }
 
+/// Without a policy, no address is opened without a question. A file that is not trusted only denies.
+#[test]
+fn web_addresses_are_judged_by_their_host() {
+    let judged = |policy: &Policy, url: &str| letter(&policy.url(&url.parse().unwrap()));
+    assert_eq!(judged(&Policy::default(), "https://a.test/"), 'b');
+    let section = json!({ "web": {
+        "allow": ["a.test", "*.b.test"], "deny": ["x.b.test"], "private": ["localhost:8080"],
+    } });
+    let trusted = policy(&section);
+    let untrusted = Policy::new(Some(parse(&section).unwrap()), false, Vec::new());
+    for (url, expected, is_private) in [
+        ("https://a.test/x", 'w', false),
+        ("https://c.b.test/x", 'w', false),
+        ("https://x.b.test/", '-', false),
+        ("https://y.x.b.test/", '-', false),
+        ("http://localhost:8080/", 'w', true),
+        ("http://localhost/", '-', false),
+        ("https://c.test/", '-', false),
+    ] {
+        assert_eq!(judged(&trusted, url), expected, "{url}");
+        assert_eq!(trusted.allows_private(&url.parse().unwrap()), is_private, "{url}");
+        let restricted = if expected == 'w' { 'b' } else { '-' };
+        assert_eq!(judged(&untrusted, url), restricted, "{url}");
+        assert!(!untrusted.allows_private(&url.parse().unwrap()), "{url}");
+    }
+    assert_eq!(judged(&policy(&json!({})), "https://a.test/"), '-');
+    assert_eq!(
+        (tool(&trusted, "web:get"), tool(&policy(&json!({ "tools": ["*"] })), "web:get")),
+        ('w', '-')
+    );
+}
+
 #[test]
 fn invalid_sections_are_refused() {
     for (section, in_error) in [
         (json!([]), "an object"),
-        (json!({ "web": {} }), "unknown field `web`"),
+        (json!({ "network": {} }), "unknown field `network`"),
+        (
+            json!({ "web": { "allow": ["https://a.test"] } }),
+            "in `web.allow`: `https://a.test` is no pattern",
+        ),
+        (json!({ "web": { "private": ["*"] } }), "`*` does not name one host"),
+        (json!({ "web": { "private": ["*.test"] } }), "does not name one host"),
+        (json!({ "web": { "timeout_ms": 0 } }), "at least 1"),
+        (json!({ "web": { "max_redirects": 11 } }), "at most 10"),
+        (json!({ "match": [{ "url": "x" }] }), "the example `x`"),
         (json!({ "filesystem": [] }), "an object"),
         (json!({ "filesystem": { "read": { "max_total_bytes": 1 } } }), "unknown field"),
         (json!({ "filesystem": { "read": { "allow": ["../x"] } } }), "leads out"),

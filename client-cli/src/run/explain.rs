@@ -105,7 +105,7 @@ pub(crate) async fn explain(
         Decision::Ask { reason, start, .. } => (reason, start),
     };
     let touched = touched.unwrap_or_default();
-    let danger = danger(id, &target, start.is_some(), &touched.protected);
+    let danger = danger(id, &target, start.is_some(), &touched, &policy);
     let needs_person = NeedsPerson::of(&app.permissions(), danger).map(NeedsPerson::reason);
     let call = arguments.map(|arguments| AskedCall {
         tool: id.clone(),
@@ -114,9 +114,9 @@ pub(crate) async fn explain(
         can_be_allowed: touched.can_be_allowed(&policy),
         reason: reason.clone(),
         count: 1,
-        touched,
         start,
-        sends_to: sends_to(app, id, &target),
+        sends_to: sends_to(app, id, &target, &touched),
+        touched,
     });
     let question = call.map(|call| About::Call(Box::new(call)).text());
     Ok(Explained { verdict: Verdict::Asks, reason, needs_person, question, routing })

@@ -17,8 +17,9 @@ use crate::consent::decision::{Call, Decision, decide, denied, refuse_denied};
 use crate::consent::question::{
     About, Answer, AskedCall, Channel, Given, NeedsPerson, Question, Start,
 };
+use crate::policy::{Judged, PolicyOfRun};
 use crate::run_store::record;
-use crate::workspace::protected::{Granted, Protected, Touched};
+use crate::workspace::protected::{Granted, Touched};
 
 /// The permission to make a call.
 #[derive(Debug)]
@@ -130,9 +131,9 @@ impl LocalRun {
             count,
             touched: touched.clone(),
             can_be_allowed: touched.can_be_allowed(&self.policy),
-            sends_to: sends_to(&self.app, id, target),
+            sends_to: sends_to(&self.app, id, target, &touched),
         };
-        let danger = danger(pending.tool, target, starts, places);
+        let danger = danger(pending.tool, target, starts, &touched, &self.policy);
         let about = About::Call(Box::new(call));
         let shown_text = Integrity::of(about.text().as_bytes());
         let question = Question {
@@ -180,14 +181,14 @@ impl LocalRun {
             Answer::Once => {
                 waiting_call.allow(count - 1, given.by);
                 if given.answer == Answer::Always {
-                    let why = match (touched.can_be_allowed(&self.policy), places.is_empty()) {
-                        (true, _) => {
+                    let why = match touched.judged(self.policy.policy()) {
+                        _ if !places.is_empty() => {
+                            "calls that touch protected places always need approval"
+                        }
+                        Judged::Beyond(reason) => reason,
+                        Judged::Within | Judged::Denied(_) => {
                             "only the user can allow it permanently, with `pml approve` or in `.pml.json`"
                         }
-                        (false, true) => {
-                            "commands always need approval, unless the `policy` in `.pml.json` names their program"
-                        }
-                        (false, false) => "calls that touch protected places always need approval",
                     };
                     self.warn(format!("`{id}` was allowed once: {why}"));
                 }
@@ -299,10 +300,16 @@ pub(super) fn decide_call(
     }
 }
 
-/// Returns the address that receives a call, if its server is not on this machine.
-pub(super) fn sends_to(app: &App, id: &ToolId, target: &Target) -> Option<String> {
+/// Returns the address that receives a call, if it is not on this machine.
+pub(super) fn sends_to(
+    app: &App,
+    id: &ToolId,
+    target: &Target,
+    touched: &Touched,
+) -> Option<String> {
     match target {
         Target::Configured => app.remote_of(id).map(|remote| remote.to_string()),
+        Target::Native => touched.url.as_ref().map(|url| url.origin().ascii_serialization()),
         _ => None,
     }
 }
@@ -318,11 +325,15 @@ pub(super) fn danger(
     tool: &ToolId,
     target: &Target,
     starts: bool,
-    places: &[Protected],
+    touched: &Touched,
+    policy: &PolicyOfRun,
 ) -> Option<NeedsPerson> {
     match target {
-        _ if !places.is_empty() => Some(NeedsPerson::Place),
+        _ if !touched.protected.is_empty() => Some(NeedsPerson::Place),
         Target::Native if tool.namespace() == "shell" => Some(NeedsPerson::Command),
+        Target::Native if touched.url.is_some() && !touched.can_be_allowed(policy) => {
+            Some(NeedsPerson::Web)
+        }
         Target::Registered(_) if starts => Some(NeedsPerson::Start),
         _ => None,
     }

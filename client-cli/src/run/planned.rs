@@ -24,6 +24,7 @@ use crate::consent::decision::Decision;
 use crate::consent::question::plan::{AskedPlan, LaterCalls, PlannedCall, Uncovered, leaving};
 use crate::consent::question::{About, Answer, AskedCall, Given, NeedsPerson, Question};
 use crate::run_store::record;
+use crate::tools;
 
 /// The minimum number of calls for one question. A single call is asked about when the program reaches it.
 const CALLS_MIN: u64 = 2;
@@ -183,7 +184,7 @@ impl LocalRun {
             return Planned::Runs;
         };
         let planned = PlannedCall {
-            danger: danger(id, target, false, &touched.protected),
+            danger: danger(id, target, false, &touched, &self.policy),
             call: AskedCall {
                 tool: id.clone(),
                 through: Vec::new(),
@@ -191,9 +192,9 @@ impl LocalRun {
                 arguments,
                 reason,
                 count: 1,
-                touched,
                 start: None,
-                sends_to: sends_to(&self.app, id, target),
+                sends_to: sends_to(&self.app, id, target, &touched),
+                touched,
             },
             may: task.certainty == Certainty::May,
             line: task.line,
@@ -234,7 +235,7 @@ fn plan_of(app: &App, program: &LocalProgram) -> Plan {
 fn sends_within(app: &App, id: &ToolId, target: &Target) -> bool {
     match target {
         // The search queries the gateway.
-        Target::Native => id.as_str() == SEARCH_TOOLS,
+        Target::Native => id.as_str() == SEARCH_TOOLS || tools::sends_to(id).is_some(),
         Target::Configured => app.remote_of(id).is_some(),
         Target::Registered(_) => false,
         Target::Capability(capability) => {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use rustix::fs::OFlags;
+use url::Url;
 
 use super::Workspace;
 use super::changes::{Change, Watch};
@@ -56,14 +57,23 @@ pub struct Touched {
     pub paths: Vec<Led>,
     /// The command that it runs.
     pub(crate) command: Option<Command>,
+    /// The web address that it opens.
+    pub(crate) url: Option<Url>,
 }
 
 impl Touched {
     /// Returns whether a rule could allow the call.
     pub(crate) fn can_be_allowed(&self, policy: &PolicyOfRun) -> bool {
-        let is_beyond =
-            |command: &Command| matches!(policy.policy().command(command), Judged::Beyond(_));
-        self.protected.is_empty() && !self.command.as_ref().is_some_and(is_beyond)
+        self.protected.is_empty() && !matches!(self.judged(policy.policy()), Judged::Beyond(_))
+    }
+
+    /// Returns what a policy says about the command or the web address. Places are judged when they are found.
+    pub(crate) fn judged(&self, policy: &Policy) -> Judged {
+        match self {
+            Self { command: Some(command), .. } => policy.command(command),
+            Self { url: Some(url), .. } => policy.url(url),
+            _ => Judged::Within,
+        }
     }
 }
 

@@ -13,6 +13,7 @@ const FILES: &[&str] = &[
     include_str!("../../catalog/sequential-thinking.json"),
     include_str!("../../catalog/shell.json"),
     include_str!("../../catalog/time.json"),
+    include_str!("../../catalog/web.json"),
 ];
 
 /// Returns the shipped servers other than the gateway's native tools; seed them together with those.
