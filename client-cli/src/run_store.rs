@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::Integrity;
+use protocol::redaction::keys_in_use;
 use serde_json::Value;
 
 use self::anchor::{Anchor, Known};
@@ -36,6 +37,15 @@ use crate::workspace::changes::{self, Before};
 /// The folder in the workspace, and the database in it.
 const FOLDER: &str = ".pml";
 const FILE: &str = "runs.db";
+
+/// Whether a change is made although the content before it cannot be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// It is: the content is larger than the limits.
+    Bounded,
+    /// It is not, and the total of all contents has no limit: the change itself puts something back.
+    Always,
+}
 
 /// The run store of a project.
 pub(crate) struct RunStore {
@@ -104,29 +114,46 @@ impl RunStore {
     /// Records a change of a file that a call of a run is about to make, and keeps what it replaces. Blocks.
     ///
     /// # Errors
-    /// Returns why it was not recorded. The change must not be made then.
+    /// Returns why it was not recorded, or not kept if `keeping` says so. The change must not be made then.
     pub(crate) fn change(
         &self,
         run: &str,
         call: &str,
         change: changes::Change<'_>,
+        keeping: Keeping,
     ) -> Result<(), String> {
-        let text = |path: &Path| path.to_string_lossy().into_owned();
-        let keep = |before| self.keep(before).map_err(|error| error.to_string());
+        // A path that is not recorded as it is would lead to another file when it is put back.
+        let text = |path: &Path| {
+            let text = path.to_str().ok_or("its path is not UTF-8")?;
+            match keys_in_use().text(text) == text {
+                true => Ok(text.to_owned()),
+                false => Err("its path contains a key in use, which is not recorded"),
+            }
+        };
+        let keep = |before| {
+            let kept = self.keep(before, keeping).map_err(|error| error.to_string())?;
+            match (&kept.not_kept, keeping) {
+                (Some(why), Keeping::Always) => Err(format!("its content cannot be kept: {why}")),
+                _ => Ok(kept),
+            }
+        };
         let change = match change {
-            changes::Change::Write { path, before, content } => Change::Write {
-                path: text(path),
+            changes::Change::Write { path, before, content, mode } => Change::Write {
+                path: text(path)?,
                 before: before.map(keep).transpose()?,
                 after: Integrity::of(content),
+                mode,
             },
             changes::Change::Remove { path, before } => {
-                Change::Remove { path: text(path), before: keep(before)? }
+                Change::Remove { path: text(path)?, before: keep(before)? }
             }
-            changes::Change::CreateFolder { path } => Change::CreateFolder { path: text(path) },
+            changes::Change::CreateFolder { path } => Change::CreateFolder { path: text(path)? },
             changes::Change::RemoveFolder { path, mode } => {
-                Change::RemoveFolder { path: text(path), mode }
+                Change::RemoveFolder { path: text(path)?, mode }
             }
-            changes::Change::Move { from, to } => Change::Move { from: text(from), to: text(to) },
+            changes::Change::Move { from, to, moved } => {
+                Change::Move { from: text(from)?, to: text(to)?, moved: content::moved(moved) }
+            }
         };
         let (run, call) = (run.to_owned(), call.to_owned());
         let record = Record::FileChanging(FileChanging { at: now(), run, call, change });
@@ -134,9 +161,9 @@ impl RunStore {
     }
 
     /// Keeps the content of a file that is about to be replaced or removed.
-    fn keep(&self, before: Before) -> Result<KeptFile, StoreError> {
+    fn keep(&self, before: Before, keeping: Keeping) -> Result<KeptFile, StoreError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        content::keep(&self.folder, before, &mut kept)
+        content::keep(&self.folder, before, &mut kept, keeping)
     }
 
     /// Appends a record on a thread that may block. When this returns, the record is stored.

@@ -84,10 +84,10 @@ impl NativeTools {
         Self { workspace, environment, supervisor, write_lock: Arc::default() }
     }
 
-    /// Calls a native tool without a record of what it changes; see [`NativeTools::call_recorded`].
+    /// Calls a native tool without a record of what it changes; see `call_recorded`.
     ///
     /// # Errors
-    /// As [`NativeTools::call_recorded`].
+    /// Returns [`NativeError`] if the tool does not exist or failed.
     pub async fn call(
         &self,
         tool: &ToolId,

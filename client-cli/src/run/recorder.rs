@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorBody, Integrity, Routing, ToolId};
+use protocol::{ErrorBody, Integrity, ToolId};
 use serde_json::{Value, json};
 
+use crate::capabilities::Target;
 use crate::consent::permissions::Permissions;
 use crate::consent::question::{Answer, Given};
 use crate::run::prepare::LocalProgram;
@@ -12,7 +13,7 @@ use crate::run_store::record::{
     Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, Content, Failure, Record, RunBegan,
     RunEnded, Status, now,
 };
-use crate::run_store::{Lost, RunStore};
+use crate::run_store::{Keeping, Lost, RunStore};
 use crate::workspace::changes::Change;
 
 /// The records of one run.
@@ -76,7 +77,7 @@ impl Recorder {
         &self,
         call: &str,
         tool: &ToolId,
-        routing: Routing,
+        target: &Target,
         arguments: &Value,
         decision: String,
     ) -> Result<(), ErrorBody> {
@@ -85,7 +86,8 @@ impl Recorder {
             run: self.run.clone(),
             call: call.to_owned(),
             tool: tool.to_string(),
-            routing: routing.as_str().to_owned(),
+            routing: target.routing().as_str().to_owned(),
+            native: matches!(target, Target::Native),
             args: self.content(arguments)?,
             decision,
         }))
@@ -97,7 +99,7 @@ impl Recorder {
     /// # Errors
     /// Returns why it was not recorded. The change must not be made then.
     pub(crate) fn change(&self, call: &str, change: Change<'_>) -> Result<(), String> {
-        self.store.change(&self.run, call, change)?;
+        self.store.change(&self.run, call, change, Keeping::Bounded)?;
         self.lost.get().map_or(Ok(()), |error| Err(error.to_string()))
     }
 

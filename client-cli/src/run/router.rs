@@ -203,9 +203,9 @@ impl Caller {
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
         let (recorder, name) = (&self.run.recorder, self.name(call.id));
-        let (tool, routing) = (&admitted.id, admitted.target.routing());
+        let (tool, target) = (&admitted.id, &admitted.target);
         let reason = admitted.permit.reason.clone();
-        let begun = recorder.begin_call(&name, tool, routing, &call.args, reason).await;
+        let begun = recorder.begin_call(&name, tool, target, &call.args, reason).await;
         begun.map_err(|error| self.run.end_with(error))?;
         let answer = self.execute(admitted, call, cancel).await;
         recorder.end_call(&name, &answer).map_err(|error| self.run.end_with(error))?;

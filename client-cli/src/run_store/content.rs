@@ -8,10 +8,10 @@ use protocol::redaction::keys_in_use;
 use protocol::{Integrity, canonical_json};
 use serde_json::Value;
 
-use super::StoreError;
-use super::record::{Content, KeptFile};
+use super::record::{Content, KeptFile, MovedItem};
+use super::{Keeping, StoreError};
 use crate::files::records::{RecordFile, name_of_hash};
-use crate::workspace::changes::Before;
+use crate::workspace::changes::{Before, Moved};
 
 /// The folder of large values, in that of the store.
 const FOLDER: &str = "contents";
@@ -49,6 +49,7 @@ pub(super) fn keep(
     folder: &Path,
     before: Before,
     kept: &mut Option<u64>,
+    keeping: Keeping,
 ) -> Result<KeptFile, StoreError> {
     let Before { file, mode, bytes } = before;
     let without = |why: String| KeptFile { bytes, mode, hash: None, not_kept: Some(why) };
@@ -61,7 +62,7 @@ pub(super) fn keep(
         return Ok(without(format!("it is larger than {} MiB", KEPT_LIMIT >> 20)));
     }
     let total = kept.get_or_insert_with(|| size_of(&folder.join(FOLDER)));
-    if *total + content.len() as u64 > KEPT_TOTAL {
+    if keeping == Keeping::Bounded && *total + content.len() as u64 > KEPT_TOTAL {
         return Ok(without(format!("more than {} MiB are kept already", KEPT_TOTAL >> 20)));
     }
     let (hash, bytes) = (Integrity::of(&content), content.len() as u64);
@@ -71,6 +72,24 @@ pub(super) fn keep(
         *total += bytes;
     }
     Ok(KeptFile { bytes, mode, hash: Some(hash), not_kept: None })
+}
+
+/// Describes what is moved, so that it can be recognized.
+pub(super) fn moved(moved: Moved) -> MovedItem {
+    match moved {
+        Moved::Folder => MovedItem::Folder,
+        Moved::Link(target) => MovedItem::Link { target: Integrity::of(&target) },
+        Moved::File(Before { file, mode, bytes }) => {
+            let mut content = Vec::new();
+            let read = file
+                .filter(|_| bytes <= KEPT_LIMIT)
+                .and_then(|file| file.take(KEPT_LIMIT + 1).read_to_end(&mut content).ok());
+            let hash = read
+                .filter(|_| content.len() as u64 <= KEPT_LIMIT)
+                .map(|_| Integrity::of(&content));
+            MovedItem::File { bytes, mode, hash }
+        }
+    }
 }
 
 /// Returns the size of all files in a folder.

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::record::{
     ApprovalGiven, CallBegan, CallEnded, CallRefused, Content, FileChanging, Record, RunBegan,
-    RunEnded, Status,
+    RunEnded, Status, UNDO,
 };
 use super::{StoreError, content, database};
 
@@ -123,6 +123,32 @@ impl Reader {
         )?;
         let ids = statement.query_map([start], |row| row.get(0))?;
         Ok(ids.collect::<Result<_, _>>()?)
+    }
+
+    /// Returns the number of a run's first record.
+    pub(crate) fn first_record(&self, run: &str) -> Result<Option<i64>, StoreError> {
+        let first = "SELECT min(seq) FROM records WHERE run_id = ?1";
+        Ok(self.database.query_row(first, [run], |row| row.get(0))?)
+    }
+
+    /// Returns the runs that put back what other runs changed, in their order, each with the id of the other one.
+    pub(crate) fn undo_runs(&self) -> Result<Vec<(String, Run)>, StoreError> {
+        let mut statement = self.database.prepare(
+            "SELECT run_id FROM records
+             WHERE type = 'run_began' AND body ->> '$.mode' = ?1 ORDER BY seq",
+        )?;
+        let ids = statement.query_map([UNDO], |row| row.get::<_, String>(0))?;
+        let ids: Vec<String> = ids.collect::<Result<_, _>>()?;
+        let mut runs = Vec::new();
+        for id in ids {
+            let Some(run) = self.run(&id)? else { continue };
+            let args = self.content(&run.began.args);
+            let args = args.and_then(|args| serde_json::from_str::<serde_json::Value>(&args).ok());
+            if let Some(of) = args.as_ref().and_then(|args| args["run"].as_str()) {
+                runs.push((of.to_owned(), run));
+            }
+        }
+        Ok(runs)
     }
 
     /// Returns a run; `None` if there is none with this id.

@@ -68,6 +68,9 @@ pub(crate) struct RunBegan {
     pub(crate) policy: Content,
 }
 
+/// The mode of a run that puts back what another run changed.
+pub(crate) const UNDO: &str = "undo";
+
 /// The intent to make a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,6 +86,9 @@ pub(crate) struct CallBegan {
     pub(crate) tool: String,
     /// Where it runs: `client` or `server`.
     pub(crate) routing: String,
+    /// Whether `pml` itself is the tool, so that its changes of files are recorded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) native: bool,
     /// The arguments.
     pub(crate) args: Content,
     /// Why it may run: the rule that allows it, or the user's answer.
@@ -116,6 +122,9 @@ pub(crate) enum Change {
         before: Option<KeptFile>,
         /// The hash of the new content.
         after: Integrity,
+        /// The permissions that it gets; `None` for those of a new file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mode: Option<u32>,
     },
     /// A file is removed.
     Remove {
@@ -142,6 +151,31 @@ pub(crate) enum Change {
         from: String,
         /// Its new path.
         to: String,
+        /// What it is.
+        moved: MovedItem,
+    },
+}
+
+/// What was moved, so that something else at its place is noticed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum MovedItem {
+    /// A file.
+    File {
+        /// Its size in bytes.
+        bytes: u64,
+        /// Its permissions.
+        mode: u32,
+        /// The hash of its content; `None` if it is too large, or cannot be read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hash: Option<Integrity>,
+    },
+    /// A folder.
+    Folder,
+    /// A link.
+    Link {
+        /// The hash of its target.
+        target: Integrity,
     },
 }
 

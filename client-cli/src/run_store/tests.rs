@@ -116,6 +116,7 @@ async fn write_run(store: &RunStore, run: &str, calls: u64) {
             call: call.to_string(),
             tool: "filesystem:read_file".to_owned(),
             routing: "client".to_owned(),
+            native: true,
             args: content(json!({ "path": call })),
             decision: "`allow` has `*` in `.pml.json`".to_owned(),
         };

@@ -16,6 +16,8 @@ pub(crate) struct Verified {
     pub(crate) runs: usize,
     /// Whether the end is known: `pml` remembers the last record that it wrote here.
     pub(crate) is_end_known: bool,
+    /// The number of the last record before which the records are not this user's: the store was copied here.
+    pub(crate) adopted: Option<i64>,
     /// The stores that were at the same place before, as an id and the number of the last record.
     pub(crate) earlier: Vec<String>,
     /// The faults, in the order of their records. A broken chain is the last one: what follows it proves nothing.
@@ -71,8 +73,8 @@ pub(super) fn verify(reader: &Reader, known: &Known) -> Result<Verified, StoreEr
             faults.extend(reason.map(|reason| Fault { seq: None, reason }));
         }
     }
-    let State { runs, earlier, .. } = state;
-    Ok(Verified { records, runs, is_end_known: known.ends.is_some(), earlier, faults })
+    let State { runs, adopted, earlier, .. } = state;
+    Ok(Verified { records, runs, is_end_known: known.ends.is_some(), adopted, earlier, faults })
 }
 
 /// Returns the fault of a store that does not end with the record that `pml` last wrote.
@@ -114,6 +116,7 @@ struct State {
     /// Their hashes.
     hashes: Vec<Integrity>,
     runs: usize,
+    adopted: Option<i64>,
     earlier: Vec<String>,
     /// What was noticed when the store was used.
     faults: Vec<Fault>,
@@ -159,6 +162,7 @@ impl State {
             Record::StoreBegan(_) => return Err(fault("begins the store a second time")),
             _ if row.seq == 1 => return Err(fault("does not begin the store")),
             Record::EndDiffered(differed) => self.faults.push(end_differed(differed)),
+            Record::StoreAdopted(_) => self.adopted = Some(row.seq),
             Record::RunBegan(_) => self.runs += 1,
             _ => {}
         }

@@ -16,6 +16,8 @@ pub(crate) enum Change<'a> {
         before: Option<Before>,
         /// The new content.
         content: &'a [u8],
+        /// The permissions that it gets; `None` for those of a new file.
+        mode: Option<u32>,
     },
     /// A file is removed.
     Remove {
@@ -42,10 +44,40 @@ pub(crate) enum Change<'a> {
         from: &'a Path,
         /// Its new path.
         to: &'a Path,
+        /// What it is.
+        moved: Moved,
     },
 }
 
-/// A file that will be replaced or removed.
+/// What is moved.
+pub(crate) enum Moved {
+    /// A file.
+    File(Before),
+    /// A folder.
+    Folder,
+    /// A link, with its target.
+    Link(Vec<u8>),
+}
+
+impl Change<'_> {
+    /// Returns the paths that it is about.
+    fn paths(&self) -> [&Path; 2] {
+        match *self {
+            Self::Move { from, to, .. } => [from, to],
+            Self::Write { path, .. }
+            | Self::Remove { path, .. }
+            | Self::CreateFolder { path }
+            | Self::RemoveFolder { path, .. } => [path, path],
+        }
+    }
+
+    /// Returns whether its paths can be recorded exactly.
+    pub(crate) fn has_text_paths(&self) -> bool {
+        self.paths().iter().all(|path| path.to_str().is_some())
+    }
+}
+
+/// A file that will be replaced, removed or moved.
 pub(crate) struct Before {
     /// The file, opened for reading; `None` if it cannot be read.
     pub(crate) file: Option<File>,

@@ -7,8 +7,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::support::cli::{Project, policy_for, text};
-use crate::support::expect::{failure, success};
+use crate::support::expect::{failure, question, success};
 use crate::support::scaled;
+use crate::support::terminal::say_yes;
 
 /// A project in which file tools run without a question, also for hidden files.
 fn project() -> Project {
@@ -140,7 +141,7 @@ fn what_was_changed_since_stays() {
         await mcp.filesystem.move_file({ source: 'from', destination: 'to' });
         await mcp.filesystem.create_directory({ path: 'made' });";
     type Spoil = fn(&Project);
-    let spoil: [(&str, Spoil); 7] = [
+    let spoil: [(&str, Spoil); 12] = [
         ("a", |project| project.write("a", "edited")),
         ("a", |project| std::fs::remove_file(project.path("a")).unwrap()),
         ("a", |project| {
@@ -153,7 +154,26 @@ fn what_was_changed_since_stays() {
             std::fs::rename(project.path("d"), project.path("moved")).unwrap();
             std::os::unix::fs::symlink("moved", project.path("d")).unwrap();
         }),
-        ("to", |project| project.write("from", "again")),
+        ("from", |project| project.write("from", "again")),
+        // Something else is at the new place.
+        ("to", |project| project.write("to", "another")),
+        ("to", |project| {
+            std::fs::remove_file(project.path("to")).unwrap();
+            std::fs::create_dir(project.path("to")).unwrap();
+        }),
+        ("to", |project| {
+            std::fs::rename(project.path("to"), project.path("kept")).unwrap();
+            std::os::unix::fs::symlink("kept", project.path("to")).unwrap();
+        }),
+        // Permissions are part of a file.
+        ("a", |project| {
+            let permissions = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(project.path("a"), permissions).unwrap();
+        }),
+        ("to", |project| {
+            let permissions = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(project.path("to"), permissions).unwrap();
+        }),
         ("made", |project| {
             std::fs::remove_dir(project.path("made")).unwrap();
             project.write("made", "a file");
@@ -174,6 +194,107 @@ fn what_was_changed_since_stays() {
         assert!(message.contains(&format!("`{place}` was changed since")), "{place}: {message}");
         assert_eq!(snapshot(&project.workspace()), spoiled, "{place}");
     }
+}
+
+/// What is put back needs its folder. Nothing is changed if that is gone.
+#[test]
+fn a_folder_that_is_gone_is_a_conflict() {
+    let project = project();
+    project.write("d/from", "moved");
+    project.write("a", "old");
+    success(&project.exec("await mcp.filesystem.move_file({ source: 'd/from', destination: 'to' }); await mcp.filesystem.write_file({ path: 'a', content: 'new' });").0);
+    std::fs::remove_dir(project.path("d")).unwrap();
+    let (refused, code) = undo(&project, "last");
+    assert_eq!((code, &refused["error_code"]), (1, &json!("CONFLICT")), "{refused:#}");
+    assert!(refused["message"].as_str().unwrap().contains("the folder `d` is gone"), "{refused:#}");
+    assert_eq!((project.read("a"), project.read("to")), ("new".to_owned(), "moved".to_owned()));
+}
+
+/// A change that was made is put back although its call failed, and a call that changed nothing is not mentioned.
+#[test]
+fn a_change_is_judged_by_the_file_and_not_by_its_call() {
+    let project = project();
+    let line = "x".repeat(6_000_000);
+    project.write("a", format!("{line}Q"));
+    project.write("d/b", "b");
+    let code = "let failed = 0;
+        for (const call of [
+            () => mcp.filesystem.edit_file({ path: 'a', edits: [{ oldText: 'Q', newText: 'Z' }] }),
+            () => mcp.filesystem.write_file({ path: 'missing/b', content: 'x' }),
+        ]) { try { await call() } catch { failed++ } }
+        await mcp.filesystem.create_directory({ path: 'd' });
+        return failed;";
+    assert_eq!(success(&project.exec(code).0), 2);
+    let (answer, code) = undo(&project, "last");
+    assert_eq!((code, &answer["not_covered"]), (0, &json!([])), "{answer:#}");
+    assert!(project.read("a") == format!("{line}Q"));
+}
+
+/// Records that came with the project are another user's: they put nothing back, and never touch a protected place.
+#[test]
+fn records_that_were_copied_are_not_trusted() {
+    let (ours, theirs) = (project(), project());
+    let write = "for (const path of ['a', 'AGENTS.md']) await mcp.filesystem.write_file({ path, content: 'new' });";
+    theirs.write("a", "old");
+    theirs.write("AGENTS.md", "old");
+    let mut pml = theirs.stdio();
+    let asked = pml.execute(write);
+    success(&say_yes(&theirs, &mut pml, question(&asked)));
+    drop(pml);
+    let run = last_run(&theirs);
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .arg(theirs.path(".pml"))
+        .arg(ours.workspace())
+        .status();
+    assert!(copied.unwrap().success());
+    ours.write("a", "new");
+    ours.write("AGENTS.md", "new");
+    let before = snapshot(&ours.workspace());
+    for _ in 0..2 {
+        let (refused, code) = undo(&ours, &run);
+        assert_eq!(code, 1, "{refused:#}");
+        assert!(
+            refused["message"].as_str().unwrap().contains("the store was copied here"),
+            "{refused:#}"
+        );
+        let forced = ours.run(&["runs", "undo", &run, "--unverified"]);
+        assert!(
+            text(&forced.stderr).contains("`AGENTS.md` is a protected place"),
+            "{}",
+            text(&forced.stderr)
+        );
+        assert_eq!(snapshot(&ours.workspace()), before);
+        // From now on, the end of the store is known.
+        success(&ours.exec("return 1").0);
+    }
+    success(&ours.exec("await mcp.filesystem.write_file({ path: 'b', content: 'b' })").0);
+    assert_eq!(undo(&ours, "last").1, 0);
+    assert!(!ours.path("b").exists());
+    // Where the run was recorded, the user may put back what the user allowed.
+    assert_eq!(undo(&theirs, &run).1, 0);
+    assert_eq!((theirs.read("a"), theirs.read("AGENTS.md")), ("old".to_owned(), "old".to_owned()));
+}
+
+/// A name that is not text cannot be recorded, so that nothing is changed there.
+#[test]
+fn names_that_are_not_text_are_refused() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let project = project();
+    let odd = project.workspace().join(std::ffi::OsStr::from_bytes(b"d\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    std::os::unix::fs::symlink(&odd, project.path("l")).unwrap();
+    for call in [
+        "write_file({ path: 'l/new', content: 'x' })",
+        "create_directory({ path: 'l/new' })",
+        "move_file({ source: 'a', destination: 'l/a' })",
+    ] {
+        project.write("a", "a");
+        let (failed, _) = project.exec(&format!("await mcp.filesystem.{call}"));
+        assert!(failure(&failed, "TOOL_FAILED").contains("not UTF-8"), "{failed:#}");
+    }
+    assert_eq!(std::fs::read_dir(&odd).unwrap().count(), 0);
+    assert_eq!(project.read("a"), "a");
 }
 
 /// A file that the user put into a folder of the run keeps the folder. Later runs are undone first.
@@ -219,7 +340,7 @@ fn the_text_says_what_is_done_and_what_is_not() {
     assert!(project.path("c").exists());
     let again = project.run(&["runs", "undo", &run]);
     assert!(
-        text(&again.stdout).ends_with("There is nothing to put back.\n"),
+        text(&again.stdout).contains("It was undone already; `pml runs undo "),
         "{}",
         text(&again.stdout)
     );

@@ -114,9 +114,10 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     // A record decides nothing and calls nothing.
     ("client-cli", "run_store", &["files", "workspace"]),
     // The targets of calls; none of them checks permissions.
-    ("client-cli", "gateway", &["capabilities", "files", "processes", "*"]),
-    ("client-cli", "local_mcp", &["files", "processes", "workspace", "*"]),
-    ("client-cli", "tools", &["files", "policy", "processes", "workspace"]),
+    ("client-cli", "http_client", &[]),
+    ("client-cli", "gateway", &["capabilities", "files", "http_client", "processes", "*"]),
+    ("client-cli", "local_mcp", &["files", "http_client", "processes", "workspace", "*"]),
+    ("client-cli", "tools", &["files", "http_client", "policy", "processes", "workspace"]),
     // The decision about a call depends on what can be called, and not on runs.
     (
         "client-cli",
@@ -167,7 +168,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
         ],
     ),
     // Putting files back needs no program and no rules.
-    ("client-cli", "undo", &["run_store", "tools", "workspace"]),
+    ("client-cli", "undo", &["policy", "run_store", "tools", "workspace"]),
     ("client-cli", "stdio", &["app", "consent", "discover", "run"]),
     (
         "client-cli",
@@ -178,6 +179,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "consent",
             "files",
             "gateway",
+            "http_client",
             "placement",
             "processes",
             "run",

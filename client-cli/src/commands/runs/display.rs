@@ -135,7 +135,7 @@ fn change(change: &Change) -> String {
         }
         Change::CreateFolder { path } => format!("{}, new folder", escape_text(path)),
         Change::RemoveFolder { path, .. } => format!("{}, removed folder", escape_text(path)),
-        Change::Move { from, to } => {
+        Change::Move { from, to, .. } => {
             format!("{}, moved to {}", escape_text(from), escape_text(to))
         }
     }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use protocol::escape_text;
+use protocol::{ErrorCode, escape_text};
 use serde_json::json;
 
 use super::{display, find};
@@ -10,7 +10,8 @@ use crate::commands::terminal::say;
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::run_store::RunStore;
-use crate::undo::{Plan, Step, apply, plan};
+use crate::run_store::reader::Reader;
+use crate::undo::{Plan, apply, plan};
 use crate::workspace::Workspace;
 use crate::workspace::path_error::shown;
 
@@ -42,10 +43,11 @@ pub(super) fn undo(
     let id = run.began.run.clone();
     let records = TrustStore::of_user().map_err(|error| CliError::cannot_run(error.to_string()))?;
     // Somebody who changes records could have any file of the project replaced. A dry run may read them.
-    if !unverified && !dry_run {
-        verify(workspace, &records)?;
+    let doubt = doubt(workspace, &reader, &records, &id)?;
+    if let Some(doubt) = doubt.as_ref().filter(|_| !unverified && !dry_run) {
+        return Err(doubted(doubt));
     }
-    let plan = plan(workspace, &reader, &run)
+    let plan = plan(workspace, &reader, &run, doubt.is_none())
         .map_err(|error| CliError::from_code(error.code, error.message))?;
     if !plan.conflicts.is_empty() {
         return Err(conflicts(&plan));
@@ -62,17 +64,26 @@ pub(super) fn undo(
             "{:#}\n",
             json!({
                 "run_id": id,
-                "undone_by": undone.as_ref().map(|undone| &undone.run),
-                "steps": plan.steps.iter().map(Step::to_json).collect::<Vec<_>>(),
-                "kept_folders": undone.as_ref().map(|undone| &undone.kept_folders),
+                "undone_by": undone.as_ref().or(plan.undone_by.as_ref()),
+                "steps": plan.to_json(),
+                "kept_folders": plan.kept_folders,
                 "not_covered": plan.not_covered.iter().map(|(tool, calls)| json!({ "tool": tool, "calls": calls })).collect::<Vec<_>>(),
             })
         ))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = String::new();
-    for step in &plan.steps {
-        out += &format!("{}\n", step.describe());
+    for planned in &plan.steps {
+        out += &format!("{}\n", planned.step.describe());
+    }
+    for folder in &plan.kept_folders {
+        out += &format!(
+            "note: the folder {} stays, because it is not empty.\n",
+            shown(&folder.to_string_lossy())
+        );
+    }
+    if let Some(doubt) = doubt.filter(|_| dry_run) {
+        out += &format!("note: {doubt}.\n");
     }
     if run.ended.is_none() {
         out += "note: the end of this run is not recorded; if it is still running, it may change more.\n";
@@ -84,31 +95,44 @@ pub(super) fn undo(
             escape_text(tool)
         );
     }
-    match &undone {
-        Some(undone) => {
-            for folder in &undone.kept_folders {
-                out += &format!(
-                    "note: the folder {} stays, because it is not empty.\n",
-                    shown(&folder.to_string_lossy())
-                );
-            }
-            out += &format!("Undone. `pml runs undo {}` takes this back.\n", undone.run);
+    match (&undone, &plan.undone_by) {
+        (Some(undone), _) => {
+            out += &format!("Undone. `pml runs undo {undone}` takes this back.\n");
         }
-        None if plan.steps.is_empty() => out += "There is nothing to put back.\n",
-        None => out += "Nothing was changed: this was a dry run.\n",
+        (None, Some(by)) => {
+            out += &format!("It was undone already; `pml runs undo {by}` takes that back.\n");
+        }
+        (None, None) if plan.steps.is_empty() => out += "There is nothing to put back.\n",
+        (None, None) => out += "Nothing was changed: this was a dry run.\n",
     }
     say(&out)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns an error if the store has a fault.
-fn verify(workspace: &Workspace, records: &TrustStore) -> Result<(), CliError> {
-    let Some(verified) = RunStore::verify(workspace, records.folder())? else { return Ok(()) };
-    let Some(fault) = verified.faults.first() else { return Ok(()) };
-    let message = format!("nothing was put back: {}", display::fault(fault).trim_end());
-    Err(CliError::failed(message).with_hint(
-        "If you know the reason, for example a power failure, look at the steps with `--dry-run`, and repeat the command with `--unverified`.",
-    ))
+/// Returns why the records of a run may not be what this user's `pml` wrote. Somebody who writes records could have any
+/// file of the project replaced.
+fn doubt(
+    workspace: &Workspace,
+    reader: &Reader,
+    records: &TrustStore,
+    run: &str,
+) -> Result<Option<String>, CliError> {
+    let Some(verified) = RunStore::verify(workspace, records.folder())? else { return Ok(None) };
+    if let Some(fault) = verified.faults.first() {
+        return Ok(Some(display::fault(fault).trim_end_matches(['.', '\n']).to_owned()));
+    }
+    let first = reader.first_record(run)?;
+    let is_adopted = verified.adopted.is_some_and(|adopted| first.is_none_or(|seq| seq < adopted));
+    Ok((is_adopted || !verified.is_end_known).then(|| {
+        "The run was not recorded by this user's `pml` at this place: the store was copied here"
+            .to_owned()
+    }))
+}
+
+fn doubted(doubt: &str) -> CliError {
+    CliError::from_code(ErrorCode::Conflict, format!("nothing was put back. {doubt}")).with_hint(
+        "If you know the reason, for example a power failure or a copied project, look at the steps with `--dry-run`, and repeat the command with `--unverified`.",
+    )
 }
 
 fn conflicts(plan: &Plan) -> CliError {
@@ -119,6 +143,13 @@ fn conflicts(plan: &Plan) -> CliError {
     if let Some(more) = plan.conflicts.len().checked_sub(CONFLICTS_LIMIT).filter(|more| *more > 0) {
         message += &format!("\nand {more} more");
     }
-    CliError::failed(message)
-        .with_hint("Undo later runs that changed these places first; newest first, as `pml runs list` shows them.")
+    let hint = match plan.not_covered.is_empty() {
+        true => {
+            "A later run may have changed these places: undo it first. `pml runs list` shows the runs."
+        }
+        false => {
+            "A later run, or a command or server that this run called, may have changed these places. `pml runs show` lists the calls."
+        }
+    };
+    CliError::from_code(ErrorCode::Conflict, message).with_hint(hint)
 }

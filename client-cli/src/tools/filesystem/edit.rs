@@ -66,6 +66,10 @@ pub(super) fn edit_file(workspace: Reach<'_>, value: Value) -> Result<String, Na
     }
     let name = workspace.root().join(&opened.real).to_string_lossy().into_owned();
     let shown_diff = fenced(&unified(&name, &original, &edited));
+    // Before the write: a call that fails must not have changed anything.
+    if shown_diff.len() > super::RESULT_LIMIT {
+        return Err(super::too_large("the diff", shown_diff.len() as u64, "edit less at once"));
+    }
     if !input.dry_run {
         write::replace(workspace, &input.path, edited.as_bytes())?;
     }

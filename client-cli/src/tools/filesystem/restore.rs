@@ -1,7 +1,9 @@
 //! Puts files and folders back, for `pml runs undo`. Paths are real ones: no link is followed.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use protocol::Integrity;
@@ -14,22 +16,31 @@ use crate::files::stat_name;
 use crate::tools::NativeError;
 use crate::workspace::Workspace;
 use crate::workspace::beneath::Place;
-use crate::workspace::changes::{Before, Change, Watch};
+use crate::workspace::changes::{Before, Change, Moved, Watch};
 use crate::workspace::path_error::{PathError, shown};
 
-/// The size of the largest file that is compared, in bytes.
-const SIZE_LIMIT: i64 = 256 * 1024 * 1024;
+/// The size of the largest file that is compared by its content, in bytes. No tool writes a larger one.
+const SIZE_LIMIT: i64 = 64 * 1024 * 1024;
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Nothing.
     Nothing,
-    /// A file with this content.
-    File(Integrity),
+    /// A file.
+    File {
+        /// The hash of its content; `None` if it is too large or cannot be read.
+        hash: Option<Integrity>,
+        /// Its size.
+        bytes: u64,
+        /// Its permissions.
+        mode: u32,
+    },
     /// A folder.
     Folder,
-    /// A link, something else, or a place that is reached through a link.
+    /// A link with the hash of its target.
+    Link(Integrity),
+    /// Something else, or a place that is reached through a link.
     Other,
 }
 
@@ -53,17 +64,61 @@ pub(crate) fn find(workspace: &Workspace, path: &Path) -> Result<Found, NativeEr
         Err(Errno::NOENT) => return Ok(Found::Nothing),
         Err(errno) => return Err(system(path, errno)),
     };
+    let (bytes, mode) = (u64::try_from(stat.st_size).unwrap_or(0), stat.st_mode & 0o7777);
     Ok(match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => Found::Folder,
-        // No tool has written it.
-        FileType::RegularFile if stat.st_size > SIZE_LIMIT => Found::Other,
+        FileType::RegularFile if stat.st_size > SIZE_LIMIT => {
+            Found::File { hash: None, bytes, mode }
+        }
         FileType::RegularFile => {
-            let Before { file, .. } = before(&place, path)?;
-            let Some(file) = file else { return Err(system(path, Errno::ACCESS)) };
-            Found::File(hash(file, path)?)
+            let Before { file, mode, .. } = before(&place, path)?;
+            let content = file.map(|file| content(file, path)).transpose()?;
+            let bytes = content.as_ref().map_or(bytes, |content| content.len() as u64);
+            Found::File { hash: content.map(|content| Integrity::of(&content)), bytes, mode }
+        }
+        FileType::Symlink => {
+            let target = rustix::fs::readlinkat(&place.folder, &place.name, Vec::new());
+            let target = target.map_err(|errno| system(path, errno))?;
+            Found::Link(Integrity::of(target.as_bytes()))
         }
         _ => Found::Other,
     })
+}
+
+/// Describes what is about to be moved.
+pub(super) fn moved(place: &Place, kind: FileType) -> Result<Moved, Errno> {
+    Ok(match kind {
+        FileType::Directory => Moved::Folder,
+        FileType::Symlink => {
+            let target = rustix::fs::readlinkat(&place.folder, &place.name, Vec::new())?;
+            Moved::Link(target.into_bytes())
+        }
+        _ => {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(&place.folder, &place.name, flags, Mode::empty())?;
+            let stat = rustix::fs::fstat(&opened)?;
+            Moved::File(Before::of(&opened, &stat))
+        }
+    })
+}
+
+/// Lists the names in a folder.
+///
+/// # Errors
+/// Returns why it cannot be read.
+pub(crate) fn names(workspace: &Workspace, path: &Path) -> Result<Vec<OsString>, NativeError> {
+    let given = path.to_string_lossy();
+    let opened = workspace.open_beneath(&given, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    let entries = rustix::fs::Dir::read_from(&opened.fd).map_err(|errno| system(path, errno))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|errno| system(path, errno))?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(OsStr::from_bytes(name).to_owned());
+        }
+    }
+    Ok(names)
 }
 
 /// Writes a file with a content and a mode. If there is a file, it is replaced.
@@ -83,8 +138,9 @@ pub(crate) fn write(
         Err(Errno::NOENT) => (None, Existing::Kept),
         Err(errno) => return Err(system(path, errno)),
     };
-    announce(watch, Change::Write { path, before, content })?;
-    let mode = Some(Mode::from_raw_mode(mode & 0o7777));
+    let mode = mode & 0o7777;
+    announce(watch, Change::Write { path, before, content, mode: Some(mode) })?;
+    let mode = Some(Mode::from_raw_mode(mode));
     atomic::write(&place.folder, &place.name, content, mode, existing)
         .map_err(|error| super::read::io_error(&path.to_string_lossy(), &error))
 }
@@ -124,7 +180,7 @@ pub(crate) fn create_folder(
     made.and_then(|made| rustix::fs::fchmod(made, mode)).map_err(|errno| system(path, errno))
 }
 
-/// Removes a folder if it is empty; returns whether it was.
+/// Removes an empty folder.
 ///
 /// # Errors
 /// Returns why it was not removed.
@@ -132,15 +188,12 @@ pub(crate) fn remove_folder(
     workspace: &Workspace,
     path: &Path,
     watch: &Watch<'_>,
-) -> Result<bool, NativeError> {
+) -> Result<(), NativeError> {
     let place = exact(workspace, path)?;
     let stat = stat_name(&place.folder, &place.name).map_err(|errno| system(path, errno))?;
     announce(watch, Change::RemoveFolder { path, mode: stat.st_mode & 0o7777 })?;
-    match rustix::fs::unlinkat(&place.folder, &place.name, AtFlags::REMOVEDIR) {
-        Ok(()) => Ok(true),
-        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
-        Err(errno) => Err(system(path, errno)),
-    }
+    rustix::fs::unlinkat(&place.folder, &place.name, AtFlags::REMOVEDIR)
+        .map_err(|errno| system(path, errno))
 }
 
 /// Moves a file, folder or link to a place where nothing is.
@@ -154,7 +207,10 @@ pub(crate) fn rename(
     watch: &Watch<'_>,
 ) -> Result<(), NativeError> {
     let (old, new) = (exact(workspace, from)?, exact(workspace, to)?);
-    announce(watch, Change::Move { from, to })?;
+    let stat = stat_name(&old.folder, &old.name).map_err(|errno| system(from, errno))?;
+    let moved = moved(&old, FileType::from_raw_mode(stat.st_mode));
+    let moved = moved.map_err(|errno| system(from, errno))?;
+    announce(watch, Change::Move { from, to, moved })?;
     atomic::rename(&old.folder, &old.name, &new.folder, &new.name, Existing::Kept)
         .map_err(|errno| system(to, errno))
 }
@@ -184,12 +240,11 @@ fn before(place: &Place, path: &Path) -> Result<Before, NativeError> {
     Ok(Before::of(&opened, &stat))
 }
 
-/// Returns the hash of a file's content.
-fn hash(mut file: File, path: &Path) -> Result<Integrity, NativeError> {
+fn content(mut file: File, path: &Path) -> Result<Vec<u8>, NativeError> {
     let mut content = Vec::new();
     file.read_to_end(&mut content)
         .map_err(|error| super::read::io_error(&path.to_string_lossy(), &error))?;
-    Ok(Integrity::of(&content))
+    Ok(content)
 }
 
 fn announce(watch: &Watch<'_>, change: Change<'_>) -> Result<(), NativeError> {

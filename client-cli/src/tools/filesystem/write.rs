@@ -45,7 +45,8 @@ pub(super) fn replace(
     for _ in 0..RACE_RETRIES {
         let (place, before) = target(workspace, given, &relative)?;
         let mode = before.as_ref().map(|before| Mode::from_raw_mode(before.mode & 0o777));
-        announce(workspace, Change::Write { path: &place.real, before, content })?;
+        let new_mode = mode.map(|mode| mode.as_raw_mode());
+        announce(workspace, Change::Write { path: &place.real, before, content, mode: new_mode })?;
         // A file that did not exist when `target` checked the place was not checked itself, so it
         // must not be replaced.
         let existing = if mode.is_some() { Existing::Replaced } else { Existing::Kept };
@@ -66,6 +67,11 @@ pub(super) fn replace(
 
 /// Announces a change, so that it can be recorded before it is made.
 fn announce(workspace: Reach<'_>, change: Change<'_>) -> Result<(), NativeError> {
+    if !change.has_text_paths() {
+        return Err(failed(
+            "a link leads to a name that is not UTF-8, so the change cannot be recorded".to_owned(),
+        ));
+    }
     workspace.announce(change).map_err(NativeError::not_recorded)
 }
 
@@ -210,7 +216,9 @@ pub(super) fn move_file(workspace: Reach<'_>, value: Value) -> Result<String, Na
     if kind == FileType::Directory {
         moved::check(workspace, &source, &from.real, &to.real)?;
     }
-    announce(workspace, Change::Move { from: &from.real, to: &to.real })?;
+    let moved = super::restore::moved(&from, kind)
+        .map_err(|errno| PathError::System { path: shown(&source), errno })?;
+    announce(workspace, Change::Move { from: &from.real, to: &to.real, moved })?;
     match atomic::rename(&from.folder, &from.name, &to.folder, &to.name, Existing::Kept) {
         Ok(()) => Ok(format!("Successfully moved {source} to {destination}")),
         Err(Errno::EXIST) => {
