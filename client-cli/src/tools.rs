@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use self::filesystem::preview::Preview;
 use crate::policy::PolicyOfRun;
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
@@ -170,6 +171,21 @@ impl NativeTools {
             // resolved.
             _ => Ok(Touched::default()),
         }
+    }
+
+    /// Returns what a call would do to a file, as far as that is known; `shown` allows to show a difference.
+    pub(crate) fn preview(
+        &self,
+        tool: &ToolId,
+        arguments: &Value,
+        policy: &Arc<PolicyOfRun>,
+        shown: bool,
+    ) -> Option<Preview> {
+        if Native::of(tool.namespace()) != Some(Native::Filesystem) {
+            return None;
+        }
+        let granted = Granted::by_rule(Arc::clone(policy));
+        filesystem::preview::of(self.workspace.reach(&granted), tool.action(), arguments, shown)
     }
 
     fn shell(&self) -> shell::Shell<'_> {

@@ -17,6 +17,7 @@ mod odd_clients;
 mod permissions;
 mod plan;
 mod policy;
+mod previews;
 mod protected_places;
 mod remote_servers;
 mod runs;

@@ -11,11 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{App, config_error, own_program};
 use crate::capabilities::Target;
+use crate::consent::decision::{Call, Decision, decide};
 use crate::files::records;
 use crate::local_mcp::{Grant, LocalMcpError, LocalServers, ServerSpec, Timing};
 use crate::policy::PolicyOfRun;
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
+use crate::tools::filesystem::preview::Preview;
 use crate::workspace::changes::Watch;
 use crate::workspace::protected::{Granted, Touched};
 
@@ -78,6 +80,24 @@ impl App {
         };
         checked.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
         Ok(Touched::default())
+    }
+
+    /// Returns what a call would do to a file, as far as that is known. The difference is part of it only if a rule lets
+    /// a program read files.
+    pub(crate) fn preview(
+        &self,
+        id: &ToolId,
+        target: &Target,
+        arguments: &Value,
+        policy: &Arc<PolicyOfRun>,
+    ) -> Option<Preview> {
+        if !matches!(target, Target::Native) {
+            return None;
+        }
+        let reads = ToolId::new("filesystem", "read_text_file").ok()?;
+        let call = Call { policy: Some(policy.policy()), ..Call::default() };
+        let is_read = matches!(decide(&self.permissions(), &reads, call), Decision::Run { .. });
+        self.native.preview(id, arguments, policy, is_read)
     }
 
     /// Calls a tool of a local MCP server and returns its raw MCP result.

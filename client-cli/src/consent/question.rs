@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use self::plan::AskedPlan;
 use super::look_alike;
 use super::permissions::Permissions;
+use crate::tools::filesystem::preview::Preview;
 use crate::workspace::protected::{Led, Touched};
 
 /// The time limit of a question.
@@ -85,6 +86,8 @@ pub(crate) struct AskedCall {
     pub(crate) reason: String,
     /// The number of calls with these arguments that the answer covers.
     pub(crate) count: u64,
+    /// What it would do to a file, if that is known.
+    pub(crate) preview: Option<Preview>,
     /// The places that it touches.
     pub(crate) touched: Touched,
     /// The server or capability that has to be started or installed first, if any.
@@ -240,7 +243,11 @@ pub(super) fn describe_call(call: &AskedCall, limit: usize) -> String {
     let arguments = shown(&call.arguments.to_string());
     let mut description = format!("Run `{callers}{}`{times} with {arguments}", call.tool);
     // Each part is put in front of the text so far, so what is added last is read first: the
-    // address, the start, the warnings, and the call at the end.
+    // address, the start, the warnings, the change of a file, and the call at the end.
+    if let Some(change) = call.preview.as_ref().and_then(|preview| describe_change(preview, limit))
+    {
+        description = format!("{change}{description}");
+    }
     for place in call.touched.protected.iter().rev() {
         let path = shown(&place.real.to_string_lossy());
         description = format!("Protected place `{path}`: {}\n{description}", place.reason);
@@ -269,6 +276,33 @@ pub(super) fn describe_call(call: &AskedCall, limit: usize) -> String {
         description = format!("Send to {}\n{description}", shown(place));
     }
     description
+}
+
+/// Describes how a file that exists changes: the lines that are removed and added, as far as they fit.
+fn describe_change(preview: &Preview, limit: usize) -> Option<String> {
+    preview.before?;
+    let path = shortened(&preview.real.to_string_lossy(), limit);
+    let Some(diff) = &preview.diff else {
+        return Some(format!("Replaces `{path}` ({} bytes)\n", preview.bytes));
+    };
+    if diff.is_empty() {
+        return Some(format!("Does not change the content of `{path}`\n"));
+    }
+    let mut out = format!("Changes `{path}`:\n");
+    let mut left = limit;
+    let mut lines = diff.lines();
+    for line in lines.by_ref() {
+        let line = escape_text(line);
+        let Some(rest) = left.checked_sub(line.chars().count()) else {
+            let more = lines.count() + 1;
+            let hash = Integrity::of(diff.as_bytes());
+            out += &format!("  … and {more} more lines of the change, {hash} in full\n");
+            break;
+        };
+        left = rest;
+        out += &format!("  {line}\n");
+    }
+    Some(out)
 }
 
 /// Returns the machine-readable context of a call, without what only the description needs.
@@ -316,6 +350,12 @@ pub(super) fn context(call: &AskedCall) -> Value {
     }
     if let Some(place) = &call.sends_to {
         context["sends_to"] = escape_text(place).into();
+    }
+    if let Some(Preview { real, before: Some(before), bytes, diff }) = &call.preview {
+        context["changes"] = json!({
+            "path": escape_text(&real.to_string_lossy()), "before": before, "bytes": bytes,
+            "diff": diff.as_ref().filter(|diff| diff.len() <= SHOWN_TEXT),
+        });
     }
     context
 }

@@ -1,41 +1,59 @@
 //! The calls of a program that the user allowed before it started.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use protocol::{Integrity, ToolId, canonical_json};
 use serde_json::Value;
 
 use crate::consent::question::{AskedCall, Channel};
+use crate::tools::filesystem::preview::Preview;
 use crate::workspace::protected::Touched;
 
 /// The tool, and a hash of the arguments and of the places that they lead to.
 type CallKey = (ToolId, Integrity);
 
+/// The permission for one call.
+struct Allowed {
+    by: Channel,
+    /// The content of the file that it changes, as the user saw it, if an answer depends on it: the inner `None` if
+    /// there was no file.
+    before: Option<Option<Integrity>>,
+}
+
 /// The calls that the user has allowed and that were not made yet.
 #[derive(Default)]
-pub(super) struct AllowedCalls(Mutex<HashMap<CallKey, (Channel, u64)>>);
+pub(super) struct AllowedCalls(Mutex<HashMap<CallKey, VecDeque<Allowed>>>);
 
 impl AllowedCalls {
-    /// Takes the permission for one call, if there is one; returns the channel of the answer.
+    /// Takes the permission for one call, if there is one; returns the channel of the answer. `preview` says what the
+    /// call would do now: if that is not what the user saw, the permission does not count.
     pub(super) fn take(
         &self,
         tool: &ToolId,
         arguments: &Value,
         touched: &Touched,
+        preview: impl FnOnce() -> Option<Preview>,
     ) -> Option<Channel> {
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (by, left) = calls.get_mut(&key(tool, arguments, touched))?;
-        *left = left.checked_sub(1)?;
-        Some(*by)
+        let left = calls.get_mut(&key(tool, arguments, touched))?;
+        let allowed = left.pop_front()?;
+        match allowed.before {
+            Some(before) if preview().map(|preview| preview.before) != Some(before) => None,
+            _ => Some(allowed.by),
+        }
     }
 
     /// Allows calls, as many as each states.
     pub(super) fn allow(&self, calls: &[AskedCall], by: Channel) {
         let mut allowed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for call in calls {
-            let key = key(&call.tool, &call.arguments, &call.touched);
-            allowed.entry(key).or_insert((by, 0)).1 += call.count;
+            let left = allowed.entry(key(&call.tool, &call.arguments, &call.touched)).or_default();
+            // After the first call, the file has the content that the user was shown.
+            let mut before = call.preview.as_ref().map(|preview| preview.before);
+            for _ in 0..call.count {
+                left.push_back(Allowed { by, before: before.take() });
+            }
         }
     }
 }

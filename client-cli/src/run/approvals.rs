@@ -394,6 +394,7 @@ mod tests {
             start: None,
             count: 1,
             touched: Touched::default(),
+            preview: None,
             sends_to: None,
             can_be_allowed: true,
         };

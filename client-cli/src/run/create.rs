@@ -153,6 +153,7 @@ async fn ask(
         reason,
         count: 1,
         touched: Touched::default(),
+        preview: None,
         start: None,
         sends_to: None,
         can_be_allowed: true,

@@ -108,6 +108,7 @@ pub(crate) async fn explain(
     let danger = danger(id, &target, start.is_some(), &touched, &policy);
     let needs_person = NeedsPerson::of(&app.permissions(), danger).map(NeedsPerson::reason);
     let call = arguments.map(|arguments| AskedCall {
+        preview: app.preview(id, &target, &arguments, &policy),
         tool: id.clone(),
         through: Vec::new(),
         arguments,

@@ -19,6 +19,7 @@ use crate::consent::question::{
 };
 use crate::policy::{Judged, PolicyOfRun};
 use crate::run_store::record;
+use crate::tools::filesystem::preview::Preview;
 use crate::workspace::protected::{Granted, Touched};
 
 /// The permission to make a call.
@@ -79,7 +80,8 @@ impl LocalRun {
             Decision::Run { reason } => return Ok(self.permitted(reason)),
             // Only calls of the program itself are in its plan. A start is approved on its own.
             Decision::Ask { start: None, .. } if pending.through.is_empty() => {
-                if let Some(by) = self.allowed.take(id, pending.arguments, &touched) {
+                let preview = || self.app.preview(id, target, pending.arguments, &self.policy);
+                if let Some(by) = self.allowed.take(id, pending.arguments, &touched, preview) {
                     // The user may have changed the rules since the answer.
                     self.app.read_permissions()?;
                     self.decide(id, target, Some(&touched))?;
@@ -122,6 +124,7 @@ impl LocalRun {
         };
         let (answer, answered) = oneshot::channel();
         let (starts, shown) = (start.is_some(), start.as_ref().and_then(|start| start.hash));
+        let preview = self.app.preview(id, target, pending.arguments, &self.policy);
         let call = AskedCall {
             tool: id.clone(),
             through: pending.through.to_vec(),
@@ -130,6 +133,7 @@ impl LocalRun {
             start,
             count,
             touched: touched.clone(),
+            preview: preview.clone(),
             can_be_allowed: touched.can_be_allowed(&self.policy),
             sends_to: sends_to(&self.app, id, target, &touched),
         };
@@ -208,6 +212,14 @@ impl LocalRun {
         // The user may have added a rule while the question was open.
         self.app.read_permissions()?;
         self.decide(id, target, None)?;
+        let before = |preview: &Option<Preview>| preview.as_ref().map(|preview| preview.before);
+        let present = self.app.preview(id, target, pending.arguments, &self.policy);
+        if before(&present) != before(&preview) {
+            let message = format!(
+                "the file that `{id}` changes is not what it was when the user was asked; call it again"
+            );
+            return Err(ErrorBody::new(ErrorCode::PolicyDenied, message));
+        }
         if starts {
             self.approve_start(id, target, shown)?;
         }

@@ -3,7 +3,7 @@
 //! An answer covers calls with exactly the arguments that were shown, as often as was shown. Every other call is asked
 //! about when the program reaches it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use analysis::{Argument, Certainty, PathStep, Place, Plan, PlannedTask, Times, plan_with};
@@ -109,6 +109,7 @@ impl LocalRun {
         let plan = plan_of(&self.app, program);
         // Nobody is asked about a call that exceeds a limit.
         let trial = self.policy.unused();
+        let mut changed = HashSet::new();
         let mut asked = AskedPlan { calls: Vec::new(), later: Vec::new(), leaves: leaves(&plan) };
         for task in &plan.tasks {
             let Some(target) = program.targets.get(&task.tool) else { continue };
@@ -122,7 +123,13 @@ impl LocalRun {
             }
             match planned {
                 Planned::Runs => {}
-                Planned::Asked(new) => {
+                Planned::Asked(mut new) => {
+                    // What the file will be when the program gets there is not known.
+                    if let Some(preview) = &new.call.preview
+                        && !changed.insert(preview.real.clone())
+                    {
+                        new.call.preview = None;
+                    }
                     let is_same = |known: &&mut PlannedCall| {
                         known.may == new.may
                             && known.call.tool == new.call.tool
@@ -189,6 +196,7 @@ impl LocalRun {
                 tool: id.clone(),
                 through: Vec::new(),
                 can_be_allowed: touched.can_be_allowed(&self.policy),
+                preview: self.app.preview(id, target, &arguments, &self.policy),
                 arguments,
                 reason,
                 count: 1,

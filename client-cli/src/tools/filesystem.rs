@@ -9,6 +9,7 @@ mod glob;
 mod list;
 mod media;
 mod moved;
+pub(crate) mod preview;
 mod read;
 pub(crate) mod restore;
 mod write;

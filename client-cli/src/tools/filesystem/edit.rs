@@ -53,17 +53,7 @@ pub(super) fn edit_file(workspace: Reach<'_>, value: Value) -> Result<String, Na
         .map_err(|_| failed(format!("`{}` is not UTF-8 text", shown(&input.path))))?
         // The reference server also writes all line ends of an edited file as LF.
         .replace("\r\n", "\n");
-    let mut edited = original.clone();
-    for edit in &input.edits {
-        edited = apply(&edited, edit)?;
-        if edited.len() > RESULT_LIMIT {
-            return Err(super::too_large(
-                "the edited file",
-                edited.len() as u64,
-                "make it smaller",
-            ));
-        }
-    }
+    let edited = input.apply(&original)?;
     let name = workspace.root().join(&opened.real).to_string_lossy().into_owned();
     let shown_diff = fenced(&unified(&name, &original, &edited));
     // Before the write: a call that fails must not have changed anything.
@@ -85,7 +75,36 @@ pub(super) fn check(check: &mut Check<'_>, value: Value) -> Result<(), NativeErr
     if input.dry_run { Ok(()) } else { write::check_change(check, &input.path) }
 }
 
+/// Returns the path, and what makes the new content of the old one; `None` if that is not known.
+pub(super) fn parts(
+    value: Value,
+) -> Result<(String, impl Fn(&str) -> Option<String>), NativeError> {
+    let input: EditFile = arguments("filesystem:edit_file", value)?;
+    input.check()?;
+    let path = input.path.clone();
+    Ok((path, move |old: &str| match input.dry_run {
+        true => None,
+        false => input.apply(&old.replace("\r\n", "\n")).ok(),
+    }))
+}
+
 impl EditFile {
+    /// Makes all edits, one after the other.
+    fn apply(&self, original: &str) -> Result<String, NativeError> {
+        let mut edited = original.to_owned();
+        for edit in &self.edits {
+            edited = apply(&edited, edit)?;
+            if edited.len() > RESULT_LIMIT {
+                return Err(super::too_large(
+                    "the edited file",
+                    edited.len() as u64,
+                    "make it smaller",
+                ));
+            }
+        }
+        Ok(edited)
+    }
+
     fn check(&self) -> Result<(), NativeError> {
         match self.edits.len() > EDITS_LIMIT {
             true => Err(invalid("edit_file", "more than 1000 edits")),
@@ -150,14 +169,22 @@ fn indent_of(line: &str) -> &str {
 ///
 /// Where equal lines can be matched in several ways, the two may differ.
 fn unified(name: &str, original: &str, edited: &str) -> String {
+    let hunks = hunks(original, edited);
+    format!(
+        "Index: {name}\n{}\n--- {name}\toriginal\n+++ {name}\tmodified\n{hunks}",
+        "=".repeat(67)
+    )
+}
+
+/// Returns the hunks of a unified diff.
+pub(super) fn hunks(original: &str, edited: &str) -> String {
     let diff = TextDiff::configure()
         .algorithm(Algorithm::Myers)
         // Myers' algorithm takes very long for large texts that have little in common. After the
         // deadline, the library returns an approximation.
         .deadline(Instant::now() + Duration::from_secs(2))
         .diff_lines(original, edited);
-    let mut out =
-        format!("Index: {name}\n{}\n--- {name}\toriginal\n+++ {name}\tmodified\n", "=".repeat(67));
+    let mut out = String::new();
     for group in diff.grouped_ops(CONTEXT) {
         let old = span(&group, DiffOp::old_range);
         let new = span(&group, DiffOp::new_range);

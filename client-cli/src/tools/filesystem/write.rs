@@ -26,6 +26,12 @@ struct WriteFile {
     content: String,
 }
 
+/// Returns the path and the new content.
+pub(super) fn parts(value: Value) -> Result<(String, String), NativeError> {
+    let WriteFile { path, content } = arguments("filesystem:write_file", value)?;
+    Ok((path, content))
+}
+
 pub(super) fn write_file(workspace: Reach<'_>, value: Value) -> Result<String, NativeError> {
     let input: WriteFile = arguments("filesystem:write_file", value)?;
     replace(workspace, &input.path, input.content.as_bytes())?;
