@@ -9,6 +9,20 @@ pub use crate::tools::{NativeError, NativeTools};
 pub use crate::workspace::Workspace;
 pub use crate::workspace::protected::{Granted, Touched};
 
+/// Calls a tool of `pml` as after the user was asked about the call and allowed it.
+///
+/// # Errors
+/// Returns why the call cannot be made, or its error.
+pub async fn call_approved(
+    tools: &NativeTools,
+    tool: &protocol::ToolId,
+    arguments: serde_json::Value,
+    cancel: &tokio_util::sync::CancellationToken,
+) -> Result<serde_json::Value, NativeError> {
+    let touched = tools.check(tool, &arguments, &std::sync::Arc::default())?;
+    tools.call(tool, arguments, Granted::of(&touched), cancel).await
+}
+
 /// The tools of `filesystem`, called without a permission.
 pub mod filesystem {
     pub use crate::tools::filesystem::{call, check, descriptors};

@@ -80,9 +80,21 @@ fn files_that_grant_rights_cannot_be_changed() {
     }
     let tree_text = tree.call("directory_tree", json!({ "path": "" })).unwrap().to_string();
     assert!(!tree_text.contains("serve-token"), "{tree_text}");
-    assert_eq!(tree.read(".git/config").unwrap(), "g");
+    // It is hidden, so it is read with approval only.
+    tree.read(".git/config").unwrap_err();
+    let asked = tree.check("read_file", json!({ "path": ".git/config" })).unwrap();
+    let granted = Granted::of(&asked);
+    let reach = tree.workspace.reach(&granted);
+    filesystem::call(reach, "read_file", json!({ "path": ".git/config" }), &|| false).unwrap();
     for path in [".vscode.md", ".gitignore", "pml.json", ".github.yml"] {
-        tree.write(path).expect(path);
+        let arguments = json!({ "path": path, "content": "x" });
+        let asked = tree.check("write_file", arguments.clone()).unwrap();
+        // Hidden, and nothing worse.
+        let is_hidden = |reason: &str| reason.starts_with("it is hidden");
+        assert!(asked.protected.iter().all(|place| is_hidden(place.reason)), "{path}");
+        let granted = Granted::of(&asked);
+        filesystem::call(tree.workspace.reach(&granted), "write_file", arguments, &|| false)
+            .expect(path);
     }
 }
 

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use client_cli::testing::{Environment, Granted, NativeError, NativeTools, Supervisor, Workspace};
+use client_cli::testing::{
+    Environment, NativeError, NativeTools, Supervisor, Workspace, call_approved,
+};
 use protocol::ErrorCode;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -45,7 +47,7 @@ impl Bench {
         cancel: &CancellationToken,
     ) -> Result<Value, NativeError> {
         let tool = "shell:exec".parse().unwrap();
-        let call = self.tools.call(&tool, arguments, Granted::default(), cancel);
+        let call = call_approved(&self.tools, &tool, arguments, cancel);
         let result =
             tokio::time::timeout(Duration::from_secs(30), call).await.expect("the call hangs")?;
         protocol::unwrap_tool_result(&result, protocol::ResultMode::Text)
