@@ -7,7 +7,7 @@ pub use crate::processes::environment::Environment;
 pub use crate::processes::supervise::Supervisor;
 pub use crate::tools::{NativeError, NativeTools};
 pub use crate::workspace::Workspace;
-pub use crate::workspace::protected::{Granted, Touched};
+pub use crate::workspace::touched::{Granted, Touched};
 
 /// Calls a tool of `pml` as after the user was asked about the call and allowed it.
 ///

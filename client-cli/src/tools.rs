@@ -18,7 +18,7 @@ use crate::processes::supervise::Supervisor;
 use crate::workspace::Workspace;
 use crate::workspace::changes::Watch;
 use crate::workspace::path_error::PathError;
-use crate::workspace::protected::{Granted, Touched};
+use crate::workspace::touched::{Granted, Touched};
 
 /// The maximum size of the text that a native tool returns, in bytes.
 pub(crate) const RESULT_LIMIT: usize = 8 * 1024 * 1024;

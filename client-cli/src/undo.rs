@@ -4,25 +4,24 @@
 //! order, as a recorded run of its own, which can be undone as well. Nothing is touched if somebody has changed one of
 //! the places since.
 
-use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod ahead;
+mod apply;
+mod judge;
 
-use protocol::{ErrorBody, ErrorCode, Integrity, escape_text};
+use std::path::{Path, PathBuf};
+
+use protocol::ErrorCode;
 use serde_json::json;
 
+use self::ahead::{find, is_empty};
+pub(crate) use self::apply::apply;
+use self::judge::step;
 use crate::policy::Operation;
 use crate::run_store::reader::{Call, Reader, Run};
-use crate::run_store::record::{
-    CallBegan, CallEnded, Change, Failure, FileChanging, KeptFile, MovedItem, Record, RunBegan,
-    RunEnded, Status, UNDO, now,
-};
-use crate::run_store::{Keeping, RunStore, StoreError};
+use crate::run_store::record::{Change, FileChanging, KeptFile, Status};
 use crate::tools::NativeError;
-use crate::tools::filesystem::restore::{self, Found};
+use crate::tools::filesystem::restore::Found;
 use crate::workspace::Workspace;
-use crate::workspace::changes;
 use crate::workspace::path_error::shown;
 use crate::workspace::protected::Guard;
 
@@ -236,159 +235,6 @@ fn has_failed(run: &Run, id: &str) -> bool {
     })
 }
 
-/// Returns the step that takes a change back; `None` if it was not made, and a conflict if somebody has changed the
-/// place since. `find` says what is at a place.
-fn step(
-    find: &dyn Fn(&str) -> Result<Found, NativeError>,
-    reader: &Reader,
-    change: &Change,
-) -> Result<Result<Option<Step>, String>, NativeError> {
-    let changed = |path: &str| Err(format!("`{}` was changed since", shown(path)));
-    let restored = |path: &str, kept: &KeptFile| {
-        let why = match (&kept.hash, &kept.not_kept) {
-            (Some(hash), _) if reader.kept(*hash).is_some() => {
-                return Ok(Some(Step::Restore { path: path.into(), kept: kept.clone() }));
-            }
-            (Some(_), _) => "the file with it is missing or was changed".to_owned(),
-            (None, why) => escape_text(why.as_deref().unwrap_or("no reason is recorded")),
-        };
-        Err(format!("the content of `{}` was not kept: {why}", shown(path)))
-    };
-    let is = |found: Found, content: Integrity, permissions: Option<u32>| match found {
-        Found::File { hash, mode, .. } => {
-            hash == Some(content) && permissions.is_none_or(|permissions| permissions == mode)
-        }
-        _ => false,
-    };
-    let is_kept = |found, kept: &KeptFile| {
-        kept.hash.is_some_and(|content| is(found, content, Some(kept.mode)))
-    };
-    Ok(match change {
-        Change::Write { path, before, after, mode } => {
-            let found = find(path)?;
-            match before {
-                None if found == Found::Nothing => Ok(None),
-                Some(kept) if is_kept(found, kept) => Ok(None),
-                _ if !is(found, *after, *mode) => changed(path),
-                None => Ok(Some(Step::Remove { path: path.into() })),
-                Some(kept) => restored(path, kept),
-            }
-        }
-        Change::Remove { path, before } => match find(path)? {
-            Found::Nothing => restored(path, before),
-            found if is_kept(found, before) => Ok(None),
-            _ => changed(path),
-        },
-        Change::CreateFolder { path } => match find(path)? {
-            Found::Folder => Ok(Some(Step::RemoveFolder { path: path.into() })),
-            Found::Nothing => Ok(None),
-            _ => changed(path),
-        },
-        Change::RemoveFolder { path, mode } => match find(path)? {
-            Found::Nothing => Ok(Some(Step::CreateFolder { path: path.into(), mode: *mode })),
-            Found::Folder => Ok(None),
-            _ => changed(path),
-        },
-        Change::Move { from, to, moved } => {
-            let (old, new) = (find(from)?, find(to)?);
-            match (old == Found::Nothing, is_moved(new, moved)) {
-                (true, true) => Ok(Some(Step::Move { from: to.into(), to: from.into() })),
-                (false, _) if new == Found::Nothing && is_moved(old, moved) => Ok(None),
-                (true, false) => changed(to),
-                (false, _) => changed(from),
-            }
-        }
-    })
-}
-
-/// Returns whether something is what was moved.
-fn is_moved(found: Found, moved: &MovedItem) -> bool {
-    match (found, moved) {
-        (Found::Folder, MovedItem::Folder) => true,
-        (Found::Link(found), MovedItem::Link { target }) => found == *target,
-        (
-            Found::File { hash, bytes, mode },
-            MovedItem::File { bytes: size, mode: permissions, hash: content },
-        ) => {
-            // A file that was too large to be compared then is not compared now.
-            bytes == *size && mode == *permissions && (content.is_none() || hash == *content)
-        }
-        _ => false,
-    }
-}
-
-/// Finds what will be at a path after these steps.
-fn find(workspace: &Workspace, steps: &[Planned], path: &Path) -> Result<Found, NativeError> {
-    match origin(steps, path) {
-        Origin::Found(found) => Ok(found),
-        Origin::At(path) => restore::find(workspace, &path),
-    }
-}
-
-/// Where what will be at a path comes from.
-enum Origin {
-    /// A step puts it there.
-    Found(Found),
-    /// It is at this path now.
-    At(PathBuf),
-}
-
-/// Goes back from the last step to the present state.
-fn origin(steps: &[Planned], path: &Path) -> Origin {
-    let mut path = path.to_owned();
-    for Planned { step, .. } in steps.iter().rev() {
-        match step {
-            Step::Restore { path: file, kept } if path == *file => {
-                let KeptFile { hash, bytes, mode, .. } = *kept;
-                return Origin::Found(Found::File { hash, bytes, mode });
-            }
-            Step::CreateFolder { path: folder, .. } if path == *folder => {
-                return Origin::Found(Found::Folder);
-            }
-            // Where the step puts something, there was nothing beneath it.
-            Step::Restore { path: gone, .. }
-            | Step::CreateFolder { path: gone, .. }
-            | Step::Remove { path: gone }
-            | Step::RemoveFolder { path: gone }
-                if path.starts_with(gone) =>
-            {
-                return Origin::Found(Found::Nothing);
-            }
-            Step::Move { from, to } => {
-                if let Ok(rest) = path.strip_prefix(to) {
-                    // `join` would add a slash to a path whose rest is empty.
-                    path = from.components().chain(rest.components()).collect();
-                } else if path.starts_with(from) {
-                    return Origin::Found(Found::Nothing);
-                }
-            }
-            _ => {}
-        }
-    }
-    Origin::At(path)
-}
-
-/// Returns whether a folder will be empty after these steps.
-fn is_empty(workspace: &Workspace, steps: &[Planned], folder: &Path) -> Result<bool, NativeError> {
-    let mut names: BTreeSet<OsString> = match origin(steps, folder) {
-        Origin::At(path) => restore::names(workspace, &path)?.into_iter().collect(),
-        Origin::Found(_) => BTreeSet::new(),
-    };
-    // The names of everything that steps put somewhere include those that they put here.
-    names.extend(steps.iter().filter_map(|Planned { step, .. }| match step {
-        Step::Restore { path, .. }
-        | Step::CreateFolder { path, .. }
-        | Step::Move { to: path, .. } => path.file_name().map(OsStr::to_owned),
-        Step::Remove { .. } | Step::RemoveFolder { .. } => None,
-    }));
-    for name in names {
-        if find(workspace, steps, &folder.join(name))? != Found::Nothing {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 /// Returns the tools of a run whose changes are not recorded, with their numbers of calls.
 fn not_covered(run: &Run) -> Vec<(String, usize)> {
     let mut found: Vec<(String, usize)> = Vec::new();
@@ -404,111 +250,4 @@ fn not_covered(run: &Run) -> Vec<(String, usize)> {
         }
     }
     found
-}
-
-/// Takes the steps, and records them as a run, whose id is returned.
-///
-/// # Errors
-/// Returns why a step failed. Those before it were made, and the message says how to take them back.
-pub(crate) fn apply(
-    workspace: &Workspace,
-    store: &RunStore,
-    reader: &Reader,
-    of: &str,
-    plan: &Plan,
-) -> Result<String, ErrorBody> {
-    let run = uuid::Uuid::now_v7().to_string();
-    let recorded = |result: Result<(), Arc<StoreError>>| result.map_err(|error| error.body());
-    let content = |value| store.content(&value).map_err(|error| error.body());
-    recorded(store.append_blocking(Record::RunBegan(RunBegan {
-        at: now(),
-        run: run.clone(),
-        mode: UNDO.to_owned(),
-        pml: env!("CARGO_PKG_VERSION").to_owned(),
-        code: content(json!(""))?,
-        args: content(json!({ "run": of }))?,
-        plan: content(json!(plan.to_json()))?,
-        policy: content(json!({}))?,
-    })))?;
-    let mut failed = None;
-    for (place, Planned { step, expected }) in plan.steps.iter().enumerate() {
-        let call = (place + 1).to_string();
-        recorded(store.append_blocking(Record::CallBegan(CallBegan {
-            at: now(),
-            run: run.clone(),
-            call: call.clone(),
-            tool: TOOL.to_owned(),
-            routing: "client".to_owned(),
-            native: true,
-            args: content(step.to_json())?,
-            decision: format!("`pml runs undo {of}`"),
-        })))?;
-        let made = make(workspace, store, reader, (&run, &call), step, *expected);
-        let error = made.err().map(|error| ErrorBody::new(error.code, error.message));
-        recorded(store.append_blocking(Record::CallEnded(CallEnded {
-            at: now(),
-            run: run.clone(),
-            call,
-            status: if error.is_none() { Status::Success } else { Status::Error },
-            output: None,
-            error: error.as_ref().map(Failure::of),
-        })))?;
-        if let Some(error) = error {
-            failed = Some((place, error));
-            break;
-        }
-    }
-    recorded(store.append_blocking(Record::RunEnded(RunEnded {
-        at: now(),
-        run: run.clone(),
-        status: if failed.is_none() { Status::Success } else { Status::Error },
-        output: None,
-        error: failed.as_ref().map(|(_, error)| Failure::of(error)),
-    })))?;
-    match failed {
-        None => Ok(run),
-        Some((done, error)) => {
-            let total = plan.steps.len();
-            let message = match done {
-                0 => format!("{}; nothing was put back", error.message),
-                _ => format!(
-                    "{}; {done} of {total} steps were made before, and `pml runs undo {run}` takes them back",
-                    error.message
-                ),
-            };
-            Err(ErrorBody { message, ..error })
-        }
-    }
-}
-
-fn make(
-    workspace: &Workspace,
-    store: &RunStore,
-    reader: &Reader,
-    (run, call): (&str, &str),
-    step: &Step,
-    expected: Found,
-) -> Result<(), NativeError> {
-    let watch = |change: changes::Change<'_>| store.change(run, call, change, Keeping::Always);
-    // Compared again, because the place may have changed since the steps were planned.
-    let place = step.place();
-    if restore::find(workspace, place)? != expected {
-        let name = shown(&place.to_string_lossy());
-        let message = format!("`{name}` was changed while files were put back");
-        return Err(NativeError::new(ErrorCode::Conflict, message));
-    }
-    match step {
-        Step::Restore { path, kept } => {
-            let content = kept.hash.and_then(|hash| reader.kept(hash)).ok_or_else(|| {
-                let message =
-                    format!("the content of `{}` is gone", shown(&path.to_string_lossy()));
-                NativeError::new(ErrorCode::RunStoreUnavailable, message)
-            })?;
-            restore::write(workspace, path, &content, kept.mode, &watch)
-        }
-        Step::Remove { path } => restore::remove(workspace, path, &watch),
-        Step::CreateFolder { path, mode } => restore::create_folder(workspace, path, *mode, &watch),
-        Step::RemoveFolder { path } => restore::remove_folder(workspace, path, &watch),
-        Step::Move { from, to } => restore::rename(workspace, from, to, &watch),
-    }
 }

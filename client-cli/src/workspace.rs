@@ -5,6 +5,8 @@ pub(crate) mod changes;
 pub(crate) mod dotenv;
 pub(crate) mod path_error;
 pub(crate) mod protected;
+pub(crate) mod reach;
+pub(crate) mod touched;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -19,7 +19,7 @@ use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::tools::filesystem::preview::Preview;
 use crate::workspace::changes::Watch;
-use crate::workspace::protected::{Granted, Touched};
+use crate::workspace::touched::{Granted, Touched};
 
 impl App {
     /// Calls a tool built into the CLI and returns its raw MCP result; `granted` lists the protected places that the

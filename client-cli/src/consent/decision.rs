@@ -7,7 +7,7 @@ use serde_json::json;
 use super::permissions::{Permissions, Ruling, Verdict};
 use super::question::Start;
 use crate::policy::{Judged, Policy};
-use crate::workspace::protected::Touched;
+use crate::workspace::touched::Touched;
 
 /// The properties of a call, other than its tool, that the decision depends on.
 #[derive(Debug, Default)]

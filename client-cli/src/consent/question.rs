@@ -13,7 +13,7 @@ use self::plan::AskedPlan;
 use super::look_alike;
 use super::permissions::Permissions;
 use crate::tools::filesystem::preview::Preview;
-use crate::workspace::protected::{Led, Touched};
+use crate::workspace::touched::{Led, Touched};
 
 /// The time limit of a question.
 pub(crate) const EXPIRY: Duration = Duration::from_secs(300);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::consent::question::{AskedCall, Channel};
 use crate::tools::filesystem::preview::Preview;
-use crate::workspace::protected::Touched;
+use crate::workspace::touched::Touched;
 
 /// The tool, and a hash of the arguments and of the places that they lead to.
 type CallKey = (ToolId, Integrity);

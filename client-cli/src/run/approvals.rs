@@ -355,7 +355,7 @@ mod tests {
 
     use super::*;
     use crate::consent::question::{About, AskedCall};
-    use crate::workspace::protected::Touched;
+    use crate::workspace::touched::Touched;
 
     #[test]
     fn ids_are_long_random_and_own() {

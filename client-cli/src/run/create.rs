@@ -16,7 +16,7 @@ use super::paused::{PausedRun, RunEvent};
 use crate::app::App;
 use crate::consent::decision::{Call, Decision, decide, denied, refuse_denied};
 use crate::consent::question::{About, Answer, AskedCall, Channel, NeedsPerson, Question};
-use crate::workspace::protected::Touched;
+use crate::workspace::touched::Touched;
 
 /// Publishes a program.
 pub(crate) async fn create(

@@ -8,7 +8,7 @@ use protocol::{Integrity, ToolId};
 use serde_json::Value;
 
 use crate::consent::question::Channel;
-use crate::workspace::protected::Touched;
+use crate::workspace::touched::Touched;
 
 /// How long to wait for further identical calls before the user is asked.
 const SETTLING: Duration = Duration::from_millis(30);

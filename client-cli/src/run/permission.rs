@@ -20,7 +20,7 @@ use crate::consent::question::{
 use crate::policy::{Judged, PolicyOfRun};
 use crate::run_store::record;
 use crate::tools::filesystem::preview::Preview;
-use crate::workspace::protected::{Granted, Touched};
+use crate::workspace::touched::{Granted, Touched};
 
 /// The permission to make a call.
 #[derive(Debug)]

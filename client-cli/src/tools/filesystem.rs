@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 
 use super::{NativeError, RESULT_LIMIT, unknown};
 use crate::policy::Operation;
-use crate::workspace::protected::{Led, Reach, Touched};
+use crate::workspace::reach::Reach;
+use crate::workspace::touched::{Led, Touched};
 
 /// Returns whether the run was cancelled, so that a long directory walk can stop.
 pub(crate) type Cancelled<'a> = &'a dyn Fn() -> bool;

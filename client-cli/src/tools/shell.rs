@@ -17,7 +17,7 @@ use crate::policy::{self, Judged, Policy};
 use crate::processes::environment::Environment;
 use crate::processes::supervise::{Input, Supervisor};
 use crate::workspace::Workspace;
-use crate::workspace::protected::{Granted, Led, Touched};
+use crate::workspace::touched::{Granted, Led, Touched};
 
 /// The maximum number of bytes kept of each output stream.
 const OUTPUT_LIMIT: usize = 1024 * 1024;

@@ -18,7 +18,7 @@ use url::Url;
 use super::{NativeError, arguments};
 use crate::http_client;
 use crate::policy::{Judged, Policy, REDIRECTS};
-use crate::workspace::protected::{Granted, Touched};
+use crate::workspace::touched::{Granted, Touched};
 
 const TOOL: &str = "web:get";
 

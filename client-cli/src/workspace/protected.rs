@@ -3,19 +3,16 @@
 //! A program that can change such a file can run code with the user's rights, outside the permission rules. The list is
 //! in `protected.tsv`; places that depend on the machine are determined when the workspace is opened.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use rustix::fs::OFlags;
-use url::Url;
 
 use super::Workspace;
-use super::changes::{Change, Watch};
 use super::path_error::{PathError, shown};
 use crate::files;
-use crate::policy::{Command, Judged, Operation, Policy, PolicyOfRun};
+use crate::policy::{Judged, Operation, Policy};
 
 /// The protection of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,118 +32,6 @@ pub struct Protected {
     pub guard: Guard,
     /// The reason, as the rest of a sentence.
     pub reason: &'static str,
-}
-
-/// A path of a call, and where it leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Led {
-    /// The path as the call has it.
-    pub given: String,
-    /// Its real path in the workspace.
-    pub real: PathBuf,
-    /// Whether a link leads there.
-    pub by_link: bool,
-}
-
-/// The places that a call touches.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Touched {
-    /// The protected places.
-    pub protected: Vec<Protected>,
-    /// The paths in its arguments.
-    pub paths: Vec<Led>,
-    /// The command that it runs.
-    pub(crate) command: Option<Command>,
-    /// The web address that it opens.
-    pub(crate) url: Option<Url>,
-}
-
-impl Touched {
-    /// Returns whether a rule could allow the call.
-    pub(crate) fn can_be_allowed(&self, policy: &PolicyOfRun) -> bool {
-        self.protected.is_empty() && !matches!(self.judged(policy.policy()), Judged::Beyond(_))
-    }
-
-    /// Returns what a policy says about the command or the web address. Places are judged when they are found.
-    pub(crate) fn judged(&self, policy: &Policy) -> Judged {
-        match self {
-            Self { command: Some(command), .. } => policy.command(command),
-            Self { url: Some(url), .. } => policy.url(url),
-            _ => Judged::Within,
-        }
-    }
-}
-
-/// What one call may touch: what the user allowed, under the policy of its run.
-#[derive(Debug, Clone, Default)]
-pub struct Granted {
-    /// The protected places.
-    protected: BTreeSet<PathBuf>,
-    /// The real paths that the paths of the call had when the user was asked; `None` if the user was not asked.
-    paths: Option<BTreeMap<String, PathBuf>>,
-    /// The policy of the run; by default the built-in one.
-    policy: Arc<PolicyOfRun>,
-}
-
-impl Granted {
-    /// Creates a grant for the places that the user was shown.
-    pub fn of(shown: &Touched) -> Self {
-        let paths = shown.paths.iter().map(|led| (led.given.clone(), led.real.clone()));
-        Self {
-            protected: shown.protected.iter().map(|place| place.real.clone()).collect(),
-            paths: Some(paths.collect()),
-            policy: Arc::default(),
-        }
-    }
-
-    /// Creates a grant for a call that the user was not asked about.
-    pub(crate) fn by_rule(policy: Arc<PolicyOfRun>) -> Self {
-        Self { policy, ..Self::default() }
-    }
-
-    /// Sets the policy of the run.
-    #[must_use]
-    pub(crate) fn under(self, policy: Arc<PolicyOfRun>) -> Self {
-        Self { policy, ..self }
-    }
-
-    /// Returns the policy of the run.
-    pub(crate) fn policy(&self) -> &PolicyOfRun {
-        &self.policy
-    }
-
-    /// Returns whether the user was asked about the call.
-    pub(crate) fn was_asked(&self) -> bool {
-        self.paths.is_some()
-    }
-
-    /// Returns whether the grant covers a place: it was shown, or is a parent folder of one that was.
-    fn covers(&self, real: &Path) -> bool {
-        self.protected.iter().any(|shown| shown.starts_with(real))
-    }
-
-    /// Refuses a path that leads elsewhere than when the user was asked. `is_same` compares where it led with where it
-    /// leads now.
-    fn follow(
-        &self,
-        given: &str,
-        real: &Path,
-        is_same: impl FnOnce(&Path, &Path) -> bool,
-    ) -> Result<(), PathError> {
-        let Some(paths) = &self.paths else { return Ok(()) };
-        match paths.get(given) {
-            Some(shown) if is_same(shown, real) => Ok(()),
-            _ => Err(PathError::Diverted { path: shown(given) }),
-        }
-    }
-
-    /// Refuses a path that leads elsewhere than when the user was asked.
-    ///
-    /// # Errors
-    /// Returns [`PathError::Diverted`].
-    pub(crate) fn leads_to(&self, given: &str, real: &Path) -> Result<(), PathError> {
-        self.follow(given, real, |shown, real| shown == real)
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -385,104 +270,6 @@ impl Workspace {
             Judged::Within => Ok(protected),
         }
     }
-
-    /// Returns the workspace as a call with these grants may access it.
-    pub fn reach<'a>(&'a self, granted: &'a Granted) -> Reach<'a> {
-        Reach { workspace: self, granted, watch: None }
-    }
-}
-
-/// A workspace as one call may access it.
-#[derive(Clone, Copy)]
-pub struct Reach<'a> {
-    workspace: &'a Workspace,
-    granted: &'a Granted,
-    /// Is told about each change before it is made.
-    watch: Option<&'a Watch<'a>>,
-}
-
-impl std::ops::Deref for Reach<'_> {
-    type Target = Workspace;
-
-    fn deref(&self) -> &Workspace {
-        self.workspace
-    }
-}
-
-impl<'a> Reach<'a> {
-    /// Sets who is told about each change before it is made.
-    pub(crate) fn watched_by(self, watch: &'a Watch<'a>) -> Self {
-        Self { watch: Some(watch), ..self }
-    }
-}
-
-impl Reach<'_> {
-    /// Announces a change. It must not be made if this fails.
-    ///
-    /// # Errors
-    /// Returns why, as a sentence for the user.
-    pub(crate) fn announce(&self, change: Change<'_>) -> Result<(), String> {
-        self.watch.map_or(Ok(()), |watch| watch(change))
-    }
-
-    /// Refuses an operation on a protected place that was not granted, and on a place that the path led to only after
-    /// the user was asked.
-    ///
-    /// # Errors
-    /// Returns [`PathError::Protected`] or [`PathError::Diverted`].
-    pub(crate) fn allow(
-        &self,
-        given: &str,
-        real: &Path,
-        operation: Operation,
-    ) -> Result<(), PathError> {
-        // Determined again: since the user was asked, a link may have been pointed elsewhere.
-        self.granted.leads_to(given, real)?;
-        self.allow_place(given, real, operation)
-    }
-
-    /// The same for a folder on the way to the given path, which is created first.
-    ///
-    /// # Errors
-    /// As [`Reach::allow`].
-    pub(crate) fn allow_parent(&self, given: &str, real: &Path) -> Result<(), PathError> {
-        self.granted.follow(given, real, |shown, real| shown.starts_with(real))?;
-        self.allow_place(given, real, Operation::Change)
-    }
-
-    /// Refuses a folder that a walk has reached from the given path, if its names may not be shown.
-    ///
-    /// # Errors
-    /// Returns [`PathError::Protected`] or [`PathError::Denied`].
-    pub(crate) fn allow_inner(&self, given: &str, real: &Path) -> Result<(), PathError> {
-        self.allow_place(given, real, Operation::List)
-    }
-
-    /// Returns whether the policy lets a listing show a name.
-    pub(crate) fn shows(&self, real: &Path) -> bool {
-        !matches!(self.policy().policy().place(real, Operation::List), Judged::Denied(_))
-    }
-
-    /// Returns the policy of the run.
-    pub(crate) fn policy(&self) -> &PolicyOfRun {
-        self.granted.policy()
-    }
-
-    /// Checks a place, without following the given path.
-    ///
-    /// # Errors
-    /// Returns [`PathError::Protected`] or [`PathError::Denied`].
-    pub(crate) fn allow_place(
-        &self,
-        given: &str,
-        real: &Path,
-        operation: Operation,
-    ) -> Result<(), PathError> {
-        match self.workspace.guarded(self.policy().policy(), given, real, operation)? {
-            Some(place) if !self.granted.covers(real) => Err(place.refused(given)),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Protected {
@@ -495,6 +282,8 @@ impl Protected {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn guard(path: &str, operation: Operation) -> Option<Guard> {

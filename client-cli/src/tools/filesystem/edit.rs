@@ -12,7 +12,7 @@ use super::{Check, failed, invalid, read, write};
 use crate::policy::Operation;
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::path_error::shown;
-use crate::workspace::protected::Reach;
+use crate::workspace::reach::Reach;
 
 /// The number of context lines around a change in the diff.
 const CONTEXT: usize = 4;

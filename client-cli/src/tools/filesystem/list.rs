@@ -16,7 +16,8 @@ use crate::policy::Operation;
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::beneath::Opened;
 use crate::workspace::path_error::{PathError, shown};
-use crate::workspace::protected::{Reach, is_own};
+use crate::workspace::protected::is_own;
+use crate::workspace::reach::Reach;
 
 /// The maximum number of entries that one call reads.
 const ENTRIES_LIMIT: usize = 200_000;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::failed;
 use super::read::{self, ReadLimit};
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
-use crate::workspace::protected::Reach;
+use crate::workspace::reach::Reach;
 
 #[derive(Deserialize)]
 struct ReadMedia {

@@ -11,7 +11,7 @@ use super::failed;
 use crate::policy::{Judged, Operation};
 use crate::tools::NativeError;
 use crate::workspace::path_error::{PathError, shown};
-use crate::workspace::protected::Reach;
+use crate::workspace::reach::Reach;
 
 /// The maximum number of entries of a folder that is moved under a policy.
 const ENTRIES_LIMIT: usize = 20_000;

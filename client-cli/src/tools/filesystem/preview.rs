@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{edit, write};
 use crate::policy::Operation;
-use crate::workspace::protected::Reach;
+use crate::workspace::reach::Reach;
 
 /// The size of the largest file whose content is compared, in bytes.
 const COMPARED_LIMIT: u64 = 16 * 1024 * 1024;

@@ -15,7 +15,7 @@ use crate::policy::Operation;
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::beneath::Opened;
 use crate::workspace::path_error::{PathError, shown};
-use crate::workspace::protected::Reach;
+use crate::workspace::reach::Reach;
 
 /// The number of bytes per read.
 const CHUNK: usize = 64 * 1024;

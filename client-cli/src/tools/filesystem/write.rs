@@ -15,7 +15,7 @@ use crate::tools::{NativeError, arguments};
 use crate::workspace::beneath::{Place, kind_name};
 use crate::workspace::changes::{Before, Change};
 use crate::workspace::path_error::{PathError, shown};
-use crate::workspace::protected::Reach;
+use crate::workspace::reach::Reach;
 
 /// The maximum number of retries of a write that raced with another one.
 const RACE_RETRIES: usize = 8;
