@@ -149,23 +149,25 @@ pub(crate) fn plan(
     Ok(plan)
 }
 
-/// Returns the run that has put back what another one changed, unless that was undone as well.
-fn undone_by<'a>(id: &str, undo_runs: &'a [(String, Run)]) -> Option<&'a Run> {
-    let undone = undo_runs.iter().rev().filter(|(of, _)| of == id).map(|(_, run)| run);
-    let is_done = |run: &&Run| {
-        run.ended.as_ref().is_some_and(|ended| ended.status == Status::Success)
-            && undone_by(&run.began.run, undo_runs).is_none()
-    };
-    undone.into_iter().find(is_done)
+/// Returns the run that has put back what another one changed, unless that was undone as well. `later` has the undo
+/// runs after the other one: a forged record may say that a run undid itself.
+fn undone_by<'a>(id: &str, later: &'a [(String, Run)]) -> Option<&'a Run> {
+    later.iter().enumerate().rev().find_map(|(place, (of, undo))| {
+        let is_done = of == id
+            && undo.ended.as_ref().is_some_and(|ended| ended.status == Status::Success)
+            && undone_by(&undo.began.run, &later[place + 1..]).is_none();
+        is_done.then_some(undo)
+    })
 }
 
 /// Returns a run and those that began to put back what it changed and did not finish: together they led to the present
 /// state.
-fn with_unfinished<'a>(run: &'a Run, undo_runs: &'a [(String, Run)]) -> Vec<&'a Run> {
+fn with_unfinished<'a>(run: &'a Run, later: &'a [(String, Run)]) -> Vec<&'a Run> {
     let mut runs = vec![run];
-    for (of, undo) in undo_runs {
-        if *of == run.began.run && undone_by(&undo.began.run, undo_runs).is_none() {
-            runs.extend(with_unfinished(undo, undo_runs));
+    for (place, (of, undo)) in later.iter().enumerate() {
+        let after = &later[place + 1..];
+        if *of == run.began.run && undone_by(&undo.began.run, after).is_none() {
+            runs.extend(with_unfinished(undo, after));
         }
     }
     runs
@@ -250,4 +252,65 @@ fn not_covered(run: &Run) -> Vec<(String, usize)> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Integrity;
+
+    use super::*;
+    use crate::run_store::record::{Content, RunBegan, RunEnded, UNDO};
+
+    fn run(id: &str, status: Option<Status>) -> Run {
+        let none = || Content { hash: Integrity::of(b""), bytes: 0, json: None };
+        let began = RunBegan {
+            at: String::new(),
+            run: id.to_owned(),
+            mode: UNDO.to_owned(),
+            pml: String::new(),
+            code: none(),
+            args: none(),
+            plan: none(),
+            policy: none(),
+        };
+        let ended = status.map(|status| RunEnded {
+            at: String::new(),
+            run: id.to_owned(),
+            status,
+            output: None,
+            error: None,
+        });
+        let (calls, changes, approvals) = (Vec::new(), Vec::new(), Vec::new());
+        Run { began, calls, changes, approvals, ended }
+    }
+
+    /// A run stays undone until its undo is undone. One that did not finish counts together with the run. Forged records
+    /// that refer to themselves or to later ones end the search, too.
+    #[test]
+    fn undo_runs_are_followed_in_their_order() {
+        let (done, failed, killed) = (Some(Status::Success), Some(Status::Error), None);
+        for (undo_runs, undone, together) in [
+            (&[][..], None, "r"),
+            (&[("r", "u", done)], Some("u"), "r u"),
+            (&[("r", "u", failed)], None, "r u"),
+            (&[("r", "u", killed), ("r", "v", done)], Some("v"), "r u v"),
+            (&[("r", "u", done), ("u", "v", done)], None, "r"),
+            (&[("r", "u", done), ("u", "v", killed)], Some("u"), "r u v"),
+            (&[("r", "u", done), ("u", "v", done), ("v", "w", done)], Some("u"), "r u"),
+            (&[("r", "u", killed), ("u", "v", done), ("r", "w", done)], Some("w"), "r w"),
+            (&[("x", "u", done)], None, "r"),
+            (&[("r", "r", done)], Some("r"), "r r"),
+            (&[("u", "v", done), ("r", "u", done), ("v", "r", done)], Some("u"), "r u"),
+        ] {
+            let undo_runs: Vec<(String, Run)> = undo_runs
+                .iter()
+                .map(|(of, id, status)| ((*of).to_owned(), run(id, *status)))
+                .collect();
+            let id = |run: &Run| run.began.run.clone();
+            assert_eq!(undone_by("r", &undo_runs).map(id).as_deref(), undone, "{undo_runs:?}");
+            let of = run("r", done);
+            let found: Vec<String> = with_unfinished(&of, &undo_runs).into_iter().map(id).collect();
+            assert_eq!(found.join(" "), together, "{undo_runs:?}");
+        }
+    }
 }
