@@ -16,6 +16,7 @@ mod login;
 mod odd_clients;
 mod permissions;
 mod plan;
+mod plan_routing;
 mod policy;
 mod previews;
 mod protected_places;
