@@ -2,4 +2,5 @@
 
 mod keys;
 pub(crate) mod messages;
+mod refusals;
 mod streams;

@@ -8,6 +8,7 @@ mod ingest;
 pub(crate) mod official;
 mod publish_mcp;
 mod publish_official;
+mod read_official;
 mod routing;
 mod servers;
 mod upstream_schemas;
