@@ -351,11 +351,10 @@ pub(super) fn context(call: &AskedCall) -> Value {
     if let Some(place) = &call.sends_to {
         context["sends_to"] = escape_text(place).into();
     }
-    if let Some(Preview { real, before: Some(before), bytes, diff }) = &call.preview {
-        context["changes"] = json!({
-            "path": escape_text(&real.to_string_lossy()), "before": before, "bytes": bytes,
-            "diff": diff.as_ref().filter(|diff| diff.len() <= SHOWN_TEXT),
-        });
+    // The description has the lines.
+    if let Some(Preview { real, before: Some(_), bytes, .. }) = &call.preview {
+        context["changes"] =
+            json!({ "path": escape_text(&real.to_string_lossy()), "bytes": bytes });
     }
     context
 }
