@@ -57,6 +57,7 @@ mod job;
 mod layer;
 mod limits;
 mod outcome;
+mod repeatable;
 mod self_test;
 mod tool;
 
@@ -87,5 +88,6 @@ pub use job::{Job, JobFailure, JobLimits};
 pub use layer::{LayerReport, LayerState};
 pub use limits::{Limits, PoolConfig};
 pub use outcome::{ConsoleLine, Failure, FailureKind, Outcome, Program};
+pub use repeatable::{AnswerOrder, NotMade, ProgramClock, Repeatable, Seed};
 pub use self_test::{CallReport, SelfTest};
 pub use tool::{CallError, ToolCall, ToolCaller};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::repeatable::Repeatable;
+
 /// A program that is ready to run.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
@@ -11,11 +13,8 @@ pub struct Program {
     pub source: String,
     /// The program's `args`.
     pub args: Value,
-    /// Freezes the program's clock at this instant; it then moves only when a timer fires. Timers fire without waiting,
-    /// but only when no tool call is in flight, so that a second run has the same order.
-    pub epoch_ms: Option<i64>,
-    /// Seeds `Math.random` and `crypto`, so that a second run gets the same numbers.
-    pub seed: Option<u64>,
+    /// The clock and the random numbers of a run that can be repeated; `None` for those of the machine.
+    pub repeatable: Option<Repeatable>,
     /// The offsets in `source` at which `return await (` was inserted before an expression, because the author wrote
     /// no `return`. Such a program ends when everything that it started has ended.
     pub implicit_returns: Option<Vec<u32>>,

@@ -14,6 +14,12 @@ pub trait ToolCaller: Send + Sync + 'static {
         call: ToolCall,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<Value, CallError>>;
+
+    /// Returns when the program gets the answer to a call, in milliseconds since its start; `None` for now. Asked right
+    /// after the call's future has ended, for a program with a repeatable clock. Times must not go back.
+    fn answered_at(&self, _call: u64) -> Option<u64> {
+        None
+    }
 }
 
 /// One call of `mcp.<namespace>.<action>(args)`.

@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
-use sandbox::{CallError, Limits, Pool, PoolConfig, SandboxError, ToolCall, ToolCaller};
+use sandbox::{
+    CallError, Limits, Pool, PoolConfig, ProgramClock, Repeatable, SandboxError, ToolCall,
+    ToolCaller,
+};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -72,8 +75,10 @@ impl Runner {
         let program = sandbox::Program {
             source: subject.program.clone(),
             args: Value::Object(args),
-            epoch_ms: Some(1_700_000_000_000),
-            seed: Some(1),
+            repeatable: Some(Repeatable {
+                clock: ProgramClock::virtual_time(1_700_000_000_000),
+                seed: [1; 32],
+            }),
             implicit_returns: None,
         };
         let limits = Limits { calls: 200, ..Limits::server() };

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sandbox::{
-    CallError, FailureKind, Limits, Pool, PoolConfig, SandboxError, ToolCall, ToolCaller,
+    CallError, FailureKind, Limits, Pool, PoolConfig, ProgramClock, Repeatable, SandboxError,
+    ToolCall, ToolCaller,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -93,8 +94,10 @@ impl Runner {
         let program = sandbox::Program {
             source: prepared.program.clone(),
             args: inputs.args(),
-            epoch_ms: Some(1_700_000_000_000),
-            seed: Some(1),
+            repeatable: Some(Repeatable {
+                clock: ProgramClock::virtual_time(1_700_000_000_000),
+                seed: [1; 32],
+            }),
             implicit_returns: prepared.implicit_returns.clone(),
         };
         let tools = Arc::new(Tools {

@@ -152,7 +152,7 @@ impl Engine {
                     // Even without a seed: all forks of a zygote inherit the same state.
                     self.shared.random.borrow_mut().reset(execute.seed);
                     if let Some(epoch_ms) = execute.epoch_ms {
-                        self.shared.timers.borrow_mut().freeze(epoch_ms);
+                        self.shared.timers.borrow_mut().repeat_from(epoch_ms);
                     }
                     self.heap.set_limit(limits.heap);
                     self.runtime.set_max_stack_size(limits.stack);

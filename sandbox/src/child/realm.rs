@@ -269,7 +269,7 @@ fn natives<'js>(ctx: &Ctx<'js>, shared: &Rc<Shared>) -> Result<Object<'js>> {
         })?,
     )?;
     let now = own();
-    host.set("now", Function::new(ctx.clone(), move || now.timers.borrow().now_ms())?)?;
+    host.set("now", Function::new(ctx.clone(), move || now.timers.borrow_mut().now_ms())?)?;
     let random = own();
     host.set("random", Function::new(ctx.clone(), move || random.random.borrow_mut().fraction())?)?;
     let bytes = own();

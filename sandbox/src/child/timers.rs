@@ -1,4 +1,4 @@
-//! A program's timers and its clock, which is the machine's or is frozen and advanced only by timers.
+//! A program's timers and its clock: the machine's, or that of a run that can be repeated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,19 +6,33 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::child::process::monotonic;
 use crate::limits::MAX_TIMERS;
 
+/// The number of times that a program can read a repeatable clock before it moves by a millisecond. So a loop that
+/// waits for a time ends, and ends after the same number of rounds in every run.
+const READS_PER_MS: u32 = 1000;
+
 /// An active timer.
 struct Timer {
     id: u64,
-    /// When it fires, on the monotonic clock of the machine.
-    real: Duration,
     repeats: bool,
+}
+
+/// The clock of a run that can be repeated: its events alone determine what the program reads. Times are since the
+/// program's start.
+struct Repeatable {
+    epoch_ms: i64,
+    now: Duration,
+    /// Timers that are due until then may fire.
+    granted: Duration,
+    /// The timer that the host knows to be next.
+    announced: Option<Duration>,
+    reads: u32,
 }
 
 /// The program's timers and its time.
 #[derive(Default)]
 pub(crate) struct Timers {
-    /// Frozen time: the given instant, and the amount by which fired timers have advanced it.
-    frozen: Option<(i64, Duration)>,
+    repeatable: Option<Repeatable>,
+    /// By the time when they fire, and for equal times in the order in which they were set.
     queue: BTreeMap<(Duration, u64), Timer>,
     places: HashMap<u64, (Duration, u64)>,
     last_id: u64,
@@ -26,15 +40,33 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    pub(crate) fn freeze(&mut self, epoch_ms: i64) {
-        self.frozen = Some((epoch_ms, Duration::ZERO));
+    /// Makes the clock repeatable. It begins at this instant.
+    pub(crate) fn repeat_from(&mut self, epoch_ms: i64) {
+        self.repeatable = Some(Repeatable {
+            epoch_ms,
+            now: Duration::ZERO,
+            granted: Duration::ZERO,
+            announced: None,
+            reads: 0,
+        });
+    }
+
+    pub(crate) fn is_repeatable(&self) -> bool {
+        self.repeatable.is_some()
     }
 
     /// Returns the program's time in whole milliseconds, so that it cannot serve as a precise stopwatch.
-    pub(crate) fn now_ms(&self) -> f64 {
+    pub(crate) fn now_ms(&mut self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "exact until far beyond the year 200 000")]
-        match self.frozen {
-            Some((epoch_ms, moved)) => epoch_ms as f64 + moved.as_millis() as f64,
+        match &mut self.repeatable {
+            Some(clock) => {
+                clock.reads += 1;
+                if clock.reads == READS_PER_MS {
+                    clock.reads = 0;
+                    clock.now += Duration::from_millis(1);
+                }
+                clock.epoch_ms as f64 + clock.now.as_millis() as f64
+            }
             None => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 now.as_millis() as f64
@@ -54,12 +86,17 @@ impl Timers {
         } else {
             id
         };
-        let real = monotonic() + wait;
-        // With frozen time, timers are ordered by their requested delays, not by the time of the request.
-        let due = self.frozen.map_or(real, |(_, moved)| moved + wait);
-        // Timers that are due at the same time fire in the order in which they were set.
+        let due = match &self.repeatable {
+            // At least a millisecond, as in Node.js: otherwise timers that set timers would never let the time reach
+            // that of the next answer.
+            Some(clock) => {
+                let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+                clock.now + Duration::from_millis(wait.max(1))
+            }
+            None => monotonic() + wait,
+        };
         self.last_turn += 1;
-        self.queue.insert((due, self.last_turn), Timer { id, real, repeats });
+        self.queue.insert((due, self.last_turn), Timer { id, repeats });
         self.places.insert(id, (due, self.last_turn));
         Some(id)
     }
@@ -70,15 +107,14 @@ impl Timers {
         }
     }
 
-    /// Returns the time until the next timer is due while `in_flight` tool calls are unanswered; `None` if no timer
-    /// can fire before an answer arrives.
-    pub(crate) fn next(&self, in_flight: u64) -> Option<Duration> {
-        let (_, timer) = self.queue.first_key_value()?;
-        match self.frozen {
-            Some(_) if in_flight > 0 => None,
-            Some(_) => Some(Duration::ZERO),
-            None => Some(timer.real.saturating_sub(monotonic())),
-        }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Returns the time until the next timer is due, for a wait. On a repeatable clock, the host ends the wait.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        let ((due, _), _) = self.queue.first_key_value()?;
+        self.repeatable.is_none().then(|| due.saturating_sub(monotonic()))
     }
 
     /// Returns whether a timer is set that fires only once.
@@ -86,20 +122,42 @@ impl Timers {
         self.queue.values().any(|timer| !timer.repeats)
     }
 
-    /// Removes the next timer if it is due while `in_flight` tool calls are unanswered, and returns its id.
-    ///
-    /// On a frozen clock, calls take no time: timers wait for all calls, and then fire at once. Otherwise the order of
-    /// timers and answers would depend on how busy the machine is.
-    pub(crate) fn take_due(&mut self, in_flight: u64) -> Option<u64> {
-        if !self.next(in_flight)?.is_zero() {
+    /// Removes the next timer if it is due, and returns its id.
+    pub(crate) fn take_due(&mut self) -> Option<u64> {
+        let entry = self.queue.first_entry()?;
+        let (due, _) = *entry.key();
+        match &mut self.repeatable {
+            Some(clock) if due <= clock.granted => clock.now = clock.now.max(due),
+            None if due <= monotonic() => {}
+            _ => return None,
+        }
+        let Timer { id, .. } = entry.remove();
+        self.places.remove(&id);
+        Some(id)
+    }
+
+    /// Returns the time of the next timer on a repeatable clock, in milliseconds, if the host does not know it.
+    pub(crate) fn announce(&mut self) -> Option<u64> {
+        let clock = self.repeatable.as_mut()?;
+        let ((due, _), _) = self.queue.first_key_value()?;
+        if clock.announced == Some(*due) {
             return None;
         }
-        let entry = self.queue.first_entry()?;
-        let ((due, _), Timer { id, .. }) = entry.remove_entry();
-        self.places.remove(&id);
-        if let Some((_, moved)) = &mut self.frozen {
-            *moved = due.max(*moved);
+        clock.announced = Some(*due);
+        u64::try_from(due.as_millis()).ok()
+    }
+
+    /// Lets the timers fire that are due until this time.
+    pub(crate) fn grant(&mut self, at_ms: u64) {
+        if let Some(clock) = &mut self.repeatable {
+            clock.granted = clock.granted.max(Duration::from_millis(at_ms));
         }
-        Some(id)
+    }
+
+    /// Moves a repeatable clock to the time that the host has stated last, which is that of the answer that follows.
+    pub(crate) fn answered(&mut self) {
+        if let Some(clock) = &mut self.repeatable {
+            clock.now = clock.now.max(clock.granted);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::{BoxFuture, FutureExt, OptionFuture};
 use futures::stream::{FuturesUnordered, StreamExt};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -16,6 +16,7 @@ use crate::host::child_socket::ChildSocket;
 use crate::host::peer::cpu_reaches;
 use crate::limits::{CPU_GRACE, CPU_SHORT, KIB, Limits, MAX_ERROR_TEXT, MAX_NAME, MIB};
 use crate::outcome::{ConsoleLine, Failure, FailureKind, Program};
+use crate::repeatable::ProgramClock;
 use crate::tool::{CallError, ToolCall, ToolCaller};
 use crate::wire::frame::{self, ChildFailure, FromChild, ThrownError, ToChild, VERSION};
 use crate::wire::inbox::Inbox;
@@ -54,6 +55,11 @@ pub(crate) struct Run<'a> {
     limits: &'a Limits,
     tools: Arc<dyn ToolCaller>,
     clock: WallClock,
+    /// The program's clock, if its run can be repeated, and its next timer.
+    program_clock: Option<ProgramClock>,
+    timer: Option<u64>,
+    /// The last time that the child was told.
+    told: Option<u64>,
     /// Cancels the calls when the run ends in any way.
     calls_cancel: CancellationToken,
     _cancel_on_drop: DropGuard,
@@ -95,6 +101,9 @@ impl<'a> Run<'a> {
             limits,
             tools,
             clock: WallClock::start(),
+            program_clock: None,
+            timer: None,
+            told: None,
             _cancel_on_drop: calls_cancel.clone().drop_guard(),
             calls_cancel,
             out: Vec::new(),
@@ -130,11 +139,12 @@ impl<'a> Run<'a> {
                 program: &program.source,
                 args: &program.args,
                 limits: self.limits.into(),
-                epoch_ms: program.epoch_ms,
-                seed: program.seed,
+                epoch_ms: program.repeatable.as_ref().map(|repeatable| repeatable.clock.epoch_ms()),
+                seed: program.repeatable.as_ref().map(|repeatable| repeatable.seed),
                 implicit_returns: program.implicit_returns.as_deref(),
             },
         );
+        self.program_clock = program.repeatable.as_ref().map(|repeatable| repeatable.clock.clone());
         let clock = self.clock.clone();
         let before = cpu().unwrap_or_default();
         // These three waits are created once, so that a round of the loop does not start them anew.
@@ -155,6 +165,11 @@ impl<'a> Run<'a> {
             let socket = self.socket;
             let may_answer = self.out.len() - self.sent < MAX_UNSENT && !self.running.is_empty();
             let may_read = self.queued_bytes < MAX_QUEUED;
+            let is_idle = self.unanswered.is_empty();
+            let timer = self.program_clock.clone().zip(self.timer);
+            let timer = OptionFuture::from(
+                timer.map(|(clock, due)| async move { clock.reach(due, is_idle).await }),
+            );
             tokio::select! {
                 // The order saves wake-ups: a second timer that expires after the first wakes nothing. The branches
                 // before the socket only have work that came from the socket, so they cannot starve it.
@@ -171,6 +186,10 @@ impl<'a> Run<'a> {
                 Some(answer) = self.running.next(), if may_answer => if let Err(broken) = self.answer_all(answer) {
                     return Ending::Broken(broken);
                 },
+                Some(now) = timer => {
+                    self.timer = None;
+                    self.tell(now);
+                }
                 received = socket.receive(inbox), if may_read => if received.is_err() {
                     return Ending::Closed;
                 },
@@ -187,6 +206,14 @@ impl<'a> Run<'a> {
             }
         }
         self.start_calls()?;
+        // The record goes on with an answer, and there is no call that could get it.
+        if let (Some(clock), Some(due)) = (&self.program_clock, self.timer)
+            && self.unanswered.is_empty()
+            && clock.is_held_before(due)
+        {
+            let message = "the program waits for a timer that did not fire when it was recorded";
+            return Ok(Some(stop(FailureKind::Deadlock, message)));
+        }
         // A child that closed its end has sent its last message already, or has died; the next read finds out which.
         while self.sent < self.out.len() {
             match self.socket.try_send(&self.out[self.sent..]) {
@@ -234,6 +261,15 @@ impl<'a> Run<'a> {
             }
             FromChild::Console { level, text } => {
                 self.print(&level, &text)?;
+                Ok(None)
+            }
+            FromChild::Timer { at_ms } => {
+                if self.program_clock.is_none() {
+                    return Err("a timer of a program whose run is not repeatable".to_owned());
+                }
+                // One that is due already fires when the child learns the time. Each answer to a timer is at least a
+                // millisecond after the one before, so a child cannot keep the host busy with them.
+                self.timer = Some(at_ms).filter(|due| self.told.is_none_or(|told| told < *due));
                 Ok(None)
             }
             FromChild::Complete(Ok(None)) => {
@@ -351,6 +387,10 @@ impl<'a> Run<'a> {
     fn answer(&mut self, (id, size, answer): Answer) {
         self.running_bytes -= size;
         self.unanswered.remove(&id);
+        if let Some(clock) = &self.program_clock {
+            let at = self.tools.answered_at(id).unwrap_or_else(|| clock.now_ms());
+            self.tell(at);
+        }
         let limit = self.limits.tool_result_bytes;
         let answer = answer.and_then(|value| {
             let text = serde_json::value::to_raw_value(&value)
@@ -378,6 +418,14 @@ impl<'a> Run<'a> {
             }
         };
         frame::write(&mut self.out, &frame);
+    }
+
+    /// Tells the child the time of its program, if it does not know it.
+    fn tell(&mut self, at_ms: u64) {
+        if self.told.is_none_or(|told| told < at_ms) {
+            self.told = Some(at_ms);
+            frame::write(&mut self.out, &ToChild::Time { at_ms });
+        }
     }
 }
 

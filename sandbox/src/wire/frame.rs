@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::layer::LayerReport;
 use crate::limits::Limits;
+use crate::repeatable::Seed;
 use crate::wire::inbox::HEADER;
 
 /// The version of the protocol, sent with `execute` and `ready`.
@@ -23,11 +24,13 @@ pub(crate) enum ToChild<'a> {
         args: &'a Value,
         limits: ChildLimits,
         epoch_ms: Option<i64>,
-        seed: Option<u64>,
+        seed: Option<Seed>,
         implicit_returns: Option<&'a [u32]>,
     },
     /// Instead of a program: the probe of a self-test.
     Probe { id: u64 },
+    /// On a repeatable clock: timers that are due until this time may fire. It is also the time of the next answer.
+    Time { at_ms: u64 },
     RpcResult {
         id: u64,
         ok: bool,
@@ -96,6 +99,10 @@ pub(crate) enum ToHost<'a> {
         level: &'a str,
         text: &'a str,
     },
+    /// On a repeatable clock: the program waits, and its next timer is due at this time.
+    Timer {
+        at_ms: u64,
+    },
     ExecutionComplete {
         ok: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,6 +136,7 @@ pub(crate) struct ChildFailure {
 pub(crate) enum FromHost<'a> {
     Execute(Box<Execute<'a>>),
     Probe(u64),
+    Time(u64),
     RpcResult { id: u64, result: Result<&'a RawValue, ThrownError> },
 }
 
@@ -139,7 +147,7 @@ pub(crate) struct Execute<'a> {
     pub(crate) args: &'a RawValue,
     pub(crate) limits: ChildLimits,
     pub(crate) epoch_ms: Option<i64>,
-    pub(crate) seed: Option<u64>,
+    pub(crate) seed: Option<Seed>,
     pub(crate) implicit_returns: Option<Vec<u32>>,
 }
 
@@ -162,6 +170,9 @@ pub(crate) enum FromChild<'a> {
         level: Cow<'a, str>,
         text: Cow<'a, str>,
     },
+    Timer {
+        at_ms: u64,
+    },
     /// The result. A missing value is `undefined`.
     Complete(Result<Option<&'a RawValue>, ChildFailure>),
 }
@@ -179,8 +190,9 @@ struct Fields<'a> {
     args: Option<&'a RawValue>,
     limits: Option<ChildLimits>,
     epoch_ms: Option<i64>,
-    seed: Option<u64>,
+    seed: Option<Seed>,
     implicit_returns: Option<Vec<u32>>,
+    at_ms: Option<u64>,
     id: Option<u64>,
     namespace: Option<String>,
     action: Option<String>,
@@ -220,6 +232,7 @@ pub(crate) fn read_from_child(body: &[u8]) -> Result<FromChild<'_>, String> {
         text,
         layers,
         message,
+        at_ms,
         ..
     } = fields;
     match (&*kind, id, ok) {
@@ -241,6 +254,9 @@ pub(crate) fn read_from_child(body: &[u8]) -> Result<FromChild<'_>, String> {
             (Some(level), Some(text)) => Ok(FromChild::Console { level, text }),
             _ => Err("a `console` frame with a field missing".to_owned()),
         },
+        ("timer", None, None) => at_ms
+            .map(|at_ms| FromChild::Timer { at_ms })
+            .ok_or_else(|| "a `timer` frame without a time".to_owned()),
         ("execution_complete", None, Some(true)) => match (value, error) {
             (value, None) => Ok(FromChild::Complete(Ok(value))),
             _ => Err("an `execution_complete` frame with a value and an error".to_owned()),
@@ -268,6 +284,7 @@ pub(crate) fn read_from_host(body: &[u8]) -> Result<FromHost<'_>, String> {
         epoch_ms,
         seed,
         implicit_returns,
+        at_ms,
         id,
         ok,
         value,
@@ -289,6 +306,9 @@ pub(crate) fn read_from_host(body: &[u8]) -> Result<FromHost<'_>, String> {
             _ => Err("an `execute` frame of another version or with a field missing".to_owned()),
         },
         ("probe", Some(id), None) => Ok(FromHost::Probe(id)),
+        ("time", None, None) => {
+            at_ms.map(FromHost::Time).ok_or_else(|| "a `time` frame without a time".to_owned())
+        }
         ("rpc_result", Some(id), Some(true)) => value
             .map(|value| FromHost::RpcResult { id, result: Ok(value) })
             .ok_or_else(|| "an `rpc_result` frame without a value".to_owned()),
@@ -361,6 +381,10 @@ mod tests {
             r#"{"type":"execution_complete","ok":false,"value":1}"#,
             r#"{"type":"execution_complete","ok":false,"error":{"kind":"x"}}"#,
             r#"{"type":"execution_complete","value":1}"#,
+            r#"{"type":"timer"}"#,
+            r#"{"type":"timer","at_ms":-1}"#,
+            r#"{"type":"timer","at_ms":1,"id":1}"#,
+            r#"{"type":"time","at_ms":1}"#,
         ] {
             assert!(read_from_child(body.as_bytes()).is_err(), "accepted {body:?}");
         }

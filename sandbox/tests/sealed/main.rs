@@ -11,6 +11,7 @@ mod malicious_zygote;
 mod probe;
 mod programs;
 mod realm;
+mod repeats;
 mod results;
 mod seal;
 mod support;
@@ -29,6 +30,7 @@ fn main() {
     trials.extend(programs::trials());
     trials.extend(limits::trials());
     trials.extend(realm::trials());
+    trials.extend(repeats::trials());
     trials.extend(results::trials());
     trials.extend(seal::trials());
     trials.extend(containment::trials());

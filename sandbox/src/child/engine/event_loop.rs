@@ -7,7 +7,7 @@ use super::fault::{Fault, failure};
 use super::{Engine, HOST_FRAME};
 use crate::child::process::{EXIT_PANIC, exit};
 use crate::outcome::FailureKind;
-use crate::wire::frame::{self, FromHost};
+use crate::wire::frame::{self, FromHost, ToHost};
 
 /// The number of jobs between two checks of the CPU clock. A single long job is stopped by the interrupt handler.
 const JOBS_PER_CLOCK_CHECK: u32 = 32;
@@ -25,25 +25,17 @@ impl Engine {
             }
             // One by one, with all jobs in between: the order of a program's steps must not depend on how many answers
             // arrived at once.
-            if self.deliver_answer()? {
+            if self.deliver_event()? {
                 continue;
             }
-            // Before waiting: the calls that the program made are still in the buffer.
-            self.shared.socket.borrow_mut().flush();
-            let due = self.shared.timers.borrow_mut().take_due(self.shared.in_flight.get());
-            if let Some(id) = due {
-                self.fire(id)?;
-                continue;
-            }
-            let timeout = self.shared.timers.borrow().next(self.shared.in_flight.get());
-            if timeout.is_none() && self.shared.in_flight.get() == 0 {
+            if self.shared.in_flight.get() == 0 && self.shared.timers.borrow().is_empty() {
                 return Err(failure(
                     FailureKind::Deadlock,
                     "DeadlockError",
                     "the program waits for something that can never happen: no tool call, timer or job is left",
                 ));
             }
-            self.shared.socket.borrow_mut().fill(timeout);
+            self.wait();
         }
     }
 
@@ -52,23 +44,48 @@ impl Engine {
         loop {
             self.run_jobs()?;
             // Answers may have arrived together with the one that ended the program.
-            if self.deliver_answer()? {
+            if self.deliver_frame()? {
                 continue;
             }
-            self.shared.socket.borrow_mut().flush();
             if self.shared.in_flight.get() == 0 && !self.shared.timers.borrow().has_one_shot() {
                 return Ok(());
             }
-            let due = self.shared.timers.borrow_mut().take_due(self.shared.in_flight.get());
-            if let Some(id) = due {
-                self.fire(id)?;
+            if self.deliver_event()? {
                 continue;
             }
-            let timeout = self.shared.timers.borrow().next(self.shared.in_flight.get());
-            // This cannot wait forever: an answer is outstanding, or the timeout is that of a
-            // timer.
-            self.shared.socket.borrow_mut().fill(timeout);
+            // This cannot wait forever: an answer is outstanding, or a timer is set.
+            self.wait();
         }
+    }
+
+    /// Passes the next event to the program: an answer, or a timer that is due. Returns whether there was one.
+    fn deliver_event(&self) -> Result<bool, Fault> {
+        // On a repeatable clock, the times order the events: a timer that is due before an answer fires before it.
+        if self.shared.timers.borrow().is_repeatable() && self.fire_due()? {
+            return Ok(true);
+        }
+        Ok(self.deliver_frame()? || self.fire_due()?)
+    }
+
+    /// Waits until something arrives, or until a timer is due.
+    fn wait(&self) {
+        let (announced, timeout) = {
+            let mut timers = self.shared.timers.borrow_mut();
+            (timers.announce(), timers.timeout())
+        };
+        let mut socket = self.shared.socket.borrow_mut();
+        if let Some(at_ms) = announced {
+            frame::write(socket.out(), &ToHost::Timer { at_ms });
+        }
+        // The calls that the program made are still in the buffer.
+        socket.flush();
+        socket.fill(timeout);
+    }
+
+    /// Fires the next timer, if it is due.
+    fn fire_due(&self) -> Result<bool, Fault> {
+        let due = self.shared.timers.borrow_mut().take_due();
+        due.map_or(Ok(false), |id| self.fire(id).map(|()| true))
     }
 
     fn run_jobs(&self) -> Result<(), Fault> {
@@ -109,16 +126,22 @@ impl Engine {
         })
     }
 
-    /// Passes the next answer that has arrived to the program; returns whether there was one.
-    fn deliver_answer(&self) -> Result<bool, Fault> {
+    /// Takes the next frame that has arrived, and passes an answer to the program; returns whether there was a frame.
+    fn deliver_frame(&self) -> Result<bool, Fault> {
         self.context.with(|ctx| {
             let mut socket = self.shared.socket.borrow_mut();
             // The host is trusted, so a frame that cannot be read is a broken stream.
             let arrived = socket.inbox().next(HOST_FRAME).unwrap_or_else(|_| exit(EXIT_PANIC));
             let Some(body) = arrived else { return Ok(false) };
-            let Ok(FromHost::RpcResult { id, result }) = frame::read_from_host(body) else {
-                exit(EXIT_PANIC)
+            let (id, result) = match frame::read_from_host(body) {
+                Ok(FromHost::RpcResult { id, result }) => (id, result),
+                Ok(FromHost::Time(at_ms)) => {
+                    self.shared.timers.borrow_mut().grant(at_ms);
+                    return Ok(true);
+                }
+                _ => exit(EXIT_PANIC),
             };
+            self.shared.timers.borrow_mut().answered();
             // Parsed before the socket is released, because the text lies in its inbox.
             let result = result.map(|value| ctx.json_parse(value.get()));
             // Released first: `settle` can run code of the program, such as an inherited `then`, which borrows the
