@@ -141,6 +141,20 @@ pub(crate) enum RunsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Go on with a run whose `pml` was stopped. Calls that have ended are not made again.
+    #[command(after_help = "\
+The program runs again from its beginning, and gets the recorded answers in their order and at their times. The calls after
+them are made, and asked about as usual.
+
+A call that was begun and has no end may have taken effect. You are asked about each on a terminal; elsewhere name it with
+--repeat or --fail. A file tool that had not begun to change anything is simply called again.
+
+Examples:
+  pml runs resume last
+  pml runs resume last --repeat 3 --fail 5.1
+
+Exit codes: those of `pml exec`; 1 also if the run has ended, is still running, or deviates from its record; 2 no such run.")]
+    Resume(ResumeRun),
     /// Put back what the file tools of a run changed: contents, new files and folders, moves.
     #[command(after_help = "\
 Nothing is changed if somebody has changed one of the places since. What commands and MCP servers changed is not known, and
@@ -169,6 +183,25 @@ Exit codes: 0 all records are in order; 1 one is not, and the first such record 
         #[arg(long)]
         json: bool,
     },
+}
+
+/// `pml runs resume`
+#[derive(Debug, Args)]
+pub(crate) struct ResumeRun {
+    /// The run's id, the beginning of it, or `last`; see `pml runs list`.
+    pub(crate) run: String,
+    /// Make this call again, although it may have taken effect. Can be repeated.
+    #[arg(long, value_name = "CALL")]
+    pub(crate) repeat: Vec<String>,
+    /// Let this call fail with CALL_INDETERMINATE, which the program can catch. Can be repeated.
+    #[arg(long, value_name = "CALL")]
+    pub(crate) fail: Vec<String>,
+    /// Go on although `pml runs verify` finds a fault.
+    #[arg(long)]
+    pub(crate) unverified: bool,
+    /// Print the envelope as JSON, and ask nothing.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `pml permissions …`

@@ -57,6 +57,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
             | RunsCommand::Undo { json, .. }
             | RunsCommand::Verify { json },
         ) => *json,
+        Command::Runs(RunsCommand::Resume(resume)) => resume.json,
         _ => false,
     };
     match start(cli) {
@@ -94,6 +95,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         }
         Command::Init { yes } => return initialise(settings, yes),
         Command::Trust { yes } => return trust::trust(settings, yes),
+        Command::Runs(RunsCommand::Resume(_)) => {}
         Command::Runs(command) => return runs::runs(settings, command),
         Command::Policy(command) => return policy::policy(settings, command),
         Command::Approve { workflow } => return approve::approve(workflow.as_deref()),
@@ -171,6 +173,10 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 permissions::permissions(app, command, &stop).await
             }
             Command::Secrets(command) => secrets::secrets(settings, command, &stop).await,
+            Command::Runs(RunsCommand::Resume(resume)) => {
+                let app = App::open(settings)?;
+                runs::resume::resume(app, settings, resume, stop.clone()).await
+            }
             Command::Login => login::login(settings, &stop).await,
             Command::Logout => login::logout(settings, &stop).await,
             Command::Init { .. }

@@ -180,6 +180,8 @@ fn kind_of(code: ErrorCode) -> ErrorKind {
         | C::IdentityUnavailable
         | C::RunStoreUnavailable => ErrorKind::Unavailable,
         C::ToolFailed
+        | C::CallIndeterminate
+        | C::ReplayMismatch
         | C::ToolTimeout
         | C::InvalidArguments
         | C::ToolUnavailable

@@ -8,6 +8,8 @@ pub(crate) mod execute;
 pub(crate) mod explain;
 mod finished;
 mod identical_calls;
+pub(crate) mod journal;
+mod local_execution;
 mod local_run;
 mod paused;
 mod permission;

@@ -11,6 +11,7 @@ mod anchor;
 mod content;
 mod database;
 mod error;
+pub(crate) mod live;
 pub(crate) mod reader;
 pub(crate) mod record;
 mod verify;
@@ -109,6 +110,19 @@ impl RunStore {
     /// Returns why the file cannot be written.
     pub(crate) fn content(&self, value: &Value) -> Result<Content, StoreError> {
         content::store(&self.folder, value)
+    }
+
+    /// The same for what a call returned: the order of its members is kept.
+    ///
+    /// # Errors
+    /// Returns why the file cannot be written.
+    pub(crate) fn output(&self, value: &Value) -> Result<Content, StoreError> {
+        content::store_output(&self.folder, value)
+    }
+
+    /// Returns the hash that the record of a value has.
+    pub(crate) fn hash(value: &Value) -> Integrity {
+        content::hash(value)
     }
 
     /// Records a change of a file that a call of a run is about to make, and keeps what it replaces. Blocks.

@@ -17,6 +17,7 @@ use self::ahead::{find, is_empty};
 pub(crate) use self::apply::apply;
 use self::judge::step;
 use crate::policy::Operation;
+use crate::run_store::StoreError;
 use crate::run_store::reader::{Call, Reader, Run};
 use crate::run_store::record::{Change, FileChanging, KeptFile, Status};
 use crate::tools::NativeError;
@@ -149,6 +150,17 @@ pub(crate) fn plan(
     Ok(plan)
 }
 
+/// Returns the run that has put back what another one changed, or a part of it.
+///
+/// # Errors
+/// Returns that the store cannot be read.
+pub(crate) fn put_back_by(reader: &Reader, run: &Run) -> Result<Option<String>, StoreError> {
+    let undo_runs = reader.undo_runs()?;
+    let by = undone_by(&run.began.run, &undo_runs);
+    let begun = || with_unfinished(run, &undo_runs).into_iter().nth(1);
+    Ok(by.or_else(begun).map(|run| run.began.run.clone()))
+}
+
 /// Returns the run that has put back what another one changed, unless that was undone as well. `later` has the undo
 /// runs after the other one: a forged record may say that a run undid itself.
 fn undone_by<'a>(id: &str, later: &'a [(String, Run)]) -> Option<&'a Run> {
@@ -223,17 +235,21 @@ impl Plan {
 /// Returns whether a change was announced a second time: a write that raced with another one.
 fn is_retried(run: &Run, place: usize, change: &FileChanging) -> bool {
     let Change::Write { path, .. } = &change.change else { return false };
-    run.changes[place + 1..].iter().any(|later| {
+    let attempts = run.attempts(&change.call);
+    run.changes.iter().enumerate().skip(place + 1).any(|(later_place, later)| {
         later.call == change.call
             && matches!(&later.change, Change::Write { path: again, .. } if again == path)
+            // The call that was made again after `pml` was stopped: the first one may have made its change, too.
+            && !attempts.iter().any(|attempt| (place + 1..=later_place).contains(attempt))
     })
 }
 
 /// Returns whether a call of a run ended with an error.
 fn has_failed(run: &Run, id: &str) -> bool {
     run.calls.iter().any(|call| {
-        matches!(call, Call::Made { began, ended: Some(ended) }
-            if began.call == id && ended.status == Status::Error)
+        let Call::Made(made) = call else { return false };
+        made.began.call == id
+            && made.ended.as_ref().is_some_and(|ended| ended.status == Status::Error)
     })
 }
 
@@ -241,7 +257,8 @@ fn has_failed(run: &Run, id: &str) -> bool {
 fn not_covered(run: &Run) -> Vec<(String, usize)> {
     let mut found: Vec<(String, usize)> = Vec::new();
     for call in &run.calls {
-        let Call::Made { began, .. } = call else { continue };
+        let Call::Made(made) = call else { continue };
+        let began = &made.began;
         // The changes of a server that replaces the file tools of `pml` are not recorded, although it has their names.
         if began.native && !began.tool.starts_with("shell:") {
             continue;
@@ -262,7 +279,7 @@ mod tests {
     use crate::run_store::record::{Content, RunBegan, RunEnded, UNDO};
 
     fn run(id: &str, status: Option<Status>) -> Run {
-        let none = || Content { hash: Integrity::of(b""), bytes: 0, json: None };
+        let none = || Content { hash: Integrity::of(b""), bytes: 0, json: None, redacted: false };
         let began = RunBegan {
             at: String::new(),
             run: id.to_owned(),
@@ -280,8 +297,7 @@ mod tests {
             output: None,
             error: None,
         });
-        let (calls, changes, approvals) = (Vec::new(), Vec::new(), Vec::new());
-        Run { began, calls, changes, approvals, ended }
+        Run { ended, ..Run::of(began) }
     }
 
     /// A run stays undone until its undo is undone. One that did not finish counts together with the run. Forged records

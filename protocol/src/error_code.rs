@@ -108,6 +108,9 @@ error_codes! {
     /// The tool runs on the gateway, which cannot be reached.
     ServerToolsOffline = 2008, "SERVER_TOOLS_OFFLINE",
         "Only local tools work without the gateway; check its URL and the network.";
+    /// The call was started before `pml` was stopped, and whether it took effect is not known.
+    CallIndeterminate = 2009, "CALL_INDETERMINATE",
+        "Look whether the call took effect, then tell `pml runs resume` to make it again or to let it fail.";
 
     /// The program is not valid TypeScript.
     ParseError = 3001, "PARSE_ERROR",
@@ -188,6 +191,9 @@ error_codes! {
     /// The content does not have the expected hash.
     IntegrityMismatch = 4002, "INTEGRITY_MISMATCH",
         "The content has changed since it was pinned; nothing ran.";
+    /// A run that is resumed deviates from its record.
+    ReplayMismatch = 4003, "REPLAY_MISMATCH",
+        "The message says where. The run has ended; run the program anew if that is acceptable.";
     /// A stored secret was changed or moved in the database.
     SecretUnreadable = 4008, "SECRET_UNREADABLE",
         "Store the secret again; the event is in the audit log.";

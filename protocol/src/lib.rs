@@ -27,7 +27,6 @@ mod error_code;
 mod fqdn;
 mod include;
 mod integrity;
-mod journal;
 pub mod json;
 pub mod look_alike;
 pub mod meta_tools;
@@ -57,10 +56,6 @@ pub use error_code::{ErrorBody, ErrorCode, UnknownErrorCode};
 pub use fqdn::{Fqdn, NameError, Scope, ShortHash, ToolId, is_version};
 pub use include::{FailedCalls, Include, RunMeta};
 pub use integrity::{Integrity, IntegrityError, canonical_json};
-pub use journal::{
-    Journal, JournalAnswer, JournalCall, JournalError, JournalLine, JournalMismatch,
-    JournalRefusal, JournalRun,
-};
 pub use outcome::{ResultMode, ToolError, unwrap_tool_result, wrap_value};
 pub use pattern::ToolPattern;
 pub use program_error::{ProgramFailure, code_frame, escape_text, program_error};

@@ -21,6 +21,7 @@ mod policy;
 mod previews;
 mod protected_places;
 mod remote_servers;
+mod resume;
 mod runs;
 mod secrets;
 mod server_starts;

@@ -61,23 +61,43 @@ pub(crate) async fn exec(
         }),
         ..ExecuteRequest::default()
     };
-    // Approval needs a person at a terminal.
-    let person = !exec.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let person = is_person(exec.json);
     let runs = if person { Runs::of(app) } else { Runs::unattended(app) };
-    let ended = run(&runs, request, person, &stop).await;
+    let envelope = execute::execute(&runs, request, stop.clone()).await;
+    finish(runs, envelope, &program, person, exec.json, &stop).await
+}
+
+/// Returns whether somebody can be asked: a person at a terminal.
+pub(super) fn is_person(json: bool) -> bool {
+    !json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Asks what a run asks, if there is a `person`, until it ends; then stops all servers and prints the outcome.
+///
+/// # Errors
+/// Returns the program's error, or why it did not run.
+pub(super) async fn finish(
+    runs: Runs,
+    envelope: Envelope,
+    program: &Bundle,
+    person: bool,
+    json: bool,
+    stop: &CancellationToken,
+) -> Result<ExitCode, CliError> {
+    let ended = answer(&runs, envelope, person, stop).await;
     // Run again, for the positions of the warnings: the envelope has only their text. The program has run, so a failure
     // of this analysis is ignored: its warnings only lose their positions.
     let analysis = match runs.app.analyser() {
-        Ok(analyser) if !exec.json && ended.is_ok() => analyser.analyse(&program.code).await.ok(),
+        Ok(analyser) if !json && ended.is_ok() => analyser.analyse(&program.code).await.ok(),
         _ => None,
     };
     // Before anything that can fail: no server may outlive the command.
     runs.shut_down().await;
     let mut envelope = ended?;
     if let Envelope::Error(failed) = &mut envelope {
-        program::locate(&program, &mut failed.error);
+        program::locate(program, &mut failed.error);
     }
-    if exec.json {
+    if json {
         let mut answer =
             serde_json::to_value(&envelope).map_err(|error| CliError::failed(error.to_string()))?;
         // Always present, so that scripts can iterate over it.
@@ -88,8 +108,8 @@ pub(crate) async fn exec(
     }
     match envelope {
         Envelope::Success(success) => {
-            if !exec.json {
-                print_run(&success.run, analysis.as_deref(), &program);
+            if !json {
+                print_run(&success.run, analysis.as_deref(), program);
                 let text = render_result(&success.result)?;
                 let is_terminal = std::io::stdout().is_terminal();
                 say(&if is_terminal { for_terminal(&text) } else { text })?;
@@ -99,17 +119,17 @@ pub(crate) async fn exec(
         Envelope::Error(failed) => {
             let error = CliError::from(failed.error);
             // The envelope is on stdout already; returning the error would print a second one.
-            if exec.json {
+            if json {
                 return Ok(error.exit_code());
             }
             if let Some(run) = &failed.run {
-                print_run(run, analysis.as_deref(), &program);
+                print_run(run, analysis.as_deref(), program);
             }
             Err(error)
         }
         Envelope::ApprovalRequired(approval) => {
             let error = approval_unavailable(&approval);
-            if exec.json { Ok(error.exit_code()) } else { Err(error) }
+            if json { Ok(error.exit_code()) } else { Err(error) }
         }
         Envelope::ExecuteLocally(_) => Err(CliError::from_code(
             ErrorCode::GatewayBadAnswer,
@@ -118,14 +138,13 @@ pub(crate) async fn exec(
     }
 }
 
-/// Runs the program; with a `person` at the terminal, asks for each approval.
-async fn run(
+/// Follows a run to its end; with a `person` at the terminal, asks for each approval.
+async fn answer(
     runs: &Runs,
-    request: ExecuteRequest,
+    mut envelope: Envelope,
     person: bool,
     stop: &CancellationToken,
 ) -> Result<Envelope, CliError> {
-    let mut envelope = execute::execute(runs, request, stop.clone()).await;
     while let Envelope::ApprovalRequired(approval) = &envelope
         && person
     {

@@ -2,6 +2,7 @@
 
 mod display;
 mod json;
+pub(super) mod resume;
 mod undo;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ pub(crate) fn runs(settings: &Settings, command: RunsCommand) -> Result<ExitCode
         RunsCommand::Undo { run, dry_run, unverified, json } => {
             undo::undo(&workspace, &run, undo::Options { dry_run, unverified, json })
         }
+        RunsCommand::Resume(_) => unreachable!("it needs a runtime"),
         RunsCommand::Verify { json } => verify(&workspace, json),
     }
 }
@@ -61,6 +63,26 @@ fn show(workspace: &Workspace, run: Option<&str>, json: bool) -> Result<ExitCode
         false => display::run(&reader, &run),
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns why the records of a run may not be what this user's `pml` wrote, so that somebody else may have chosen what
+/// is done with them.
+fn doubt(
+    workspace: &Workspace,
+    reader: &Reader,
+    records: &TrustStore,
+    run: &str,
+) -> Result<Option<String>, CliError> {
+    let Some(verified) = RunStore::verify(workspace, records.folder())? else { return Ok(None) };
+    if let Some(fault) = verified.faults.first() {
+        return Ok(Some(display::fault(fault).trim_end_matches(['.', '\n']).to_owned()));
+    }
+    let first = reader.first_record(run)?;
+    let is_adopted = verified.adopted.is_some_and(|adopted| first.is_none_or(|seq| seq < adopted));
+    Ok((is_adopted || !verified.is_end_known).then(|| {
+        "The run was not recorded by this user's `pml` at this place: the store was copied here"
+            .to_owned()
+    }))
 }
 
 /// Finds the run whose id begins with a text, or the last one.

@@ -33,7 +33,7 @@ pub(crate) enum Consulted {
 /// Arguments leave the machine only with a program that has no local tool, after the gateway has confirmed that it
 /// will run the program. A program that reaches a tool with an `ask` rule, directly or through a capability, runs here
 /// wherever its tools are, because only this machine can ask the user. So does every program under a policy that counts
-/// calls.
+/// calls, and a program that is to run `here`.
 ///
 /// # Errors
 /// Returns why there is no valid answer.
@@ -42,6 +42,7 @@ pub(crate) async fn consult(
     request: ExecuteRequest,
     analysis: &Analysis,
     args: &Value,
+    here: bool,
     cancel: &CancellationToken,
 ) -> Result<Consulted, ErrorBody> {
     let local: Vec<&ToolId> = analysis.tools.iter().filter(|id| app.is_local(id)).collect();
@@ -65,7 +66,7 @@ pub(crate) async fn consult(
     }
     // The rules may cover tools that the program reaches through capabilities, which only the gateway's answer lists.
     let has_args = args.as_object().is_some_and(|args| !args.is_empty());
-    if none_local && (has_args || app.permissions().restrict()) {
+    if here || none_local && (has_args || app.permissions().restrict()) {
         match dry_run(app, &submission, facts, cancel).await? {
             Reply::NotNeeded(warnings) => return Ok(Consulted::RunWithoutGateway(warnings)),
             Reply::Answer(Envelope::Success(plan)) => {
@@ -87,7 +88,7 @@ pub(crate) async fn consult(
                     }
                     asks |= has_ask_rule(&app.permissions(), reached.iter());
                 }
-                if on_gateway && asks {
+                if here || on_gateway && asks {
                     return Ok(Consulted::RunHere(resolution));
                 }
                 // A gateway that will delegate the program does not need them.

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::allowed_calls::AllowedCalls;
 use super::identical_calls::IdenticalCalls;
+use super::journal::{Journal, RunStart};
 use super::paused::RunEvent;
 use super::recorder::{AnsweredQuestion, Recorder};
 use crate::app::App;
@@ -27,6 +28,10 @@ pub(crate) struct LocalRun {
     pub(crate) limits: Limits,
     /// Writes its records.
     pub(crate) recorder: Recorder,
+    /// The start of its program.
+    pub(crate) start: RunStart,
+    /// Its record so far, if it is resumed.
+    pub(crate) journal: Option<Arc<Journal>>,
     events: mpsc::UnboundedSender<RunEvent>,
     cancel: CancellationToken,
     /// Held while the user is asked: one question at a time.
@@ -63,23 +68,37 @@ pub(crate) struct Ended {
     pub(crate) warnings: Vec<String>,
 }
 
+/// What a run begins with.
+pub(crate) struct Beginning {
+    /// Its id.
+    pub(crate) id: String,
+    /// The limits of its program.
+    pub(crate) limits: Limits,
+    /// The start of its program.
+    pub(crate) start: RunStart,
+    /// Its record so far, if it is resumed.
+    pub(crate) journal: Option<Arc<Journal>>,
+}
+
 impl LocalRun {
     /// Creates a run; `events` receives its questions, and `cancel` ends it.
     pub(crate) fn new(
         app: Arc<App>,
-        id: String,
-        limits: Limits,
+        beginning: Beginning,
         policy: Arc<PolicyOfRun>,
         recorder: Recorder,
         events: mpsc::UnboundedSender<RunEvent>,
         cancel: CancellationToken,
     ) -> Self {
+        let Beginning { id, limits, start, journal } = beginning;
         Self {
             app,
             id,
             policy,
             limits,
             recorder,
+            start,
+            journal,
             events,
             cancel,
             asking: tokio::sync::Mutex::default(),

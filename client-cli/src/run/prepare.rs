@@ -39,10 +39,12 @@ pub(super) enum Prepared {
     Answered(Box<Envelope>),
 }
 
-/// Prepares a program. If this returns an error, nothing has run and the user was not asked.
+/// Prepares a program; `here` if only this machine may run it. If this returns an error, nothing has run and the user
+/// was not asked.
 pub(super) async fn prepare(
     app: &Arc<App>,
     request: ExecuteRequest,
+    here: bool,
     cancel: &CancellationToken,
 ) -> Result<Prepared, ErrorBody> {
     let code = request.code.clone().ok_or_else(|| {
@@ -66,7 +68,7 @@ pub(super) async fn prepare(
         refuse_denied(&app.permissions(), id, "")?;
     }
     let timeout_ms = request.options.as_ref().and_then(|options| options.timeout_ms);
-    let (resolution, offline) = match consult(app, request, &analysis, &args, cancel).await? {
+    let (resolution, offline) = match consult(app, request, &analysis, &args, here, cancel).await? {
         Consulted::RunHere(resolution) => (resolution, false),
         Consulted::RunWithoutGateway(warnings) => {
             (Resolution { warnings, ..Default::default() }, true)

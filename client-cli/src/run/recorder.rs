@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use crate::capabilities::Target;
 use crate::consent::permissions::Permissions;
 use crate::consent::question::{Answer, Given};
+use crate::run::journal::RunStart;
 use crate::run::prepare::LocalProgram;
 use crate::run_store::record::{
-    Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, Content, Failure, Record, RunBegan,
-    RunEnded, Status, now,
+    Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, CallRepeated, Content, Failure,
+    ProgramStarted, Record, RunBegan, RunEnded, RunResumed, Status, now,
 };
 use crate::run_store::{Keeping, Lost, RunStore};
 use crate::workspace::changes::Change;
@@ -69,7 +70,40 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Records that a call is about to be made, and why it may be.
+    /// Records that a run goes on whose `pml` was stopped.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`. The program must not start then.
+    pub(crate) async fn resume(
+        store: Arc<RunStore>,
+        run: &str,
+        permissions: &Permissions,
+    ) -> Result<Self, ErrorBody> {
+        let recorder = Self { store, run: run.to_owned(), lost: Arc::default() };
+        let resumed = RunResumed {
+            at: now(),
+            run: run.to_owned(),
+            pml: env!("CARGO_PKG_VERSION").to_owned(),
+            policy: recorder.content(&json!(permissions))?,
+        };
+        recorder.append(Record::RunResumed(resumed)).await?;
+        Ok(recorder)
+    }
+
+    /// Records the start of the program without waiting: it is stored before the first call.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`. The program must not start then.
+    pub(crate) fn start_program(&self, start: &RunStart) -> Result<(), ErrorBody> {
+        let seed = start.seed.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (at, run, epoch_ms) = (now(), self.run.clone(), start.epoch_ms);
+        let started = ProgramStarted { at, run, epoch_ms, seed };
+        let queued = self.store.queue(Record::ProgramStarted(started), &self.lost);
+        queued.map_err(|error| error.body())
+    }
+
+    /// Records that a call is about to be made, and why it may be. `epoch_ms` is what the clock of a capability's
+    /// program shows at its start.
     ///
     /// # Errors
     /// Returns `RUN_STORE_UNAVAILABLE`. The call must not be made then.
@@ -80,6 +114,7 @@ impl Recorder {
         target: &Target,
         arguments: &Value,
         decision: String,
+        epoch_ms: Option<i64>,
     ) -> Result<(), ErrorBody> {
         self.append(Record::CallBegan(CallBegan {
             at: now(),
@@ -90,8 +125,18 @@ impl Recorder {
             native: matches!(target, Target::Native),
             args: self.content(arguments)?,
             decision,
+            epoch_ms,
         }))
         .await
+    }
+
+    /// Records that a call is about to be made which was begun before the run was resumed.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`. The call must not be made then.
+    pub(crate) async fn repeat_call(&self, call: &str, decision: String) -> Result<(), ErrorBody> {
+        let (at, run, call) = (now(), self.run.clone(), call.to_owned());
+        self.append(Record::CallRepeated(CallRepeated { at, run, call, decision })).await
     }
 
     /// Records a change of a file that a call is about to make, and keeps what it replaces. Blocks.
@@ -104,7 +149,7 @@ impl Recorder {
     }
 
     /// Records the end of a call that was made, without waiting: it has no effect on the machine, and it is stored
-    /// before any later record of the run.
+    /// before any later record of the run. The program gets the answer at this time, before those of later records.
     ///
     /// # Errors
     /// Returns `RUN_STORE_UNAVAILABLE`. If that is known only later, the start of the next call and
@@ -113,6 +158,7 @@ impl Recorder {
         &self,
         call: &str,
         answer: &Result<Value, ErrorBody>,
+        at_ms: u64,
     ) -> Result<(), ErrorBody> {
         let ended = Record::CallEnded(CallEnded {
             at: now(),
@@ -120,10 +166,11 @@ impl Recorder {
             call: call.to_owned(),
             status: status(answer.is_ok()),
             output: match answer {
-                Ok(output) => Some(self.content(output)?),
+                Ok(output) => Some(self.store.output(output).map_err(|error| error.body())?),
                 Err(_) => None,
             },
             error: answer.as_ref().err().map(Failure::of),
+            at_ms: Some(at_ms),
         });
         self.store.queue(ended, &self.lost).map_err(|error| error.body())
     }
@@ -139,26 +186,28 @@ impl Recorder {
         flushed.map_err(|error| error.body())
     }
 
-    /// Records a call that was refused, so that it was not made.
+    /// Records a call that was refused, so that it was not made; without waiting, like [`Recorder::end_call`].
     ///
     /// # Errors
     /// Returns `RUN_STORE_UNAVAILABLE`.
-    pub(crate) async fn refuse_call(
+    pub(crate) fn refuse_call(
         &self,
         call: &str,
         tool: &str,
         arguments: &Value,
         error: &ErrorBody,
+        at_ms: u64,
     ) -> Result<(), ErrorBody> {
-        self.append(Record::CallRefused(CallRefused {
+        let refused = Record::CallRefused(CallRefused {
             at: now(),
             run: self.run.clone(),
             call: call.to_owned(),
             tool: tool.to_owned(),
             args: self.content(arguments)?,
             error: Failure::of(error),
-        }))
-        .await
+            at_ms: Some(at_ms),
+        });
+        self.store.queue(refused, &self.lost).map_err(|error| error.body())
     }
 
     /// Records the answer to a question.

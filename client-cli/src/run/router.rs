@@ -4,7 +4,7 @@
 //! needed, approved. Then a native tool, a local MCP server, a nested program or the gateway executes it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use execution::failure;
@@ -14,7 +14,7 @@ use protocol::{
     CallNote, ErrorBody, ErrorCode, ResultMode, Routing, ToolId, unanswered_calls,
     unwrap_tool_result,
 };
-use sandbox::{CallError, Program, ToolCall, ToolCaller, WallClock};
+use sandbox::{CallError, Program, ProgramClock, Repeatable, ToolCall, ToolCaller, WallClock};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::capabilities::{Capability, Target};
 use crate::discover;
 use crate::gateway::cloud::CallName;
+use crate::run::journal::{Begun, ProgramJournal, Step, now_ms};
 use crate::run::local_run::LocalRun;
 use crate::run::permission::{PendingCall, Permit};
 use crate::run::resolver::Resolver;
@@ -47,6 +48,12 @@ struct Caller {
     through: Vec<ToolId>,
     /// The call indexes of those capabilities.
     outer: Vec<u64>,
+    /// Its clock.
+    clock: ProgramClock,
+    /// Its record so far, if the run is resumed.
+    journal: Option<ProgramJournal>,
+    /// When its calls were answered, for the sandbox, which takes each time with the answer.
+    answered: Mutex<HashMap<u64, u64>>,
     /// The clocks of the programs that wait for it, which stop while the user is asked.
     clocks: Vec<WallClock>,
     /// Limits concurrent calls. Calls that wait for the user are not counted.
@@ -65,6 +72,8 @@ struct AdmittedCall<'a> {
     /// The clocks of all programs that wait for it.
     clocks: Vec<WallClock>,
     permit: Permit,
+    /// What it was before the run was resumed.
+    begun: Option<Begun>,
     /// Its place among the calls that execute at the same time.
     _slot: SemaphorePermit<'a>,
 }
@@ -75,9 +84,14 @@ impl Router {
         run: Arc<LocalRun>,
         declared: HashMap<ToolId, Target>,
         dynamic: bool,
+        clock: ProgramClock,
     ) -> Self {
+        let journal = run.journal.as_ref().map(|journal| journal.of_program(&[], &clock));
         let caller = Caller {
             run,
+            clock,
+            journal,
+            answered: Mutex::default(),
             declared,
             rules: HashMap::new(),
             dynamic,
@@ -112,21 +126,38 @@ impl ToolCaller for Router {
             // of a run, so the call that exceeds it has none.
             let number = caller.run.begin_call();
             let is_recorded = number.is_ok();
-            let admitted = match number {
-                Ok(number) => caller.admit(&call, number, &mut routing, &cancel).await,
-                Err(error) => Err(error),
+            let step = match &number {
+                Ok(_) => caller.step(&call, &tool).await,
+                Err(_) => Ok(Step::Make(None)),
             };
             let mut refused = None;
-            let answer = match admitted {
-                Ok(admitted) => {
-                    // The waits for the user and for a slot do not count as the duration of the call.
-                    started = Instant::now();
-                    caller.make(admitted, call, &cancel).await
+            let answer = match step {
+                Ok(Step::Answer { at_ms, routing: recorded, answer }) => {
+                    routing = recorded;
+                    caller.answered().insert(index, at_ms);
+                    answer
                 }
-                Err(error) => {
-                    refused = is_recorded.then_some((call.args, error.clone()));
-                    Err(error)
+                Ok(Step::Fail(error)) => caller.end(index, Err(error)),
+                Ok(Step::Make(begun)) => {
+                    let admitted = match number {
+                        Ok(number) => {
+                            caller.admit(&call, number, begun, &mut routing, &cancel).await
+                        }
+                        Err(error) => Err(error),
+                    };
+                    match admitted {
+                        Ok(admitted) => {
+                            // The waits for the user and for a slot do not count as the duration of the call.
+                            started = Instant::now();
+                            caller.make(admitted, call, &cancel).await
+                        }
+                        Err(error) => {
+                            refused = is_recorded.then_some((call.args, begun, error.clone()));
+                            Err(error)
+                        }
+                    }
                 }
+                Err(error) => Err(caller.run.end_with(error)),
             };
             let note = CallNote {
                 tool,
@@ -148,28 +179,72 @@ impl ToolCaller for Router {
             );
             let name = note.tool.clone();
             caller.run.record(&caller.outer, index, note, failed);
-            // After the log: a refusal can end the run, which drops this call at its next wait. The record is queued
-            // by then.
-            if let Some((arguments, error)) = refused {
-                let recorder = &caller.run.recorder;
-                let recorded =
-                    recorder.refuse_call(&caller.name(index), &name, &arguments, &error).await;
-                if let Err(error) = recorded {
-                    caller.run.end_with(error);
-                }
+            if let Some((arguments, begun, error)) = refused {
+                caller.refuse(index, &name, &arguments, begun.is_some(), &error);
             }
             answer.map_err(|error| CallError::new(error.message).with_code(error.error_code.name()))
         }
         .boxed()
     }
+
+    fn answered_at(&self, call: u64) -> Option<u64> {
+        self.caller.answered().remove(&call)
+    }
 }
 
 impl Caller {
+    /// Returns what a call does: in a run that is resumed, it may have been made before.
+    async fn step(&self, call: &ToolCall, tool: &str) -> Result<Step, ErrorBody> {
+        let Some(journal) = &self.journal else { return Ok(Step::Make(None)) };
+        let step = journal.step(call.id, tool, &call.args).await?;
+        if let (Step::Answer { .. }, Ok(id)) =
+            (&step, ToolId::from_call(&call.namespace, &call.action))
+        {
+            // What was made counts towards the limits, whatever they are now.
+            let _ = self.run.policy.count_call(self.rules.get(&id).unwrap_or(&id));
+        }
+        Ok(step)
+    }
+
+    /// Records the answer to a call that was made or begun. The caller must return it without waiting for anything else:
+    /// the program gets answers in the order of their records.
+    fn end(&self, index: u64, answer: Result<Value, ErrorBody>) -> Result<Value, ErrorBody> {
+        let at_ms = self.answer_now(index);
+        let recorded = self.run.recorder.end_call(&self.name(index), &answer, at_ms);
+        recorded.map_err(|error| self.run.end_with(error))?;
+        answer
+    }
+
+    /// Records that a call was refused; like [`Caller::end`].
+    fn refuse(&self, index: u64, tool: &str, arguments: &Value, begun: bool, error: &ErrorBody) {
+        if begun {
+            // Its start is recorded already.
+            let _ = self.end(index, Err(error.clone()));
+            return;
+        }
+        let (at_ms, name) = (self.answer_now(index), self.name(index));
+        if let Err(error) = self.run.recorder.refuse_call(&name, tool, arguments, error, at_ms) {
+            self.run.end_with(error);
+        }
+    }
+
+    /// Sets the time at which the program gets the answer to a call, which is now, and returns it.
+    fn answer_now(&self, index: u64) -> u64 {
+        let at_ms = self.clock.now_ms();
+        self.answered().insert(index, at_ms);
+        at_ms
+    }
+
+    fn answered(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Checks that a call may be made, and waits for the user if needed, and for a free slot. `routing` is set once it is known.
     async fn admit(
         &self,
         call: &ToolCall,
         number: u64,
+        begun: Option<Begun>,
         routing: &mut Routing,
         cancel: &CancellationToken,
     ) -> Result<AdmittedCall<'_>, ErrorBody> {
@@ -192,7 +267,7 @@ impl Caller {
             slot = self.executing.acquire() => slot.map_err(|_| cancelled())?,
             () = cancel.cancelled() => return Err(cancelled()),
         };
-        Ok(AdmittedCall { id, target, number, clocks, permit, _slot: slot })
+        Ok(AdmittedCall { id, target, number, clocks, permit, begun, _slot: slot })
     }
 
     /// Makes a call, between the records of its start and its end.
@@ -205,11 +280,18 @@ impl Caller {
         let (recorder, name) = (&self.run.recorder, self.name(call.id));
         let (tool, target) = (&admitted.id, &admitted.target);
         let reason = admitted.permit.reason.clone();
-        let begun = recorder.begin_call(&name, tool, target, &call.args, reason).await;
-        begun.map_err(|error| self.run.end_with(error))?;
-        let answer = self.execute(admitted, call, cancel).await;
-        recorder.end_call(&name, &answer).map_err(|error| self.run.end_with(error))?;
-        answer
+        // The clock of a capability's program. One that was begun before goes on where it was.
+        let is_capability = matches!(target, Target::Capability(_));
+        let epoch_ms = is_capability
+            .then(|| admitted.begun.and_then(|begun| begun.epoch_ms).unwrap_or_else(now_ms));
+        let recorded = match admitted.begun {
+            Some(_) => recorder.repeat_call(&name, reason).await,
+            None => recorder.begin_call(&name, tool, target, &call.args, reason, epoch_ms).await,
+        };
+        recorded.map_err(|error| self.run.end_with(error))?;
+        let index = call.id;
+        let answer = self.execute(admitted, epoch_ms, call, cancel).await;
+        self.end(index, answer)
     }
 
     /// Returns the name of a call in the records: its number in its program, after those of the calls around it.
@@ -221,10 +303,11 @@ impl Caller {
     async fn execute(
         &self,
         admitted: AdmittedCall<'_>,
+        epoch_ms: Option<i64>,
         call: ToolCall,
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
-        let AdmittedCall { id, target, number, clocks, permit, _slot } = admitted;
+        let AdmittedCall { id, target, number, clocks, permit, begun: _, _slot } = admitted;
         let (index, arguments) = (call.id, call.args);
         let app = &self.run.app;
         let result = match &target {
@@ -252,7 +335,8 @@ impl Caller {
             Target::Registered(entry) => app.call_registered(entry, &id, arguments, cancel).await?,
             Target::Capability(capability) => {
                 // The value of a program is not an MCP result, so it is not unwrapped below.
-                return self.run_within(capability, index, arguments, clocks, cancel).await;
+                let clock = ProgramClock::start(epoch_ms.unwrap_or_else(now_ms));
+                return self.run_within(capability, index, arguments, clock, clocks, cancel).await;
             }
             Target::Gateway { name: full, .. } => {
                 // `number` and not the index of the call: nested programs count from 1 again, and
@@ -294,6 +378,7 @@ impl Caller {
         capability: &'a Arc<Capability>,
         index: u64,
         args: Value,
+        clock: ProgramClock,
         clocks: Vec<WallClock>,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Value, ErrorBody>> {
@@ -302,8 +387,14 @@ impl Caller {
                 slot = self.capability_slot.acquire() => slot.map_err(|_| cancelled())?,
                 () = cancel.cancelled() => return Err(cancelled()),
             };
+            let outer = [&self.outer[..], &[index]].concat();
+            let journal = self.run.journal.as_ref();
+            let seed = self.run.start.seed_within(&self.name(index));
             let caller = Arc::new(Self {
                 run: Arc::clone(&self.run),
+                clock: clock.clone(),
+                journal: journal.map(|journal| journal.of_program(&outer, &clock)),
+                answered: Mutex::default(),
                 // Its own tools and not its caller's: a compromised child reaches what the
                 // capability declares, and nothing else.
                 declared: capability.targets.clone(),
@@ -311,7 +402,7 @@ impl Caller {
                 // The resolver refuses a dynamic capability.
                 dynamic: false,
                 through: [&self.through[..], std::slice::from_ref(&capability.module.id)].concat(),
-                outer: [&self.outer[..], &[index]].concat(),
+                outer,
                 clocks,
                 // New semaphores: the call in the caller holds its permits until this program ends,
                 // so a shared slot would never become free.
@@ -322,7 +413,7 @@ impl Caller {
                 source: capability.analysis.program.clone(),
                 implicit_returns: capability.analysis.implicit_returns.clone(),
                 args,
-                ..Program::default()
+                repeatable: Some(Repeatable { clock, seed }),
             };
             let (run, outer) = (&self.run, caller.outer.clone());
             let router = Arc::new(Router { caller });

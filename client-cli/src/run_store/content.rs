@@ -26,13 +26,28 @@ const KEPT_LIMIT: u64 = 16 * 1024 * 1024;
 /// The size of all large values and kept files at which no more files are kept, in bytes.
 const KEPT_TOTAL: u64 = 1024 * 1024 * 1024;
 
-/// Prepares a value for a record.
+/// Prepares a value for a record: its JSON text in canonical form.
 pub(super) fn store(folder: &Path, value: &Value) -> Result<Content, StoreError> {
+    store_text(folder, &canonical_json(value.clone()))
+}
+
+/// Prepares what a call returned for a record: its JSON text with the members in their order, which the program sees.
+pub(super) fn store_output(folder: &Path, value: &Value) -> Result<Content, StoreError> {
+    store_text(folder, &value.to_string())
+}
+
+/// Returns the hash that the record of a value has.
+pub(super) fn hash(value: &Value) -> Integrity {
+    Integrity::of(keys_in_use().text(&canonical_json(value.clone())).as_bytes())
+}
+
+fn store_text(folder: &Path, json: &str) -> Result<Content, StoreError> {
     // Keys are removed before anything is hashed: a hash would confirm a guess of the key.
-    let text = keys_in_use().text(&canonical_json(value.clone())).into_owned();
+    let text = keys_in_use().text(json).into_owned();
+    let redacted = text != json;
     let (hash, bytes) = (Integrity::of(text.as_bytes()), text.len() as u64);
     if text.len() <= INLINE_LIMIT {
-        return Ok(Content { hash, bytes, json: Some(text) });
+        return Ok(Content { hash, bytes, json: Some(text), redacted });
     }
     let file = file(folder, hash);
     // A file of that name with other bytes was cut off or changed: it is replaced.
@@ -40,7 +55,7 @@ pub(super) fn store(folder: &Path, value: &Value) -> Result<Content, StoreError>
         file.write(text.as_bytes())
             .map_err(|error| StoreError::system(path(folder, hash), error))?;
     }
-    Ok(Content { hash, bytes, json: None })
+    Ok(Content { hash, bytes, json: None, redacted })
 }
 
 /// Keeps the content of a file that is about to be replaced or removed, byte for byte: a key in it is not removed, so

@@ -6,8 +6,8 @@ use protocol::Integrity;
 use rusqlite::Connection;
 
 use super::record::{
-    ApprovalGiven, CallBegan, CallEnded, CallRefused, Content, FileChanging, Record, RunBegan,
-    RunEnded, Status, UNDO,
+    ApprovalGiven, CallBegan, CallEnded, CallRefused, CallRepeated, Content, FileChanging,
+    ProgramStarted, Record, RunBegan, RunEnded, RunResumed, Status, UNDO,
 };
 use super::{StoreError, content, database};
 
@@ -29,12 +29,18 @@ pub(super) struct Row {
 pub(crate) struct Run {
     /// Its start.
     pub(crate) began: RunBegan,
+    /// The start of its program; `None` if it did not start.
+    pub(crate) started: Option<ProgramStarted>,
     /// Its calls, in the order in which they began.
     pub(crate) calls: Vec<Call>,
     /// The changes of files that its calls began, in their order.
     pub(crate) changes: Vec<FileChanging>,
     /// The questions that were answered.
     pub(crate) approvals: Vec<ApprovalGiven>,
+    /// The calls that have answers, in the order of the answers.
+    pub(crate) answered: Vec<String>,
+    /// Its resumptions.
+    pub(crate) resumed: Vec<RunResumed>,
     /// Its end; `None` while it runs, and for a run whose `pml` was killed.
     pub(crate) ended: Option<RunEnded>,
 }
@@ -43,20 +49,54 @@ pub(crate) struct Run {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Call {
     /// It was made.
-    Made {
-        /// Its start.
-        began: CallBegan,
-        /// Its end. Without one, the call may have happened or not.
-        ended: Option<CallEnded>,
-    },
+    Made(Box<MadeCall>),
     /// It was not made.
-    Refused(CallRefused),
+    Refused(Box<CallRefused>),
+}
+
+/// A call that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MadeCall {
+    /// Its start.
+    pub(crate) began: CallBegan,
+    /// Its repetitions, in a run that was resumed.
+    pub(crate) repeated: Vec<CallRepeated>,
+    /// The number of changes in the run before each repetition.
+    pub(crate) attempts: Vec<usize>,
+    /// Its end. Without one, the call may have happened or not.
+    pub(crate) ended: Option<CallEnded>,
 }
 
 impl Run {
-    fn of(began: RunBegan) -> Self {
-        let (calls, changes, approvals) = (Vec::new(), Vec::new(), Vec::new());
-        Self { began, calls, changes, approvals, ended: None }
+    /// Returns a run with only its start.
+    pub(crate) fn of(began: RunBegan) -> Self {
+        Self {
+            began,
+            started: None,
+            calls: Vec::new(),
+            changes: Vec::new(),
+            approvals: Vec::new(),
+            answered: Vec::new(),
+            resumed: Vec::new(),
+            ended: None,
+        }
+    }
+
+    /// Returns a call that was made.
+    fn made(&mut self, name: &str) -> Option<&mut MadeCall> {
+        self.calls.iter_mut().rev().find_map(|call| match call {
+            Call::Made(made) if made.began.call == name => Some(&mut **made),
+            _ => None,
+        })
+    }
+
+    /// Returns the number of changes before each repetition of a call.
+    pub(crate) fn attempts(&self, name: &str) -> &[usize] {
+        let made = self.calls.iter().rev().find_map(|call| match call {
+            Call::Made(made) if made.began.call == name => Some(&*made.attempts),
+            _ => None,
+        });
+        made.unwrap_or_default()
     }
 
     /// Returns its status, as in the view `runs`.
@@ -73,7 +113,7 @@ impl Run {
         let mut tools = Vec::new();
         for call in &self.calls {
             let tool = match call {
-                Call::Made { began, .. } => began.tool.as_str(),
+                Call::Made(made) => made.began.tool.as_str(),
                 Call::Refused(refused) => refused.tool.as_str(),
             };
             if !tools.contains(&tool) {
@@ -87,13 +127,11 @@ impl Run {
 impl Call {
     /// Returns its status, as in the view `tool_results`. A call without an end may have taken effect or not.
     pub(crate) fn status(&self) -> &'static str {
-        match self {
-            Self::Refused(_) => "denied",
-            Self::Made { ended: None, .. } => "indeterminate",
-            Self::Made { ended: Some(ended), .. } => match ended.status {
-                Status::Success => "success",
-                Status::Error => "error",
-            },
+        let Self::Made(made) = self else { return "denied" };
+        match made.ended.as_ref().map(|ended| ended.status) {
+            None => "indeterminate",
+            Some(Status::Success) => "success",
+            Some(Status::Error) => "error",
         }
     }
 }
@@ -167,16 +205,29 @@ impl Reader {
                     run = Some(Run::of(began));
                 }
                 (Record::CallBegan(began), Some(run)) => {
-                    run.calls.push(Call::Made { began, ended: None });
+                    let made =
+                        MadeCall { began, repeated: Vec::new(), attempts: Vec::new(), ended: None };
+                    run.calls.push(Call::Made(Box::new(made)));
                 }
-                (Record::CallRefused(refused), Some(run)) => run.calls.push(Call::Refused(refused)),
+                (Record::CallRefused(refused), Some(run)) => {
+                    run.answered.push(refused.call.clone());
+                    run.calls.push(Call::Refused(Box::new(refused)));
+                }
+                (Record::CallRepeated(repetition), Some(run)) => {
+                    let changes = run.changes.len();
+                    if let Some(made) = run.made(&repetition.call) {
+                        made.repeated.push(repetition);
+                        made.attempts.push(changes);
+                    }
+                }
                 (Record::CallEnded(end), Some(run)) => {
-                    let begun = run.calls.iter_mut().rev().find_map(|call| match call {
-                        Call::Made { began, ended } if began.call == end.call => Some(ended),
-                        _ => None,
-                    });
-                    begun.into_iter().for_each(|ended| *ended = Some(end.clone()));
+                    if let Some(made) = run.made(&end.call) {
+                        made.ended = Some(end.clone());
+                        run.answered.push(end.call);
+                    }
                 }
+                (Record::ProgramStarted(started), Some(run)) => run.started = Some(started),
+                (Record::RunResumed(resumed), Some(run)) => run.resumed.push(resumed),
                 (Record::FileChanging(change), Some(run)) => run.changes.push(change),
                 (Record::Approval(approval), Some(run)) => run.approvals.push(approval),
                 (Record::RunEnded(ended), Some(run)) => run.ended = Some(ended),

@@ -13,18 +13,24 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Record {
     /// The store begins.
     StoreBegan(StoreBegan),
-    /// A program is about to start.
+    /// A program is about to be run.
     RunBegan(RunBegan),
+    /// The program starts.
+    ProgramStarted(ProgramStarted),
     /// A call is about to be made.
     CallBegan(CallBegan),
     /// A call is about to change a file or folder.
     FileChanging(FileChanging),
+    /// A call that was begun before is about to be made again, in a run that was resumed.
+    CallRepeated(CallRepeated),
     /// A call was made and has ended.
     CallEnded(CallEnded),
     /// A call was not made.
     CallRefused(CallRefused),
     /// A question to the user was answered, or can no longer be answered.
     Approval(ApprovalGiven),
+    /// A run goes on whose `pml` was stopped: its program starts again, and the calls that have ended are not made.
+    RunResumed(RunResumed),
     /// A program has ended.
     RunEnded(RunEnded),
     /// The store was not written here before.
@@ -68,6 +74,48 @@ pub(crate) struct RunBegan {
     pub(crate) policy: Content,
 }
 
+/// The start of a program, after the questions about it: what determines its clock and its random numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProgramStarted {
+    /// The time.
+    pub(crate) at: String,
+    /// The run's id.
+    pub(crate) run: String,
+    /// What the clock shows at the start, in milliseconds since 1970.
+    pub(crate) epoch_ms: i64,
+    /// The seed, in hex digits.
+    pub(crate) seed: String,
+}
+
+/// The resumption of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunResumed {
+    /// The time.
+    pub(crate) at: String,
+    /// The run's id.
+    pub(crate) run: String,
+    /// The version of the `pml` that resumes it.
+    pub(crate) pml: String,
+    /// The permission rules from now on.
+    pub(crate) policy: Content,
+}
+
+/// The intent to make a call again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CallRepeated {
+    /// The time.
+    pub(crate) at: String,
+    /// The run's id.
+    pub(crate) run: String,
+    /// The call.
+    pub(crate) call: String,
+    /// Why it may run.
+    pub(crate) decision: String,
+}
+
 /// The mode of a run that puts back what another run changed.
 pub(crate) const UNDO: &str = "undo";
 
@@ -93,6 +141,9 @@ pub(crate) struct CallBegan {
     pub(crate) args: Content,
     /// Why it may run: the rule that allows it, or the user's answer.
     pub(crate) decision: String,
+    /// For a capability: what the clock of its program shows at its start, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) epoch_ms: Option<i64>,
 }
 
 /// A change of a file or folder that a call is about to make.
@@ -213,6 +264,9 @@ pub(crate) struct CallEnded {
     /// The error that it threw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<Failure>,
+    /// When the program got this answer, in milliseconds since its start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) at_ms: Option<u64>,
 }
 
 /// The refusal of a call.
@@ -231,6 +285,9 @@ pub(crate) struct CallRefused {
     pub(crate) args: Content,
     /// Why it was refused.
     pub(crate) error: Failure,
+    /// When the program got this answer, in milliseconds since its start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) at_ms: Option<u64>,
 }
 
 /// The answer to a question.
@@ -334,6 +391,9 @@ pub(crate) struct Failure {
     pub(crate) code: String,
     /// Its message.
     pub(crate) message: String,
+    /// Whether a key was removed from it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) redacted: bool,
 }
 
 /// A value of a program, without the keys in use.
@@ -347,6 +407,9 @@ pub(crate) struct Content {
     /// The text; `None` for a large value, which is a file named after the hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) json: Option<String>,
+    /// Whether a key was removed from it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) redacted: bool,
 }
 
 impl Change {
@@ -365,7 +428,8 @@ impl Failure {
     pub(crate) fn of(error: &ErrorBody) -> Self {
         // Like values: a message can quote what a server returned.
         let message = keys_in_use().text(&error.message).into_owned();
-        Self { code: error.error_code.name().to_owned(), message }
+        let redacted = message != error.message;
+        Self { code: error.error_code.name().to_owned(), message, redacted }
     }
 }
 
@@ -378,11 +442,16 @@ impl Record {
         }
     }
 
-    /// Returns whether it is about a call. The end of its run follows.
+    /// Returns whether it is about a program's start or a call. The end of its run follows.
     pub(super) fn is_of_call(&self) -> bool {
         matches!(
             self,
-            Self::CallBegan(_) | Self::FileChanging(_) | Self::CallEnded(_) | Self::CallRefused(_)
+            Self::ProgramStarted(_)
+                | Self::CallBegan(_)
+                | Self::FileChanging(_)
+                | Self::CallRepeated(_)
+                | Self::CallEnded(_)
+                | Self::CallRefused(_)
         )
     }
 

@@ -119,6 +119,7 @@ async fn write_run(store: &RunStore, run: &str, calls: u64) {
             native: true,
             args: content(json!({ "path": call })),
             decision: "`allow` has `*` in `.pml.json`".to_owned(),
+            epoch_ms: None,
         };
         store.append(Record::CallBegan(began)).await.unwrap();
         let ended = CallEnded {
@@ -128,6 +129,7 @@ async fn write_run(store: &RunStore, run: &str, calls: u64) {
             status: Status::Success,
             output: Some(content(json!(text))),
             error: None,
+            at_ms: Some(call),
         };
         store.queue(Record::CallEnded(ended), &lost).unwrap();
     }
@@ -151,7 +153,12 @@ async fn runs_are_read_back_as_they_were_written() {
         call: "1".to_owned(),
         tool: "shell:exec".to_owned(),
         args: store.content(&json!({})).unwrap(),
-        error: Failure { code: "PERMISSION_DENIED".to_owned(), message: "no".to_owned() },
+        error: Failure {
+            code: "PERMISSION_DENIED".to_owned(),
+            message: "no".to_owned(),
+            redacted: false,
+        },
+        at_ms: None,
     };
     write_run(&store, "two", 1).await;
     store.append(Record::CallRefused(refused)).await.unwrap();
@@ -259,7 +266,8 @@ async fn a_deleted_store_is_not_written_to() {
         call: "1".to_owned(),
         tool: "x:y".to_owned(),
         args: store.content(&json!({})).unwrap(),
-        error: Failure { code: String::new(), message: String::new() },
+        error: Failure { code: String::new(), message: String::new(), redacted: false },
+        at_ms: None,
     };
     let error = store.append(Record::CallRefused(began.clone())).await.unwrap_err();
     assert!(matches!(*error, StoreError::Gone), "{error}");

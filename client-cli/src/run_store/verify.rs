@@ -209,7 +209,8 @@ fn end_differed(differed: &EndDiffered) -> Fault {
 fn contents(record: &Record) -> Vec<&Content> {
     match record {
         Record::StoreBegan(_) | Record::StoreAdopted(_) | Record::EndDiffered(_) => Vec::new(),
-        Record::FileChanging(_) => Vec::new(),
+        Record::ProgramStarted(_) | Record::FileChanging(_) | Record::CallRepeated(_) => Vec::new(),
+        Record::RunResumed(run) => vec![&run.policy],
         Record::RunBegan(run) => vec![&run.code, &run.args, &run.plan, &run.policy],
         Record::CallBegan(call) => vec![&call.args],
         Record::CallRefused(call) => vec![&call.args],

@@ -52,6 +52,7 @@ pub(crate) fn apply(
             native: true,
             args: content(step.to_json())?,
             decision: format!("`pml runs undo {of}`"),
+            epoch_ms: None,
         })))?;
         let made = make(workspace, store, reader, (&run, &call), step, *expected);
         let error = made.err().map(|error| ErrorBody::new(error.code, error.message));
@@ -62,6 +63,7 @@ pub(crate) fn apply(
             status: if error.is_none() { Status::Success } else { Status::Error },
             output: None,
             error: error.as_ref().map(Failure::of),
+            at_ms: None,
         })))?;
         if let Some(error) = error {
             failed = Some((place, error));

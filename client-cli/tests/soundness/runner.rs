@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use analysis::Analysis;
 use futures::future::BoxFuture;
-use sandbox::{CallError, Limits, Outcome, Pool, PoolConfig, SandboxError, ToolCall, ToolCaller};
+use sandbox::{
+    CallError, Limits, Outcome, Pool, PoolConfig, ProgramClock, Repeatable, SandboxError, ToolCall,
+    ToolCaller,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -119,12 +122,16 @@ impl Runner {
     /// Runs a program; returns the outcome and the tools that it called.
     pub(crate) async fn run(&self, analysis: Analysis, seed: u64) -> (Outcome, BTreeSet<String>) {
         let recorder = Arc::new(Recorder::default());
+        let mut seed_bytes = [0; 32];
+        seed_bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let run = sandbox::Program {
             source: analysis.program,
             implicit_returns: analysis.implicit_returns,
             args: self.args.clone(),
-            seed: Some(seed),
-            ..Default::default()
+            repeatable: Some(Repeatable {
+                clock: ProgramClock::start(1_700_000_000_000),
+                seed: seed_bytes,
+            }),
         };
         let limits = Limits { calls: 20_000, ..Limits::server() };
         let tools: Arc<dyn ToolCaller> = recorder.clone();

@@ -249,14 +249,14 @@ fn a_change_by_another_program_is_named() {
     assert_sound(&project);
     let changed = python(
         "drop trigger records_are_not_changed;
-         update records set body = replace(body, 'a.txt', 'b.txt') where seq = 3;",
+         update records set body = replace(body, 'a.txt', 'b.txt') where seq = 4;",
     );
     assert!(changed.status.success());
     let (verified, code) = runs(&project, &["verify"]);
-    assert_eq!((&verified["faults"][0]["record"], code), (&json!(3), 1), "{verified}");
+    assert_eq!((&verified["faults"][0]["record"], code), (&json!(4), 1), "{verified}");
     let text = project.run(&["runs", "verify"]);
     let text = String::from_utf8_lossy(&text.stdout);
-    assert!(text.starts_with("Record 3 was changed, inserted or moved"), "{text}");
+    assert!(text.starts_with("Record 4 was changed, inserted or moved"), "{text}");
     // The store is not used any more, and nothing runs unrecorded.
     failure(&project.exec("return 1").0, "RUN_STORE_UNAVAILABLE");
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use protocol::escape_text;
 
 use crate::consent::question::shortened;
-use crate::run_store::reader::{Call, Reader, Run};
+use crate::run_store::reader::{Call, MadeCall, Reader, Run};
 use crate::run_store::record::{Answered, ApprovalGiven, Change, Content, Failure, KeptFile};
 use crate::run_store::{Fault, Verified};
 
@@ -49,6 +49,9 @@ pub(super) fn run(reader: &Reader, run: &Run) -> String {
         "status",
         &failed.map_or_else(|| run.status().to_owned(), |error| failure(run.status(), error)),
     );
+    for resumed in &run.resumed {
+        line("resumed", &escape_text(&resumed.at));
+    }
     line("args", &value(reader, &run.began.args));
     line("rules", &value(reader, &run.began.policy));
     out += "program\n";
@@ -57,8 +60,8 @@ pub(super) fn run(reader: &Reader, run: &Run) -> String {
     }
     for call in &run.calls {
         out += &self::call(reader, call);
-        if let Call::Made { began, .. } = call {
-            for changed in run.changes.iter().filter(|changed| changed.call == began.call) {
+        if let Call::Made(made) = call {
+            for changed in run.changes.iter().filter(|changed| changed.call == made.began.call) {
                 // A change is recorded before it is made, and a call that did not succeed may not have made it.
                 let word = if call.status() == "success" { "changed " } else { "changed?" };
                 let _ = writeln!(out, "  {word}  {}", change(&changed.change));
@@ -88,7 +91,8 @@ pub(super) fn run(reader: &Reader, run: &Run) -> String {
 fn call(reader: &Reader, call: &Call) -> String {
     let mut out = String::new();
     match call {
-        Call::Made { began, ended } => {
+        Call::Made(made) => {
+            let MadeCall { began, repeated, ended, .. } = &**made;
             let error = ended.as_ref().and_then(|ended| ended.error.as_ref());
             let status = error
                 .map_or_else(|| call.status().to_owned(), |error| failure(call.status(), error));
@@ -101,6 +105,10 @@ fn call(reader: &Reader, call: &Call) -> String {
                 escape_text(&began.decision),
                 value(reader, &began.args),
             );
+            for repetition in repeated {
+                let (at, why) = (escape_text(&repetition.at), escape_text(&repetition.decision));
+                let _ = writeln!(out, "  again at  {at}\n  because   {why}");
+            }
             if let Some(output) = ended.as_ref().and_then(|ended| ended.output.as_ref()) {
                 let _ = writeln!(out, "  result    {}", value(reader, output));
             }

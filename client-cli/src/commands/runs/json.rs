@@ -47,6 +47,7 @@ pub(super) fn run(reader: &Reader, run: &Run) -> Value {
     shown["policy_hash"] = json!(run.began.policy.hash);
     shown["calls"] = json!(calls);
     shown["approvals"] = approvals.collect();
+    shown["resumed_at"] = run.resumed.iter().map(|resumed| json!(resumed.at)).collect();
     let changes = run.changes.iter();
     shown["changes"] = changes
         .map(|changed| json!({ "call": changed.call, "at": changed.at, "change": changed.change }))
@@ -59,19 +60,20 @@ pub(super) fn run(reader: &Reader, run: &Run) -> Value {
 
 fn call(reader: &Reader, call: &Call) -> Value {
     match call {
-        Call::Made { began, ended } => json!({
-            "call": began.call,
-            "tool": began.tool,
-            "routing": began.routing,
-            "decision": began.decision,
+        Call::Made(made) => json!({
+            "call": made.began.call,
+            "tool": made.began.tool,
+            "routing": made.began.routing,
+            "decision": made.began.decision,
             "status": call.status(),
-            "arguments": value(reader, &began.args),
-            "input_hash": began.args.hash,
-            "output": ended.as_ref().and_then(|ended| ended.output.as_ref()).map(|output| value(reader, output)),
-            "output_hash": ended.as_ref().and_then(|ended| ended.output.as_ref()).map(|output| output.hash),
-            "error": error(ended.as_ref().and_then(|ended| ended.error.as_ref())),
-            "started_at": began.at,
-            "ended_at": ended.as_ref().map(|ended| &ended.at),
+            "arguments": value(reader, &made.began.args),
+            "input_hash": made.began.args.hash,
+            "output": made.ended.as_ref().and_then(|ended| ended.output.as_ref()).map(|output| value(reader, output)),
+            "output_hash": made.ended.as_ref().and_then(|ended| ended.output.as_ref()).map(|output| output.hash),
+            "error": error(made.ended.as_ref().and_then(|ended| ended.error.as_ref())),
+            "started_at": made.began.at,
+            "repeated_at": made.repeated.iter().map(|repetition| &repetition.at).collect::<Vec<_>>(),
+            "ended_at": made.ended.as_ref().map(|ended| &ended.at),
         }),
         Call::Refused(refused) => json!({
             "call": refused.call,

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 use protocol::{ErrorCode, escape_text};
 use serde_json::json;
 
-use super::{display, find};
+use super::{doubt, find};
 use crate::commands::terminal::say;
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::run_store::RunStore;
-use crate::run_store::reader::Reader;
+use crate::run_store::live::{Found, LiveRun};
+use crate::run_store::record::UNDO;
 use crate::undo::{Plan, apply, plan};
 use crate::workspace::Workspace;
 use crate::workspace::path_error::shown;
@@ -39,9 +40,16 @@ pub(super) fn undo(
 ) -> Result<ExitCode, CliError> {
     let none = || CliError::cannot_run("no run is recorded in this project");
     let reader = RunStore::reader(workspace)?.ok_or_else(none)?;
-    let run = find(&reader, run)?;
-    let id = run.began.run.clone();
+    let id = find(&reader, run)?.began.run;
     let records = TrustStore::of_user().map_err(|error| CliError::cannot_run(error.to_string()))?;
+    // Held until the end: it cannot be resumed in the meantime.
+    let live = LiveRun::find(records.folder(), &id)?;
+    let is_running = matches!(live, Found::Running);
+    if is_running && !dry_run {
+        let message = "the run cannot be undone: it is still running";
+        return Err(CliError::from_code(ErrorCode::Conflict, message));
+    }
+    let run = reader.run(&id)?.ok_or_else(none)?;
     // Somebody who changes records could have any file of the project replaced. A dry run may read them.
     let doubt = doubt(workspace, &reader, &records, &id)?;
     if let Some(doubt) = doubt.as_ref().filter(|_| !unverified && !dry_run) {
@@ -85,7 +93,9 @@ pub(super) fn undo(
     if let Some(doubt) = doubt.filter(|_| dry_run) {
         out += &format!("note: {doubt}.\n");
     }
-    if run.ended.is_none() {
+    if is_running {
+        out += "note: this run is still running and may change more.\n";
+    } else if run.ended.is_none() && matches!(live, Found::Unknown) && run.began.mode != UNDO {
         out += "note: the end of this run is not recorded; if it is still running, it may change more.\n";
     }
     for (tool, calls) in &plan.not_covered {
@@ -107,26 +117,6 @@ pub(super) fn undo(
     }
     say(&out)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns why the records of a run may not be what this user's `pml` wrote. Somebody who writes records could have any
-/// file of the project replaced.
-fn doubt(
-    workspace: &Workspace,
-    reader: &Reader,
-    records: &TrustStore,
-    run: &str,
-) -> Result<Option<String>, CliError> {
-    let Some(verified) = RunStore::verify(workspace, records.folder())? else { return Ok(None) };
-    if let Some(fault) = verified.faults.first() {
-        return Ok(Some(display::fault(fault).trim_end_matches(['.', '\n']).to_owned()));
-    }
-    let first = reader.first_record(run)?;
-    let is_adopted = verified.adopted.is_some_and(|adopted| first.is_none_or(|seq| seq < adopted));
-    Ok((is_adopted || !verified.is_end_known).then(|| {
-        "The run was not recorded by this user's `pml` at this place: the store was copied here"
-            .to_owned()
-    }))
 }
 
 fn doubted(doubt: &str) -> CliError {

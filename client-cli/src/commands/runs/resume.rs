@@ -1,0 +1,189 @@
+//! `pml runs resume`: goes on with a run whose `pml` was stopped.
+
+use std::collections::HashSet;
+use std::io::BufRead as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use analysis::Bundle;
+use protocol::{ErrorCode, Include, escape_text};
+use tokio_util::sync::CancellationToken;
+
+use super::{doubt, find};
+use crate::app::App;
+use crate::args::{ResumeRun, Settings};
+use crate::commands::exec;
+use crate::commands::terminal::{interrupted, note};
+use crate::consent::question::shortened;
+use crate::consent::trust::TrustStore;
+use crate::error::CliError;
+use crate::run::journal::{Indeterminate, Journal, Redo};
+use crate::run::{Runs, execute};
+use crate::run_store::RunStore;
+use crate::run_store::live::{Found, LiveRun};
+use crate::run_store::reader::Run;
+use crate::undo::put_back_by;
+use crate::workspace::Workspace;
+
+/// The mode of runs that can be resumed.
+const RUN: &str = "run";
+
+/// The maximum number of characters that are shown of the arguments of a call.
+const SHOWN_ARGUMENTS: usize = 400;
+
+/// Runs the command.
+///
+/// # Errors
+/// Returns that there is no such run, why it cannot be resumed, which calls have to be decided about, or the program's
+/// error.
+pub(crate) async fn resume(
+    app: Arc<App>,
+    settings: &Settings,
+    options: ResumeRun,
+    stop: CancellationToken,
+) -> Result<ExitCode, CliError> {
+    let workspace = Workspace::find(settings.workspace.as_deref())
+        .map_err(|error| CliError::cannot_run(error.to_string()))?;
+    let person = exec::is_person(options.json);
+    let (mut journal, live) = open(&workspace, &options)?;
+    decide(&mut journal, &options, person, &stop).await?;
+    let program = Bundle::of_one(journal.code.clone());
+    let runs = if person { Runs::of(app) } else { Runs::unattended(app) };
+    let include = Include::ALL.to_vec();
+    let envelope = execute::resume_recorded(&runs, journal, live, include, stop.clone()).await;
+    exec::finish(runs, envelope, &program, person, options.json, &stop).await
+}
+
+/// Finds the run and locks it.
+fn open(workspace: &Workspace, options: &ResumeRun) -> Result<(Journal, LiveRun), CliError> {
+    let none = || CliError::cannot_run("no run is recorded in this project");
+    let records = TrustStore::of_user().map_err(|error| CliError::cannot_run(error.to_string()))?;
+    let id = {
+        let reader = RunStore::reader(workspace)?.ok_or_else(none)?;
+        find(&reader, &options.run)?.began.run
+    };
+    let refused = |reason: &str| {
+        CliError::from_code(ErrorCode::Conflict, format!("the run cannot be resumed: {reason}"))
+    };
+    let found = LiveRun::find(records.folder(), &id)?;
+    // Read again under the lock: it may have ended, or gone on, in the meantime.
+    let reader = RunStore::reader(workspace)?.ok_or_else(none)?;
+    let run = reader.run(&id)?.ok_or_else(none)?;
+    if run.ended.is_some() {
+        return Err(refused("it has ended").with_hint("`pml runs show` shows its result."));
+    }
+    if run.began.mode != RUN {
+        let hint = "Repeat `pml runs undo`: what was put back already is taken into account.";
+        return Err(refused("it puts back what another run changed").with_hint(hint));
+    }
+    let live = match found {
+        Found::Stopped(live) => live,
+        Found::Running => return Err(refused("it is still running")),
+        Found::Unknown => {
+            let reason = "whether it is still running is not known: this user did not begin it on this machine";
+            return Err(refused(reason));
+        }
+    };
+    if let Some(undo) = put_back_by(&reader, &run)? {
+        let reason = format!("`pml runs undo` has put back what it changed, in run {undo}");
+        let hint = "Undo that run first, or run the program again.";
+        return Err(refused(&escape_text(&reason)).with_hint(hint));
+    }
+    // Somebody who writes records chooses what the program gets, and which of its calls are not made.
+    if let Some(doubt) = doubt(workspace, &reader, &records, &id)?.filter(|_| !options.unverified) {
+        let hint = "If you know the reason, for example a power failure, repeat the command with `--unverified`.";
+        return Err(refused(&escape_text(&doubt)).with_hint(hint));
+    }
+    Ok((journal(&reader, &run)?, live))
+}
+
+fn journal(reader: &crate::run_store::reader::Reader, run: &Run) -> Result<Journal, CliError> {
+    Ok(Journal::read(reader, run)?)
+}
+
+/// Decides about the calls that may have taken effect: by the options, and by asking a `person`.
+async fn decide(
+    journal: &mut Journal,
+    options: &ResumeRun,
+    person: bool,
+    stop: &CancellationToken,
+) -> Result<(), CliError> {
+    let open: Vec<Indeterminate> = journal.indeterminate().to_vec();
+    let known: HashSet<&str> = open.iter().map(|call| call.call.as_str()).collect();
+    for name in options.repeat.iter().chain(&options.fail) {
+        if !known.contains(name.as_str()) {
+            let name = escape_text(name);
+            let message = format!("call {name} is not one that may have taken effect");
+            return Err(CliError::cannot_run(message).with_hint(list(&open)));
+        }
+    }
+    if let Some(both) = options.repeat.iter().find(|name| options.fail.contains(name)) {
+        let message = format!("call {} cannot be both made again and failed", escape_text(both));
+        return Err(CliError::cannot_run(message));
+    }
+    let mut undecided = Vec::new();
+    for call in &open {
+        let named = |names: &[String]| names.contains(&call.call);
+        let redo = match (named(&options.repeat), named(&options.fail)) {
+            (true, _) => Some(Redo::Repeat),
+            (_, true) => Some(Redo::Fail),
+            (false, false) if person => Some(ask(call, stop).await?),
+            (false, false) => None,
+        };
+        match redo {
+            Some(redo) => journal.decide(&call.call, redo),
+            None => undecided.push(call.clone()),
+        }
+    }
+    if undecided.is_empty() {
+        return Ok(());
+    }
+    let message = format!("calls may have taken effect:\n{}", list(&undecided));
+    Err(CliError::from_code(ErrorCode::CallIndeterminate, message).with_hint(
+        "Look whether they did, then name each with `--repeat CALL` or `--fail CALL`, or run the command on a terminal.",
+    ))
+}
+
+/// Asks the person about a call.
+async fn ask(call: &Indeterminate, stop: &CancellationToken) -> Result<Redo, CliError> {
+    note(&format!(
+        "{}It was begun at {}, and may have taken effect.\n[r]epeat it, [f]ail it, [N]ot now: ",
+        shown(call),
+        escape_text(&call.at)
+    ));
+    // On a separate thread, so that a signal can end the command while it waits for the answer.
+    let read = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).map(|_| line)
+    });
+    let line = tokio::select! {
+        line = read => line.map_err(|error| CliError::failed(error.to_string()))?,
+        () = stop.cancelled() => {
+            // The cursor is still on the line of the question.
+            note("\n");
+            return Err(interrupted());
+        }
+    };
+    let line = line.map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
+    match line.trim().to_ascii_lowercase().as_str() {
+        "r" | "repeat" => Ok(Redo::Repeat),
+        "f" | "fail" => Ok(Redo::Fail),
+        _ => Err(CliError::cannot_run("nothing was resumed; the run can be resumed later")),
+    }
+}
+
+fn list(calls: &[Indeterminate]) -> String {
+    match calls {
+        [] => "There is no such call in this run.".to_owned(),
+        calls => calls.iter().map(shown).collect::<String>().trim_end().to_owned(),
+    }
+}
+
+fn shown(call: &Indeterminate) -> String {
+    format!(
+        "call {} {} {}\n",
+        escape_text(&call.call),
+        escape_text(&call.tool),
+        shortened(&call.arguments, SHOWN_ARGUMENTS)
+    )
+}
