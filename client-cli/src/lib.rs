@@ -28,6 +28,7 @@ mod capabilities;
 mod commands;
 mod config;
 mod consent;
+mod diagram;
 mod discover;
 mod error;
 mod files;

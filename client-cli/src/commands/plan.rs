@@ -1,12 +1,8 @@
 //! `pml plan FILE|-`: shows what a program will and may do, without running it.
 
-mod display;
 mod egress;
-mod graph;
 mod locations;
-mod mermaid;
 mod style;
-mod svg;
 mod text;
 
 use std::io::IsTerminal as _;
@@ -23,6 +19,7 @@ use crate::args::{self, GraphFormat};
 use crate::commands::program::locate_diagnostics;
 use crate::commands::program::note_diagnostics;
 use crate::commands::terminal::say;
+use crate::diagram::{self, TooLarge, display};
 use crate::error::CliError;
 use crate::placement::Placement;
 
@@ -79,14 +76,11 @@ pub(crate) async fn plan(
 /// # Errors
 /// Returns an error if the plan is too large for an SVG diagram.
 pub fn draw(plan: &Plan, format: GraphFormat) -> Result<String, CliError> {
-    let graph = graph::Graph::of(plan);
     match format {
-        GraphFormat::Mermaid => Ok(mermaid::mermaid(&graph)),
-        GraphFormat::Svg => svg::svg(&graph).ok_or_else(|| {
+        GraphFormat::Mermaid => Ok(diagram::mermaid(plan)),
+        GraphFormat::Svg => diagram::svg(plan).map_err(|TooLarge { calls, edges }| {
             CliError::failed(format!(
-                "the program has {} calls and {} edges between them, too many for a diagram",
-                graph.nodes.len(),
-                graph.edges.len()
+                "the program has {calls} calls and {edges} edges between them, too many for a diagram"
             ))
             .with_hint("`--graph mermaid` and `--json` have no such limit.")
         }),

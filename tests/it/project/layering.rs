@@ -115,6 +115,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("client-cli", "run_store", &["files", "workspace"]),
     // The targets of calls; none of them checks permissions.
     ("client-cli", "http_client", &[]),
+    ("client-cli", "diagram", &[]),
     ("client-cli", "gateway", &["capabilities", "files", "http_client", "processes", "*"]),
     ("client-cli", "local_mcp", &["files", "http_client", "processes", "workspace", "*"]),
     ("client-cli", "tools", &["files", "http_client", "policy", "processes", "workspace"]),
@@ -177,6 +178,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "app",
             "config",
             "consent",
+            "diagram",
             "files",
             "gateway",
             "http_client",

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use analysis::{Effect, Plan, PlannedTask};
 use protocol::{Egress, Side, ToolId, escape_text};
 
-use super::display::{PARAMETER, padded, short, width};
 use super::style::{Part, Style};
+use crate::diagram::display::{PARAMETER, padded, short, width};
 
 /// The maximum number of targets that are named for one result.
 const TARGETS_LIMIT: usize = 20;

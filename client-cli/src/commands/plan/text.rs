@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use analysis::{Argument, Certainty, Condition, Effect, Plan, PlannedTask, Times};
 use protocol::{Side, Step, ToolId, escape_text};
 
-use super::display::{Limit, PARAMETER, code, named, padded, short, width};
 use super::egress::leaves_machine;
 use super::style::{Part, Style};
+use crate::diagram::display::{Limit, PARAMETER, code, named, padded, short, width};
 
 /// The maximum length of an argument that is shown in full.
 const ARGUMENT: Limit = Limit::counted(60);

@@ -5,7 +5,7 @@ use protocol::escape_text;
 use serde_json::Value;
 
 /// Returns whether a character must be escaped on a terminal or in a diagram.
-pub(super) fn is_hidden(c: char) -> bool {
+pub(crate) fn is_hidden(c: char) -> bool {
     // The fast path for almost all text.
     if c == '\t' || c == ' ' || c.is_ascii_graphic() {
         return false;
@@ -18,7 +18,7 @@ pub(super) fn is_hidden(c: char) -> bool {
 
 /// The maximum displayed length of a text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limit {
+pub(crate) struct Limit {
     characters: usize,
     /// Whether to show the full length of a truncated text.
     counted: bool,
@@ -26,12 +26,12 @@ pub(super) struct Limit {
 
 impl Limit {
     /// Shows the full length of a truncated text.
-    pub(super) const fn counted(characters: usize) -> Self {
+    pub(crate) const fn counted(characters: usize) -> Self {
         Self { characters, counted: true }
     }
 
     /// Only marks a truncated text.
-    pub(super) const fn marked(characters: usize) -> Self {
+    pub(crate) const fn marked(characters: usize) -> Self {
         Self { characters, counted: false }
     }
 
@@ -50,12 +50,12 @@ impl Limit {
 }
 
 /// The maximum length of a path in `args`.
-pub(super) const PARAMETER: Limit = Limit::marked(80);
+pub(crate) const PARAMETER: Limit = Limit::marked(80);
 /// The maximum length of a name.
 const NAME: Limit = Limit::marked(40);
 
 /// Escapes and truncates a text.
-pub(super) fn short(text: &str, limit: Limit) -> String {
+pub(crate) fn short(text: &str, limit: Limit) -> String {
     match limit.cut(text) {
         None => escape_text(text),
         Some((kept, length_note)) => format!("{}…{length_note}", escape_text(&kept)),
@@ -63,7 +63,7 @@ pub(super) fn short(text: &str, limit: Limit) -> String {
 }
 
 /// Renders an argument in one line.
-pub(super) fn argument(argument: &Argument, limit: Limit) -> String {
+pub(crate) fn argument(argument: &Argument, limit: Limit) -> String {
     match argument {
         Argument::Literal { value } => literal(value, limit),
         Argument::Reference { task, path } => format!("{task}{}", steps(path)),
@@ -82,14 +82,14 @@ pub(super) fn argument(argument: &Argument, limit: Limit) -> String {
 }
 
 /// Renders an excerpt of the program, delimited from the surrounding text.
-pub(super) fn code(source: &str, limit: Limit) -> String {
+pub(crate) fn code(source: &str, limit: Limit) -> String {
     let source = short(source, limit);
     // A backtick within the excerpt would look like its end.
     if source.contains('`') { source } else { format!("`{source}`") }
 }
 
 /// Renders an argument with its name; `*` stands for a spread.
-pub(super) fn named(name: &str, value: &Argument, limit: Limit) -> String {
+pub(crate) fn named(name: &str, value: &Argument, limit: Limit) -> String {
     let value = argument(value, limit);
     if name == "*" { format!("...{value}") } else { format!("{}: {value}", key(name)) }
 }
@@ -145,7 +145,7 @@ fn steps(path: &[PathStep]) -> String {
 }
 
 /// Returns the approximate number of terminal columns of a text: wide characters take two.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.chars()
         .map(|c| match c {
             '\u{300}'..='\u{36f}' => 0,
@@ -163,7 +163,7 @@ pub(super) fn width(text: &str) -> usize {
 }
 
 /// Pads a text with spaces to `columns`.
-pub(super) fn padded(text: &str, columns: usize) -> String {
+pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
