@@ -23,6 +23,7 @@
 
 mod analyser;
 mod app;
+mod approval_page;
 mod args;
 mod capabilities;
 mod commands;

@@ -54,9 +54,9 @@ impl Runs {
         Self { can_ask: false, ..Self::of(app) }
     }
 
-    /// Creates an empty set of runs whose questions can also be answered from a terminal.
+    /// Creates an empty set of runs whose questions can also be answered from a terminal or on a page.
     pub(crate) fn with_posted_questions(app: Arc<App>) -> Self {
-        let approvals = Arc::new(Approvals::posted(app.records(), app.workspace()));
+        let approvals = Approvals::posted(app.records(), app.workspace());
         Self { approvals, ..Self::of(app) }
     }
 
@@ -68,6 +68,11 @@ impl Runs {
     ) -> Option<Envelope> {
         self.approvals.closed(workflow_id).await;
         self.approvals.settled(workflow_id, cancel).await
+    }
+
+    /// Has the browser open the page of a question that waits; returns whether it was started.
+    pub(crate) async fn open_page(&self, workflow_id: &str) -> bool {
+        self.approvals.open_page(workflow_id).await
     }
 
     /// Ends a paused run, if its question is still open.

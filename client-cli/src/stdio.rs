@@ -136,7 +136,9 @@ impl StdioHandler {
                 }
                 // Not asked again: the client would have to decide how often.
                 Ok(Err(unanswered)) => {
-                    return complete(Envelope::ApprovalRequired(Box::new(unanswered)), is_direct);
+                    return self
+                        .complete(Envelope::ApprovalRequired(Box::new(unanswered)), is_direct)
+                        .await;
                 }
                 Err(error) => Envelope::error(error),
             }
@@ -179,7 +181,7 @@ impl StdioHandler {
                 None => break,
             }
         }
-        complete(envelope, is_direct)
+        self.complete(envelope, is_direct).await
     }
 
     /// Makes a call. `waits` says whether an answer that only a person can give is waited for.
@@ -243,27 +245,31 @@ impl StdioHandler {
             ExecuteRequest { code: Some(code), args: Some(arguments), ..ExecuteRequest::default() };
         execute::execute(&self.runs, request, cancel).await
     }
-}
 
-/// Returns the MCP result of a run. A direct call of a tool returns the tool's result, not that of its program.
-fn complete(envelope: Envelope, is_direct: bool) -> CallToolResponse {
-    match envelope {
-        Envelope::Success(success) if is_direct => {
-            CallToolResult::structured(json!({ "value": success.result })).into()
-        }
-        Envelope::ApprovalRequired(mut approval) => {
-            // What the agent can answer with `pml_continue`: it cannot make rules.
-            approval.options.retain(|option| option != "always");
-            if approval.context.get("needs_person").is_some() {
-                approval.options.retain(|option| option != "continue");
-                approval.context["answer_with"] = format!(
-                    "the user runs `pml approve {}` in a terminal; then call `pml_continue` with this id for the outcome",
-                    approval.workflow_id
-                )
-                .into();
+    /// Returns the MCP result of a run. A direct call of a tool returns the tool's result, not that of its program.
+    async fn complete(&self, envelope: Envelope, is_direct: bool) -> CallToolResponse {
+        match envelope {
+            Envelope::Success(success) if is_direct => {
+                CallToolResult::structured(json!({ "value": success.result })).into()
             }
-            envelope_result(&Envelope::ApprovalRequired(approval)).into()
+            Envelope::ApprovalRequired(mut approval) => {
+                // What the agent can answer with `pml_continue`: it cannot make rules.
+                approval.options.retain(|option| option != "always");
+                if approval.context.get("needs_person").is_some() {
+                    approval.options.retain(|option| option != "continue");
+                    let id = &approval.workflow_id;
+                    let page = match self.runs.open_page(id).await {
+                        true => "the user answers on the page that `pml` had the browser open, or ",
+                        false => "the user ",
+                    };
+                    approval.context["answer_with"] = format!(
+                        "{page}runs `pml approve {id}` in a terminal; then call `pml_continue` with this id for the outcome"
+                    )
+                    .into();
+                }
+                envelope_result(&Envelope::ApprovalRequired(approval)).into()
+            }
+            other => envelope_result(&other).into(),
         }
-        other => envelope_result(&other).into(),
     }
 }

@@ -111,7 +111,7 @@ pub const CONTINUE: MetaTool = MetaTool {
     title: "Answer a paused program",
     aliases: &["pml:continue", "pml__continue", "continue", "continue_workflow"],
     description: "\
-Continues or ends a run that answered `approval_required`. Ask the user first; pass their decision on unchanged. If the context has `needs_person`, only the user can approve, with the command in `answer_with`; then this call returns the outcome. The run continues where it stopped; nothing is done twice.",
+Continues or ends a run that answered `approval_required`. Ask the user first; pass their decision on unchanged. If the context has `needs_person`, only the user can approve, as `answer_with` says; then this call returns the outcome. The run continues where it stopped; nothing is done twice.",
     hints: RUNS_PROGRAMS,
     input: continue_schema,
     output: envelope_schema,

@@ -14,6 +14,7 @@ mod keyring;
 mod local_capabilities;
 mod login;
 mod odd_clients;
+mod page;
 mod permissions;
 mod plan;
 mod plan_routing;

@@ -7,16 +7,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::terminal::{note, say};
-use crate::consent::question::Answer;
+use crate::consent::question::{Answer, code};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::run::posted::{self, Posted, PostedQuestions};
 
 /// How long the waiting `pml` may take to read an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The letters of a code to retype: those that are hard to confuse.
-const LETTERS: &[u8] = b"abcdefghkmnpqrstuvwxyz";
 
 /// `pml approve`: shows the question, asks on the terminal, and passes the answer on.
 ///
@@ -163,11 +160,4 @@ fn line() -> Result<String, CliError> {
         .read_line(&mut line)
         .map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
     Ok(line.trim().to_ascii_lowercase())
-}
-
-/// Returns five random letters.
-fn code() -> String {
-    let mut random = [0_u8; 5];
-    getrandom::fill(&mut random).expect("the kernel provides random bytes");
-    random.iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
 }

@@ -2,8 +2,10 @@
 
 pub(crate) mod plan;
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use analysis::Plan;
 use protocol::{Approval, ApprovalType, Integrity, ToolId, escape_text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,6 +19,9 @@ use crate::workspace::touched::{Led, Touched};
 
 /// The time limit of a question.
 pub(crate) const EXPIRY: Duration = Duration::from_secs(300);
+
+/// The letters of a code to retype: those that are hard to confuse.
+const LETTERS: &[u8] = b"abcdefghkmnpqrstuvwxyz";
 
 /// The maximum displayed length of a text; a longer one is shown in part, with its length and hash.
 const SHOWN_TEXT: usize = 2_000;
@@ -61,6 +66,14 @@ impl About {
         match self {
             Self::Call(call) => format!("`{}`", call.tool),
             Self::Plan(_) => "the program".to_owned(),
+        }
+    }
+
+    /// Returns the plan of the program, if it is about that.
+    pub(crate) fn plan(&self) -> Option<Arc<Plan>> {
+        match self {
+            Self::Call(_) => None,
+            Self::Plan(asked) => Some(Arc::clone(&asked.plan)),
         }
     }
 
@@ -160,6 +173,8 @@ pub(crate) enum Channel {
     Client,
     /// A person answered on a terminal.
     Terminal,
+    /// A person answered on the page that `pml` had the browser open.
+    Page,
 }
 
 impl Channel {
@@ -169,6 +184,7 @@ impl Channel {
             Self::Agent => "agent",
             Self::Client => "client",
             Self::Terminal => "terminal",
+            Self::Page => "page",
         }
     }
 
@@ -178,6 +194,7 @@ impl Channel {
             Self::Agent => "approved through the agent",
             Self::Client => "approved in the client's form",
             Self::Terminal => "approved on a terminal",
+            Self::Page => "approved on the page",
         }
     }
 }
@@ -192,6 +209,13 @@ pub(crate) enum Answer {
     Always,
     /// The run ends.
     Abort,
+}
+
+/// Returns five random letters, which a person retypes to allow something dangerous.
+pub(crate) fn code() -> String {
+    let mut random = [0_u8; 5];
+    getrandom::fill(&mut random).expect("the kernel provides random bytes");
+    random.iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
 }
 
 /// Returns a question as it is asked.

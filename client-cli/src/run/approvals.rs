@@ -3,11 +3,14 @@
 //! A run that asks stays alive, paused inside its call, so that it continues where it stopped and nothing is
 //! repeated. A question can be answered once.
 
+mod page;
+
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use analysis::Plan;
 use protocol::{Approval, Envelope, ErrorBody, ErrorCode, Integrity, escape_text};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -15,7 +18,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::paused::{Next, PausedRun};
 use super::posted::{self, Posted, PostedQuestions};
-use crate::consent::question::{Answer, Channel, EXPIRY, Given, NeedsPerson, Question, describe};
+use crate::approval_page::ApprovalPages;
+use crate::consent::question::{Channel, EXPIRY, Given, NeedsPerson, Question, describe};
 use crate::files::records;
 
 /// The maximum number of paused runs; beyond it, the oldest is ended. A paused run occupies a slot of the sandbox pool,
@@ -43,6 +47,8 @@ struct Waiting {
     approval: Approval,
     /// Whether only a person can approve it.
     needs_person: bool,
+    /// The plan of its program, if it is about that.
+    plan: Option<Arc<Plan>>,
     /// Cancelled once the question is no longer open.
     closed: CancellationToken,
     /// Cancels it: this value is dropped when the question is answered or its run ends.
@@ -58,7 +64,7 @@ enum Unanswered {
     Evicted,
 }
 
-/// A question that a person answered on a terminal.
+/// A question that a person answered on a terminal or the page.
 struct Settled {
     workflow_id: String,
     outcome: watch::Receiver<Option<Envelope>>,
@@ -70,7 +76,7 @@ struct Settled {
 struct Runs {
     waiting: HashMap<String, Waiting>,
     ended: VecDeque<(String, String, Unanswered)>,
-    /// The outcomes of questions that a person answered on a terminal: the agent has yet to ask for them.
+    /// The outcomes of questions that a person answered on a terminal or the page: the agent has yet to ask for them.
     settled: VecDeque<Settled>,
 }
 
@@ -91,11 +97,13 @@ pub(crate) struct Approvals {
     expiry: Duration,
     /// Where their questions are posted, and for which workspace; `None` for a process that asks by itself.
     posted: Option<(PostedQuestions, PathBuf)>,
+    /// Their pages.
+    pages: Option<Arc<ApprovalPages>>,
 }
 
 impl Default for Approvals {
     fn default() -> Self {
-        Self { runs: Mutex::default(), expiry: EXPIRY, posted: None }
+        Self { runs: Mutex::default(), expiry: EXPIRY, posted: None, pages: None }
     }
 }
 
@@ -108,11 +116,14 @@ pub(crate) struct Resumed {
 }
 
 impl Approvals {
-    /// Creates the set of a process whose questions can be answered from a terminal; `records` is the folder of the
-    /// user's records.
-    pub(crate) fn posted(records: &Path, workspace: &Path) -> Self {
+    /// Creates the set of a process whose questions can be answered from a terminal or on a page; `records` is the
+    /// folder of the user's records.
+    pub(crate) fn posted(records: &Path, workspace: &Path) -> Arc<Self> {
         let posted = Some((PostedQuestions::of(records), workspace.to_owned()));
-        Self { posted, ..Self::default() }
+        Arc::new_cyclic(|approvals| {
+            let pages = Some(Arc::new(Self::pages(Weak::clone(approvals))));
+            Self { posted, pages, ..Self::default() }
+        })
     }
 
     /// Follows a run until it ends or asks. A run that asks is stored until its question is answered.
@@ -153,6 +164,7 @@ impl Approvals {
             needs_person: question.needs_person.is_some(),
             answer: question.answer,
             about: question.about.name(),
+            plan: question.about.plan(),
             deadline,
             approval: approval.clone(),
         };
@@ -181,13 +193,8 @@ impl Approvals {
 
     /// Posts a question, and waits in the background for an answer from a terminal.
     fn post(self: &Arc<Self>, approval: &Approval) {
-        let Some((posted, workspace)) = self.posted.clone() else { return };
-        let question = Posted {
-            workspace,
-            pid: std::process::id(),
-            expires: records::now() + self.expiry.as_secs(),
-            approval: approval.clone(),
-        };
+        let Some((posted, _)) = self.posted.clone() else { return };
+        let Some(question) = self.posted_question(approval) else { return };
         if let Err(error) = posted.post(&question) {
             // The agent and its client can still answer.
             tracing::warn!(%error, "The question cannot be answered with `pml approve`");
@@ -202,7 +209,7 @@ impl Approvals {
                     break;
                 }
                 if let Some(answer) = posted.take_answer(&id) {
-                    approvals.settle(&id, answer);
+                    approvals.settle(&id, Given { answer, by: Channel::Terminal });
                     break;
                 }
             }
@@ -210,12 +217,24 @@ impl Approvals {
         });
     }
 
-    /// Continues a run after a person answered on a terminal. The agent gets the outcome when it asks for it.
-    fn settle(self: &Arc<Self>, workflow_id: &str, answer: Answer) {
+    /// Returns a question with what a person needs to know about its run.
+    fn posted_question(&self, approval: &Approval) -> Option<Posted> {
+        let (_, workspace) = self.posted.as_ref()?;
+        Some(Posted {
+            workspace: workspace.clone(),
+            pid: std::process::id(),
+            expires: records::now() + self.expiry.as_secs(),
+            approval: approval.clone(),
+        })
+    }
+
+    /// Continues a run after a person answered elsewhere than in the agent's session; returns whether the question was
+    /// still open. The agent gets the outcome when it asks for it.
+    fn settle(self: &Arc<Self>, workflow_id: &str, given: Given) -> bool {
         let (outcome, settled) = watch::channel(None);
         let stop = CancellationToken::new();
         let mut runs = self.lock();
-        let Some(waiting) = runs.waiting.remove(workflow_id) else { return };
+        let Some(waiting) = runs.waiting.remove(workflow_id) else { return false };
         if runs.settled.len() == SETTLED_LIMIT {
             runs.settled.pop_front();
         }
@@ -227,15 +246,16 @@ impl Approvals {
         });
         drop(runs);
         // The program may have ended without awaiting this call; then its result is the outcome.
-        let _ = waiting.answer.send(Given { answer, by: Channel::Terminal });
+        let _ = waiting.answer.send(given);
         let approvals = Arc::clone(self);
         tokio::spawn(async move {
             let envelope = approvals.follow(waiting.run, &stop).await;
             let _ = outcome.send(Some(envelope));
         });
+        true
     }
 
-    /// Returns the outcome of a question that a person answered on a terminal, once it is there; `None` if nobody has.
+    /// Returns the outcome of a question that a person answered on a terminal or the page, once it is there; `None` if nobody has.
     /// If `caller` is cancelled, so is the run.
     pub(crate) async fn settled(
         &self,

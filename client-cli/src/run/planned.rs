@@ -4,6 +4,7 @@
 //! about when the program reaches it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use analysis::{Argument, Certainty, PathStep, Place, Plan, PlannedTask, Times, plan_with};
@@ -106,11 +107,16 @@ impl LocalRun {
             return None;
         }
         let begun = Instant::now();
-        let plan = plan_of(&self.app, program);
+        let plan = Arc::new(plan_of(&self.app, program));
         // Nobody is asked about a call that exceeds a limit.
         let trial = self.policy.unused();
         let mut changed = HashSet::new();
-        let mut asked = AskedPlan { calls: Vec::new(), later: Vec::new(), leaves: leaves(&plan) };
+        let mut asked = AskedPlan {
+            plan: Arc::clone(&plan),
+            calls: Vec::new(),
+            later: Vec::new(),
+            leaves: leaves(&plan),
+        };
         for task in &plan.tasks {
             let Some(target) = program.targets.get(&task.tool) else { continue };
             let no_room = match asked.calls.len() {

@@ -119,6 +119,7 @@ pages! {
     readme: "README.md",
     contributing: "CONTRIBUTING.md",
     deploying: "deploy/README.md",
+    approvals: "docs/approvals.md",
     builtins: "docs/builtins.md",
     capabilities: "docs/capabilities.md",
     cli: "docs/cli.md",

@@ -22,7 +22,7 @@ const CRATES: &[(&str, &[&str])] = &[
 
 /// External crates that only some of ours may depend on. A star matches any suffix.
 const RESTRICTED: &[(&str, &[&str])] = &[
-    // Only the gateway serves HTTP.
+    // Only the gateway serves HTTP; the page for approvals is three routes.
     ("axum", &["server"]),
     ("tower", &["server"]),
     // SQL is in one crate.
@@ -36,7 +36,7 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     // Crates that only decide, and the sandbox, do not use the network.
     ("reqwest", &["execution", "server", "client-cli", "tests"]),
     ("rmcp", &["execution", "server", "client-cli"]),
-    ("hyper", &["server"]),
+    ("hyper", &["server", "client-cli"]),
     ("tokio", &["execution", "registry", "sandbox", "server", "client-cli", "tests"]),
     // Libraries have error enums.
     ("anyhow", &["server", "client-cli"]),
@@ -116,6 +116,8 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     // The targets of calls; none of them checks permissions.
     ("client-cli", "http_client", &[]),
     ("client-cli", "diagram", &[]),
+    // The page shows a question and takes its answer; it knows no run.
+    ("client-cli", "approval_page", &["consent"]),
     ("client-cli", "gateway", &["capabilities", "files", "http_client", "processes", "*"]),
     ("client-cli", "local_mcp", &["files", "http_client", "processes", "workspace", "*"]),
     ("client-cli", "tools", &["files", "http_client", "policy", "processes", "workspace"]),
@@ -156,8 +158,10 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
         "run",
         &[
             "app",
+            "approval_page",
             "capabilities",
             "consent",
+            "diagram",
             "discover",
             "files",
             "gateway",

@@ -1,7 +1,9 @@
 //! The question about a whole program: the calls that it is about to make, in one list.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
+use analysis::Plan;
 use protocol::{ToolId, escape_text};
 use serde_json::{Value, json};
 
@@ -19,6 +21,8 @@ const LINES_LIMIT: usize = 10;
 /// The calls of a program that one answer covers.
 #[derive(Debug)]
 pub(crate) struct AskedPlan {
+    /// What the whole program will and may do, for the picture.
+    pub(crate) plan: Arc<Plan>,
     /// The calls, in the order in which the program has them.
     pub(crate) calls: Vec<PlannedCall>,
     /// Those that the answer does not cover.

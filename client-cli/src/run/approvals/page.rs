@@ -1,0 +1,51 @@
+//! The page of a question, for a person at a browser.
+
+use std::sync::{Arc, Weak};
+
+use serde_json::Value;
+
+use super::Approvals;
+use crate::approval_page::{ApprovalPages, Browser, Shown};
+use crate::consent::question::{Channel, Given};
+use crate::diagram;
+use crate::run::posted;
+
+impl Approvals {
+    /// Creates the pages of the questions of `approvals`.
+    pub(super) fn pages(approvals: Weak<Self>) -> ApprovalPages {
+        let answers = move |id: &str, answer| {
+            let Some(approvals) = approvals.upgrade() else { return false };
+            approvals.settle(id, Given { answer, by: Channel::Page })
+        };
+        ApprovalPages::new(Browser::of_environment(), Box::new(answers))
+    }
+
+    /// Has the browser open the page of a question that waits; returns whether it was started.
+    pub(crate) async fn open_page(&self, workflow_id: &str) -> bool {
+        let Some(pages) = &self.pages else { return false };
+        let (posted, plan, closed) = {
+            let runs = self.lock();
+            let Some(waiting) = runs.waiting.get(workflow_id) else { return false };
+            let Some(posted) = self.posted_question(&waiting.approval) else { return false };
+            (posted, waiting.plan.clone(), waiting.closed.clone())
+        };
+        let context = &posted.approval.context;
+        let why = context.get("needs_person").and_then(Value::as_str);
+        let is_dangerous = context.get("dangerous") == Some(&Value::Bool(true));
+        let shown = Shown {
+            workflow_id: workflow_id.to_owned(),
+            text: posted::shown(&posted),
+            danger: why.filter(|_| is_dangerous).map(protocol::escape_text),
+            offers_always: posted.approval.options.iter().any(|option| option == "always"),
+            // Without one, the text has everything.
+            picture: plan.and_then(|plan| diagram::svg(&plan).ok()),
+        };
+        let is_open = pages.open(shown).await;
+        let (pages, id) = (Arc::clone(pages), workflow_id.to_owned());
+        tokio::spawn(async move {
+            closed.cancelled().await;
+            pages.close(&id);
+        });
+        is_open
+    }
+}
