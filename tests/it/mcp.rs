@@ -1,10 +1,12 @@
 //! Both programs as MCP servers: protocol, conformance and third-party clients.
 
 mod answer_contents;
+mod approvals_by_clients;
 mod call_forms;
 mod cancellation;
 mod client_kinds;
 mod clients;
 mod conformance;
 mod progress;
+pub(crate) mod sdk_clients;
 mod stdio_protocol;

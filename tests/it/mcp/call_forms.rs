@@ -1,19 +1,20 @@
 //! Every form of a call in both protocol generations and on both transports: the answers, and that third-party clients
 //! accept them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::sdk_clients::{self, Client, environment};
 use crate::registry::capabilities::{DOUBLE, author, published};
 use crate::support::binaries::built;
 use crate::support::cli::{Project, finish, text};
 use crate::support::gateway_stub::{GatewayStub, handshaking};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::{Era, StdioClient};
-use crate::support::mcp_servers::{CLIENTS, PYTHON, node_22, npm, python};
+use crate::support::mcp_servers::{node_22, npm};
 use crate::support::server::{Server, Tenant};
 use crate::support::upstream::{Entry, Everything, scope_of};
 
@@ -213,16 +214,6 @@ fn results_have_a_result_type_in_2026_07_28_only() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// A third-party client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Client {
-    PythonSdk,
-    FastMcp,
-    TypeScriptV1,
-    TypeScriptV2,
-    Inspector,
-}
-
 const THIRD_PARTY_CLIENTS: [(Client, &str); 5] = [
     (Client::PythonSdk, "PyPI mcp"),
     (Client::FastMcp, "PyPI fastmcp"),
@@ -253,20 +244,8 @@ fn target(world: &World, transport: Transport) -> Value {
             "url": format!("{}/mcp", world.tenant.url),
             "headers": { "Authorization": format!("Bearer {}", world.tenant.key) },
         }),
-        Transport::Stdio => json!({
-            "command": built("pml"),
-            "args": ["stdio"],
-            "env": environment(&world.project),
-            "cwd": world.project.workspace(),
-        }),
+        Transport::Stdio => sdk_clients::stdio(&world.project),
     }
-}
-
-fn environment(project: &Project) -> BTreeMap<String, String> {
-    let command = project.command(&[]);
-    let set =
-        command.get_envs().filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)));
-    set.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// Makes the calls with a library, by one of the fixture scripts.
@@ -277,36 +256,14 @@ fn by_script(
     version: &str,
     forms: &[&Form],
 ) -> Output {
-    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
-    let mut command = match client {
-        Client::PythonSdk | Client::FastMcp => {
-            let mut command = Command::new(python(PYTHON).join("python"));
-            let script = if client == Client::PythonSdk { "mcp" } else { "fastmcp" };
-            command.arg(format!("{fixtures}/python/matrix_{script}.py"));
-            command
-        }
-        _ => {
-            let mut command = Command::new(node_22());
-            let script = if client == Client::TypeScriptV1 { "v1" } else { "v2" };
-            command.arg(format!("{fixtures}/clients/{script}.mjs")).arg(npm(CLIENTS));
-            command
-        }
-    };
-    command = world.project.wrap(command, &[]);
-    command.env("FASTMCP_CHECK_FOR_UPDATES", "off");
     let calls: Vec<Value> = forms
         .iter()
         .map(|form| json!({ "name": form.tool, "arguments": (form.arguments)() }))
         .collect();
-    let input = json!({ "target": target(world, transport), "version": version, "calls": calls });
-    let output = finish(command, input.to_string().as_bytes());
-    let printed = format!("{}\n{}", text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{client:?} {transport:?} {version}: {printed}");
-    let out = text(&output.stdout);
-    let mut lines = out.lines().map(|line| {
-        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {printed}"))
-    });
-    let mut hello = lines.next().unwrap_or_else(|| panic!("{client:?}: {printed}"));
+    let target = target(world, transport);
+    let input = json!({ "target": target, "version": version, "calls": calls });
+    let mut lines = sdk_clients::run(&world.project, client, &input).into_iter();
+    let mut hello = lines.next().unwrap_or_else(|| panic!("{client:?} printed nothing"));
     let calls = lines
         .map(|mut line| match line["exception"].as_str() {
             Some(exception) => Err(exception.to_owned()),
