@@ -21,6 +21,7 @@ mod plan_routing;
 mod policy;
 mod previews;
 mod protected_places;
+mod races;
 mod remote_servers;
 mod resume;
 mod runs;

@@ -5,9 +5,10 @@
 //! `pml` holds. When that end closes, because `pml` closed it or died in any way, the supervisor kills every
 //! descendant and exits.
 
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -63,13 +64,24 @@ impl Supervisor {
     /// environment.
     ///
     /// Standard input is a pipe. The caller must keep its write end open for as long as the program may run.
-    pub(crate) fn command<S: AsRef<std::ffi::OsStr>>(&self, input: Input, argv: &[S]) -> Command {
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, input: Input, argv: &[S]) -> Command {
+        let program = argv.first().map_or(Path::new(""), |program| Path::new(program));
+        self.command_as(input, program, argv)
+    }
+
+    /// The same for a program whose file has another name than `argv` gives it.
+    pub(crate) fn command_as<S: AsRef<OsStr>>(
+        &self,
+        input: Input,
+        file: &Path,
+        argv: &[S],
+    ) -> Command {
         let mut command = Command::new(&self.program);
         let input = match input {
             Input::Passed => "passed".to_owned(),
             Input::Bytes(count) => count.to_string(),
         };
-        command.arg0("pml").arg(SUPERVISE).arg(input).args(argv);
+        command.arg0("pml").arg(SUPERVISE).arg(input).arg(file).args(argv);
         // A group of its own is not reached by Ctrl-C at the terminal, and can be killed as a
         // whole.
         command.env_clear().process_group(0).stdin(Stdio::piped());
@@ -108,9 +120,9 @@ fn become_program(parent: Option<&str>, argv: Vec<std::ffi::OsString>) -> i32 {
     if bound.is_err() || parent.is_none() || rustix::process::getppid() != parent {
         return CANNOT_START;
     }
-    let Some((program, arguments)) = argv.split_first() else { return CANNOT_START };
-    let error = Command::new(program).args(arguments).exec();
-    report(&format!("cannot start `{}`: {error}", program.to_string_lossy()));
+    let [file, name, arguments @ ..] = &argv[..] else { return CANNOT_START };
+    let error = Command::new(file).arg0(name).args(arguments).exec();
+    report(&format!("cannot start `{}`: {error}", name.to_string_lossy()));
     CANNOT_START
 }
 

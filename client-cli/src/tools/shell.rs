@@ -101,6 +101,8 @@ fn program_key(name: &str) -> String {
 /// A resolved command.
 struct Prepared {
     command: policy::Command,
+    /// The file that runs.
+    file: PathBuf,
     folder: PathBuf,
     limit: Duration,
     /// Where the folder and the program were found.
@@ -142,12 +144,24 @@ impl Shell<'_> {
         let found = self.environment.programs().find(&argv[0], &folder);
         let found =
             found.map_err(|error| NativeError::new(ErrorCode::ToolFailed, error.to_string()))?;
-        let program_led =
-            Led { given: program_key(&argv[0]), real: found.file.clone(), by_link: false };
+        let (file, by_link) = match argv[0].contains('/') {
+            // Other programs may change where a link in the workspace leads. What was found runs.
+            true => {
+                let real = found.file.canonicalize().map_err(|error| {
+                    let message = format!("cannot find `{}`: {error}", argv[0]);
+                    NativeError::new(ErrorCode::ToolFailed, message)
+                })?;
+                let by_link = real != found.file.components().collect::<PathBuf>();
+                (real, by_link)
+            }
+            false => (found.file.clone(), false),
+        };
+        let real = file.strip_prefix(self.workspace.root()).unwrap_or(&file).to_owned();
+        let program_led = Led { given: program_key(&argv[0]), real, by_link };
         let paths = vec![folder_led, program_led];
         let command =
             policy::Command { argv, file: found.file, is_of_workspace: found.is_of_workspace };
-        Ok(Prepared { command, folder, limit, paths })
+        Ok(Prepared { command, file, folder, limit, paths })
     }
 
     /// Runs a program. Dropping the future kills it and everything that it started.
@@ -159,7 +173,7 @@ impl Shell<'_> {
     ) -> Result<Value, NativeError> {
         let input: Exec = arguments("shell:exec", value)?;
         // Resolved again, because the answer of the user may have taken minutes since `check`.
-        let Prepared { command, folder, limit, paths } = self.prepare(&input)?;
+        let Prepared { command, file, folder, limit, paths } = self.prepare(&input)?;
         for led in &paths {
             granted.leads_to(&led.given, &led.real)?;
         }
@@ -174,16 +188,17 @@ impl Shell<'_> {
         let limit = policy.command_ms().map_or(limit, lower);
         let kept = policy.command_output().and_then(|bytes| usize::try_from(bytes).ok());
         let kept = kept.map_or(OUTPUT_LIMIT, |bytes| bytes.min(OUTPUT_LIMIT));
-        let policy::Command { mut argv, file: program, .. } = command;
+        let policy::Command { mut argv, file: name, .. } = command;
         let stdin = input.stdin.unwrap_or_default().into_bytes();
         let mut variables = self.environment.base();
-        if git::is_git(&program) {
-            git::restrict(&mut argv, &mut variables, &program, &folder).await?;
+        if git::is_git(&file) || git::is_git(&name) {
+            git::restrict(&mut argv, &mut variables, &file, &folder).await?;
         }
-        // The resolved file and not the name, so that nothing searches the `PATH` again.
-        let mut full = vec![program.into_os_string()];
+        // The resolved file, so that nothing searches the `PATH` or follows a link again. Some files are several
+        // programs, and choose by the name.
+        let mut full = vec![name.into_os_string()];
         full.extend(argv[1..].iter().map(Into::into));
-        let mut command = self.supervisor.command(Input::Bytes(stdin.len()), &full);
+        let mut command = self.supervisor.command_as(Input::Bytes(stdin.len()), &file, &full);
         command.envs(variables).current_dir(&folder);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut command = tokio::process::Command::from(command);

@@ -1,6 +1,6 @@
 //! The permission rules of `.pml.json`, which are checked on every call.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::cli::{Project, text};
 use crate::support::expect::{calls, failure, question, success};
@@ -113,6 +113,29 @@ fn rules_apply_to_configured_mcp_servers() {
 
     let project = project.configure(&json!({ "mcpServers": memory }));
     question(&project.stdio().execute(graph));
+}
+
+/// AP-13: what a server says about its own tools decides nothing.
+#[test]
+fn annotations_of_a_server_allow_nothing() {
+    let server = json!({ "command": "python3", "args": ["claims.py"] });
+    let project = Project::offline().configure(&json!({ "mcpServers": { "claims": server } }));
+    project.write("claims.py", include_str!("../../fixtures/claims_to_read.py"));
+    let wipe = "return await mcp.claims.wipe({})";
+    // Known or not: it is asked about before and after the first call, and no plan says that it reads.
+    for _ in 0..2 {
+        let mut pml = project.stdio();
+        let asked = pml.execute(wipe);
+        assert_eq!(question(&asked)["context"]["tool"], "claims:wipe");
+        assert!(!project.path("wiped").exists());
+        success(&pml.resume(&asked, true, false));
+        assert!(project.path("wiped").exists());
+        std::fs::remove_file(project.path("wiped")).unwrap();
+        project.write("wipe.ts", wipe);
+        let plan = project.run(&["plan", "wipe.ts", "--json"]);
+        let plan: Value = serde_json::from_slice(&plan.stdout).unwrap();
+        assert_eq!(plan["tasks"][0]["effect"], "calls", "{plan:#}");
+    }
 }
 
 /// CL-07: an invalid `.pml.json` stops the command. It is never treated as an empty one.
