@@ -21,6 +21,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) use self::browser::Browser;
+use crate::consent::question::left_out::LeftOut;
 use crate::consent::question::{Answer, code};
 
 /// The maximum number of wrong codes; after them, the page no longer answers.
@@ -36,12 +37,14 @@ pub(crate) struct Shown {
     pub(crate) danger: Option<String>,
     /// Whether the tool can be allowed permanently.
     pub(crate) offers_always: bool,
+    /// For a list of calls: their number. Some can be left out.
+    pub(crate) calls: usize,
     /// A picture of the program, as SVG.
     pub(crate) picture: Option<String>,
 }
 
-/// Takes an answer; returns whether the question was still open.
-pub(crate) type Answers = Box<dyn Fn(&str, Answer) -> bool + Send + Sync>;
+/// Takes an answer, and the calls that it leaves out; returns whether the question was still open.
+pub(crate) type Answers = Box<dyn Fn(&str, Answer, LeftOut) -> bool + Send + Sync>;
 
 /// The pages of a process.
 pub(crate) struct ApprovalPages {

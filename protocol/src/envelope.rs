@@ -67,6 +67,9 @@ pub struct ContinueWorkflow {
     /// Whether to allow the tool from now on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
+    /// For a list of calls: the numbers, from 1, of those that are not allowed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<u32>,
 }
 
 /// The arguments of `pml_create`.

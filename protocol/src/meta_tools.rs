@@ -258,6 +258,11 @@ fn continue_schema() -> Value {
                 "type": "boolean",
                 "description": "Counts as `approved` alone. Only the user can allow a tool from now on: with `pml approve`, or in the client's own form.",
             },
+            "without": {
+                "type": "array",
+                "items": { "type": "integer", "minimum": 1 },
+                "description": "For a list of calls (`approval_type: \"plan\"`): the numbers of those that the user leaves out. They fail when the program makes them.",
+            },
         },
         "required": ["workflow_id", "approved"],
         "additionalProperties": false,

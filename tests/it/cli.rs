@@ -11,6 +11,7 @@ mod hostile_capabilities;
 pub(crate) mod hostile_gateway;
 mod init;
 mod keyring;
+mod left_out;
 mod local_capabilities;
 mod login;
 mod odd_clients;

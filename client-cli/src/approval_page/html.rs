@@ -18,7 +18,9 @@ img{max-width:100%;height:auto}
 .danger{border-left:5px solid #cf222e;background:#ffebe9;padding:.6rem 1rem;font-weight:600}
 .message{border-left:5px solid #9a6700;background:#fff8c5;padding:.6rem 1rem}
 code{font:600 1.15em ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;letter-spacing:.12em}
-input{font:inherit;padding:.3rem .5rem;width:10rem}
+input[name=code]{font:inherit;padding:.3rem .5rem;width:10rem}
+fieldset{border:1px solid #d0d7de;border-radius:6px;margin:1rem 0;padding:.6rem 1rem}
+fieldset label{display:inline-block;margin-right:1rem}
 button{font:inherit;padding:.45rem 1.1rem;margin:.8rem .6rem 0 0;border:1px solid #8c959f;border-radius:6px;background:#fff;cursor:pointer}
 button.allow{background:#1f883d;border-color:#1f883d;color:#fff}
 button.deny{color:#cf222e;border-color:#cf222e}
@@ -74,6 +76,16 @@ pub(super) fn question(
         body,
         r#"<form method="post" action="/answer" autocomplete="off"><input type="hidden" name="secret" value="{secret}">"#
     );
+    if shown.calls > 0 {
+        body += "<fieldset><legend>Leave out these calls (they fail when the program makes them):</legend>";
+        for number in 1..=shown.calls {
+            let _ = write!(
+                body,
+                r#"<label><input type="checkbox" name="without" value="{number}">{number}</label> "#
+            );
+        }
+        body += "</fieldset>\n";
+    }
     if let Some(code) = code {
         let _ = writeln!(
             body,
@@ -146,6 +158,7 @@ mod tests {
             text: hostile.to_owned(),
             danger: Some(hostile.to_owned()),
             offers_always: false,
+            calls: 0,
             picture: Some("</svg>\"><script>".to_owned()),
         };
         let page = question(&shown, Some("abcde"), "secret", Some(hostile));

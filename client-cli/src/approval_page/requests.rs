@@ -12,6 +12,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use super::html::{self, Notice};
 use super::{Page, Shared, WRONG_CODES, secret};
 use crate::consent::question::Answer;
+use crate::consent::question::left_out::LeftOut;
 
 /// The maximum size of a form, in bytes.
 const FORM_LIMIT: usize = 4 * 1024;
@@ -41,6 +42,8 @@ struct Form {
     secret: String,
     code: String,
     answer: String,
+    /// The numbers of the calls that are left out.
+    without: Vec<u32>,
 }
 
 impl Requests {
@@ -102,6 +105,7 @@ impl Requests {
         let body = Limited::new(request.into_body(), FORM_LIMIT).collect().await;
         let body = body.map_err(|_| (StatusCode::BAD_REQUEST, Notice::Refused))?.to_bytes();
         let form = Form::parse(&body).ok_or((StatusCode::BAD_REQUEST, Notice::Refused))?;
+        let without = LeftOut::of(&form.without);
         let (id, answer) = {
             let mut pages = self.shared.lock();
             let page = pages.values_mut().find(|page| page.form.as_deref() == Some(&form.secret));
@@ -115,6 +119,9 @@ impl Requests {
                 "always" if page.shown.offers_always => Answer::Always,
                 _ => return Err((StatusCode::BAD_REQUEST, Notice::Refused)),
             };
+            if form.without.len() >= page.shown.calls.max(1) {
+                return Ok(page.render(Some("All calls would be left out. Nothing was answered.")));
+            }
             let is_approval = answer != Answer::Abort;
             if is_approval && page.shown.danger.is_some() && form.code.trim() != page.code {
                 page.wrong_codes += 1;
@@ -125,7 +132,7 @@ impl Requests {
             }
             (page.shown.workflow_id.clone(), answer)
         };
-        if !(self.shared.answers)(&id, answer) {
+        if !(self.shared.answers)(&id, answer, without) {
             return Err((StatusCode::GONE, Notice::NotOpen));
         }
         self.shared.lock().remove(&id);
@@ -153,6 +160,10 @@ impl Form {
                 "secret" => &mut form.secret,
                 "code" => &mut form.code,
                 "answer" => &mut form.answer,
+                "without" => {
+                    form.without.push(value.parse().ok()?);
+                    continue;
+                }
                 _ => return None,
             };
             if !std::mem::replace(field, value.into_owned()).is_empty() {

@@ -4,9 +4,11 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use protocol::ApprovalType;
 use serde_json::Value;
 
 use super::terminal::{note, say};
+use crate::consent::question::left_out::LeftOut;
 use crate::consent::question::{Answer, code};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
@@ -37,28 +39,49 @@ pub(crate) fn approve(workflow_id: Option<&str>) -> Result<ExitCode, CliError> {
     let context = &posted.approval.context;
     let is_dangerous = context.get("dangerous") == Some(&Value::Bool(true));
     let reason = context.get("needs_person").and_then(Value::as_str);
+    let is_list = posted.approval.approval_type == ApprovalType::Plan;
+    let mut without = LeftOut::default();
+    let mut leave_out = |line: &str| match LeftOut::of_line(line, &posted.approval) {
+        None => Ok(None),
+        Some(Ok(left_out)) => {
+            without = left_out;
+            Ok(Some(Answer::Once))
+        }
+        Some(Err(reason)) => {
+            Err(CliError::cannot_run(reason).with_hint("Not answered; the run waits."))
+        }
+    };
     let answer = match reason.filter(|_| is_dangerous) {
         Some(why) => {
             let code = code();
+            let some = match is_list {
+                true => format!("{code} w 2,4 to leave calls out, "),
+                false => String::new(),
+            };
             note(&format!(
-                "Careful: {}.\nType {code} to allow it, anything else to leave it unanswered: ",
+                "Careful: {}.\nType {code} to allow it, {some}anything else to leave it unanswered: ",
                 protocol::escape_text(why)
             ));
-            (line()? == code).then_some(Answer::Once)
+            match line()?.strip_prefix(&code).map(str::trim) {
+                Some("") => Some(Answer::Once),
+                Some(rest) => leave_out(rest)?,
+                None => None,
+            }
         }
         None => {
             let always = if offers_always { " once, [a]lways" } else { "" };
-            note(&format!("Allow? [y]es{always}, [d]eny and end the run, [N]ot now: "));
+            let some = if is_list { ", [w]ithout some calls (w 2,4)" } else { "" };
+            note(&format!("Allow? [y]es{always}{some}, [d]eny and end the run, [N]ot now: "));
             match line()?.as_str() {
                 "y" | "yes" => Some(Answer::Once),
                 "a" | "always" if offers_always => Some(Answer::Always),
                 "d" | "deny" => Some(Answer::Abort),
-                _ => None,
+                other => leave_out(other)?,
             }
         }
     };
     match answer {
-        Some(answer) => pass_on(&questions, &posted, answer),
+        Some(answer) => pass_on(&questions, &posted, answer, without),
         None => Err(CliError::cannot_run("not answered; the run waits")),
     }
 }
@@ -70,7 +93,7 @@ pub(crate) fn approve(workflow_id: Option<&str>) -> Result<ExitCode, CliError> {
 pub(crate) fn deny(workflow_id: Option<&str>) -> Result<ExitCode, CliError> {
     let questions = questions()?;
     match select(&questions, workflow_id, "deny")? {
-        Some(posted) => pass_on(&questions, &posted, Answer::Abort),
+        Some(posted) => pass_on(&questions, &posted, Answer::Abort, LeftOut::default()),
         None => Ok(ExitCode::SUCCESS),
     }
 }
@@ -114,6 +137,7 @@ fn pass_on(
     questions: &PostedQuestions,
     posted: &Posted,
     answer: Answer,
+    without: LeftOut,
 ) -> Result<ExitCode, CliError> {
     let id = &posted.approval.workflow_id;
     let ended = || {
@@ -126,7 +150,7 @@ fn pass_on(
         return Err(ended());
     }
     questions
-        .answer(id, answer)
+        .answer(id, answer, without)
         .map_err(|error| CliError::failed(format!("cannot pass the answer on: {error}")))?;
     let begun = Instant::now();
     while !questions.was_taken(id) {

@@ -17,6 +17,7 @@ use super::terminal::{for_terminal, interrupted, note, say};
 use crate::app::App;
 use crate::args::Exec;
 use crate::consent::question::Channel;
+use crate::consent::question::left_out::LeftOut;
 use crate::error::CliError;
 use crate::files::strict_json;
 use crate::run::{Runs, execute, resume};
@@ -223,9 +224,41 @@ fn forbidden(approval: &Approval) -> &'static str {
 async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
     let offers_always = allows_always(approval);
     let always = if offers_always { " once, [a]lways" } else { "" };
-    let question = format!("{}\nAllow? [y]es{always}, [N]o: ", approval.description);
+    let some = match approval.approval_type {
+        ApprovalType::Plan => ", [w]ithout some calls (w 2,4)",
+        _ => "",
+    };
+    let prompt = format!("Allow? [y]es{always}{some}, [N]o: ");
+    let mut question = format!("{}\n{prompt}", approval.description);
+    loop {
+        let answer = line(question).await?.trim().to_ascii_lowercase();
+        let is_always = offers_always && matches!(answer.as_str(), "a" | "always");
+        let mut decision = ContinueRequest {
+            workflow_id: approval.workflow_id.clone(),
+            // `always` is no answer where it was not offered, so there it counts as no.
+            approved: is_always || matches!(answer.as_str(), "y" | "yes"),
+            always: is_always,
+            without: Vec::new(),
+        };
+        match LeftOut::of_line(&answer, approval) {
+            None => {}
+            Some(Ok(without)) => {
+                (decision.approved, decision.without) = (true, without.numbers());
+            }
+            // A slip is no denial of everything.
+            Some(Err(reason)) => {
+                question = format!("{reason}\n{prompt}");
+                continue;
+            }
+        }
+        return Ok(decision);
+    }
+}
+
+/// Shows a question and reads the answer.
+async fn line(question: String) -> Result<String, CliError> {
     // On a separate thread, so that a signal can end the command while it waits for the answer.
-    let answer = tokio::task::spawn_blocking(move || {
+    tokio::task::spawn_blocking(move || {
         {
             // Release the lock before waiting: the code that ends this command writes to stderr.
             let mut err = std::io::stderr().lock();
@@ -237,15 +270,7 @@ async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
     })
     .await
     .map_err(|error| CliError::failed(error.to_string()))?
-    .map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
-    let answer = answer.trim().to_ascii_lowercase();
-    Ok(ContinueRequest {
-        workflow_id: approval.workflow_id.clone(),
-        // `always` is no answer where it was not offered, so there it counts as no.
-        approved: matches!(answer.as_str(), "y" | "yes")
-            || offers_always && matches!(answer.as_str(), "a" | "always"),
-        always: offers_always && matches!(answer.as_str(), "a" | "always"),
-    })
+    .map_err(|error| CliError::failed(format!("cannot ask: {error}")))
 }
 
 /// Returns whether "always" is a possible answer.

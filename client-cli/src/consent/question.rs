@@ -1,5 +1,6 @@
 //! Questions to the user, rendered from the exact call that waits.
 
+pub(crate) mod left_out;
 pub(crate) mod plan;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use self::left_out::LeftOut;
 use self::plan::AskedPlan;
 use super::look_alike;
 use super::permissions::Permissions;
@@ -156,10 +158,12 @@ impl NeedsPerson {
 }
 
 /// An answer, and where it came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Given {
     /// The answer.
     pub(crate) answer: Answer,
+    /// The calls of the list that it does not allow.
+    pub(crate) without: LeftOut,
     /// Its channel.
     pub(crate) by: Channel,
 }

@@ -1,11 +1,12 @@
 //! The calls of a program that the user allowed before it started.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use protocol::{Integrity, ToolId, canonical_json};
 use serde_json::Value;
 
+use crate::consent::question::left_out::LeftOut;
 use crate::consent::question::{AskedCall, Channel};
 use crate::tools::filesystem::preview::Preview;
 use crate::workspace::touched::Touched;
@@ -21,9 +22,13 @@ struct Allowed {
     before: Option<Option<Integrity>>,
 }
 
-/// The calls that the user has allowed and that were not made yet.
+/// The calls that the user has allowed and that were not made yet, and those that the user left out.
 #[derive(Default)]
-pub(super) struct AllowedCalls(Mutex<HashMap<CallKey, VecDeque<Allowed>>>);
+pub(super) struct AllowedCalls {
+    allowed: Mutex<HashMap<CallKey, VecDeque<Allowed>>>,
+    /// Wherever they lead by now.
+    left_out: Mutex<HashSet<(ToolId, String)>>,
+}
 
 impl AllowedCalls {
     /// Takes the permission for one call, if there is one; returns the channel of the answer. `preview` says what the
@@ -35,7 +40,7 @@ impl AllowedCalls {
         touched: &Touched,
         preview: impl FnOnce() -> Option<Preview>,
     ) -> Option<Channel> {
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.allowed.lock().unwrap_or_else(PoisonError::into_inner);
         let left = calls.get_mut(&key(tool, arguments, touched))?;
         let allowed = left.pop_front()?;
         match allowed.before {
@@ -44,10 +49,23 @@ impl AllowedCalls {
         }
     }
 
-    /// Allows calls, as many as each states.
-    pub(super) fn allow(&self, calls: &[AskedCall], by: Channel) {
-        let mut allowed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for call in calls {
+    /// Returns whether the user left a call out. That counts for all calls with these arguments.
+    pub(super) fn leaves_out(&self, tool: &ToolId, arguments: &Value) -> bool {
+        let left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        // Most runs have none.
+        !left_out.is_empty()
+            && left_out.contains(&(tool.clone(), canonical_json(arguments.clone())))
+    }
+
+    /// Allows calls, as many as each states, except those that the answer leaves out.
+    pub(super) fn allow(&self, calls: &[AskedCall], without: &LeftOut, by: Channel) {
+        let mut allowed = self.allowed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        for (place, call) in calls.iter().enumerate() {
+            if without.has(place) {
+                left_out.insert((call.tool.clone(), canonical_json(call.arguments.clone())));
+                continue;
+            }
             let left = allowed.entry(key(&call.tool, &call.arguments, &call.touched)).or_default();
             // After the first call, the file has the content that the user was shown.
             let mut before = call.preview.as_ref().map(|preview| preview.before);

@@ -4,6 +4,8 @@
 //! repeated. A question can be answered once.
 
 mod page;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -19,6 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::paused::{Next, PausedRun};
 use super::posted::{self, Posted, PostedQuestions};
 use crate::approval_page::ApprovalPages;
+use crate::consent::question::left_out::LeftOut;
 use crate::consent::question::{Channel, EXPIRY, Given, NeedsPerson, Question, describe};
 use crate::files::records;
 
@@ -208,8 +211,8 @@ impl Approvals {
                 if !approvals.lock().waiting.contains_key(&id) {
                     break;
                 }
-                if let Some(answer) = posted.take_answer(&id) {
-                    approvals.settle(&id, Given { answer, by: Channel::Terminal });
+                if let Some((answer, without)) = posted.take_answer(&id) {
+                    approvals.settle(&id, Given { answer, without, by: Channel::Terminal });
                     break;
                 }
             }
@@ -228,12 +231,29 @@ impl Approvals {
         })
     }
 
+    /// Checks that the answer to a question can leave these calls out.
+    ///
+    /// # Errors
+    /// Returns why it cannot.
+    pub(crate) fn check_left_out(&self, id: &str, without: &LeftOut) -> Result<(), String> {
+        // Whether the question is open is found out when it is answered.
+        self.lock().waiting.get(id).map_or(Ok(()), |waiting| without.check(&waiting.approval))
+    }
+
     /// Continues a run after a person answered elsewhere than in the agent's session; returns whether the question was
     /// still open. The agent gets the outcome when it asks for it.
     fn settle(self: &Arc<Self>, workflow_id: &str, given: Given) -> bool {
         let (outcome, settled) = watch::channel(None);
         let stop = CancellationToken::new();
         let mut runs = self.lock();
+        // Who answers has checked it; a question that does not fit stays open.
+        if runs
+            .waiting
+            .get(workflow_id)
+            .is_none_or(|waiting| given.without.check(&waiting.approval).is_err())
+        {
+            return false;
+        }
         let Some(waiting) = runs.waiting.remove(workflow_id) else { return false };
         if runs.settled.len() == SETTLED_LIMIT {
             runs.settled.pop_front();
@@ -367,86 +387,4 @@ fn random_bits() -> [u8; 16] {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).expect("the kernel provides random bytes");
     bits
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::consent::question::{About, AskedCall};
-    use crate::workspace::touched::Touched;
-
-    #[test]
-    fn ids_are_long_random_and_own() {
-        let (a, b) = (new_workflow_id(), new_workflow_id());
-        assert_ne!(a, b);
-        assert_eq!(a.len(), 3 + 32);
-        assert!(a.starts_with("wl_"));
-    }
-
-    #[test]
-    fn unknown_and_lost_workflows_are_distinguished() {
-        let approvals = Approvals::default();
-        let code = |id: &str| approvals.resume(id).err().map(|error| error.error_code);
-        assert_eq!(code(&new_workflow_id()), Some(ErrorCode::WorkflowLost));
-        assert_eq!(code("wl_x"), Some(ErrorCode::WorkflowNotFound));
-        assert_eq!(code(""), Some(ErrorCode::WorkflowNotFound));
-    }
-
-    /// Starts a run that waits until it is cancelled, and pauses it.
-    fn ask(approvals: &Arc<Approvals>) -> (String, CancellationToken) {
-        let ended = CancellationToken::new();
-        let notify_end = ended.clone();
-        let hash = Integrity::of(b"");
-        let run = PausedRun::start(hash, |_, stop| async move {
-            stop.cancelled().await;
-            notify_end.cancel();
-            protocol::Envelope::error(ErrorBody::new(ErrorCode::Cancelled, "cancelled"))
-        });
-        let (answer, _) = oneshot::channel();
-        let tool = "shell:exec".parse().unwrap();
-        let call = AskedCall {
-            tool,
-            through: Vec::new(),
-            arguments: json!({}),
-            reason: String::new(),
-            start: None,
-            count: 1,
-            touched: Touched::default(),
-            preview: None,
-            sends_to: None,
-            can_be_allowed: true,
-        };
-        let question = Question { about: About::Call(Box::new(call)), needs_person: None, answer };
-        (approvals.pause(run, question, hash).workflow_id, ended)
-    }
-
-    /// AP-09: a question without an answer ends the run, even if there is no further request.
-    #[tokio::test]
-    async fn an_unanswered_run_ends() {
-        let expiry = Duration::from_millis(200);
-        let approvals = Arc::new(Approvals { expiry, ..Approvals::default() });
-        let begun = Instant::now();
-        let (id, ended) = ask(&approvals);
-        tokio::time::timeout(Duration::from_secs(30), ended.cancelled()).await.unwrap();
-        assert!(begun.elapsed() >= expiry);
-        let error = approvals.resume(&id).err().unwrap();
-        assert_eq!(error.error_code, ErrorCode::ApprovalExpired);
-    }
-
-    /// Unanswered questions never occupy all slots of the sandbox pool.
-    #[tokio::test]
-    async fn the_oldest_question_is_evicted() {
-        assert!(PAUSED_LIMIT < sandbox::PoolConfig::default().max_running);
-        let approvals = Arc::default();
-        let first = ask(&approvals);
-        let rest: Vec<_> = (0..PAUSED_LIMIT).map(|_| ask(&approvals)).collect();
-        tokio::time::timeout(Duration::from_secs(30), first.1.cancelled()).await.unwrap();
-        let error = approvals.resume(&first.0).err().unwrap();
-        assert_eq!(error.error_code, ErrorCode::WorkflowLost);
-        assert!(error.message.contains("were waiting for an answer"), "{}", error.message);
-        assert!(rest.iter().all(|(_, ended)| !ended.is_cancelled()));
-        assert!(approvals.resume(&rest[0].0).is_ok());
-    }
 }

@@ -131,8 +131,9 @@ impl LocalRun {
     /// Returns `RUN_STORE_UNAVAILABLE` and ends the run. The answer does not count then.
     pub(super) async fn record_answers(&self, given: Given) -> Result<(), ErrorBody> {
         let open = std::mem::take(&mut self.state().open);
-        for mut question in open {
-            question.answer = Some(given);
+        for (place, mut question) in open.into_iter().enumerate() {
+            question.is_left_out = given.without.has(place);
+            question.answer = Some(given.clone());
             self.recorder.answer(question).await.map_err(|error| self.end_with(error))?;
         }
         Ok(())

@@ -14,6 +14,7 @@ use super::recorder::AnsweredQuestion;
 use crate::app::App;
 use crate::capabilities::{self, Target};
 use crate::consent::decision::{Call, Decision, decide, denied, refuse_denied};
+use crate::consent::question::left_out::LeftOut;
 use crate::consent::question::{
     About, Answer, AskedCall, Channel, Given, NeedsPerson, Question, Start,
 };
@@ -59,6 +60,11 @@ impl LocalRun {
     ) -> Result<Permit, ErrorBody> {
         let PendingCall { id, target, .. } = *pending;
         let is_native = matches!(target, Target::Native);
+        // Only calls of the program itself are in its plan.
+        if pending.through.is_empty() && self.allowed.leaves_out(id, pending.arguments) {
+            let message = format!("this call of `{id}` was left out when the program was allowed");
+            return Err(ErrorBody::new(ErrorCode::ApprovalDenied, message));
+        }
         // Protected places are known only for native tools, so an allowed call of any other tool
         // needs no check.
         match self.decide(id, target, None)? {
@@ -158,6 +164,7 @@ impl LocalRun {
             reason,
             shown: shown_text,
             answer: None,
+            is_left_out: false,
         }]);
         // Without an answer, nobody can answer any more: the time is over, or the run was cancelled. Then the run ends,
         // which records the open question.
@@ -178,7 +185,8 @@ impl LocalRun {
             answer => answer,
         };
         // An answer counts only once it is recorded.
-        self.record_answers(Given { answer, by: given.by }).await?;
+        let by = given.by;
+        self.record_answers(Given { answer, without: LeftOut::default(), by }).await?;
         match answer {
             // Calls that joined the group after the question was shown are not covered: its count
             // did not include them.

@@ -67,6 +67,7 @@ impl LocalRun {
             reason: call.reason.clone(),
             shown,
             answer: None,
+            is_left_out: false,
         });
         self.open_questions(questions.collect());
         let question = Question { about, needs_person, answer };
@@ -90,12 +91,13 @@ impl LocalRun {
             Answer::Abort => Answer::Abort,
         };
         // An answer counts only once it is recorded.
-        self.record_answers(Given { answer, by: given.by }).await?;
+        let without = given.without;
+        self.record_answers(Given { answer, without: without.clone(), by: given.by }).await?;
         if answer == Answer::Abort {
             let message = "the user did not allow the program; it was not started";
             return Err(self.end_with(ErrorBody::new(ErrorCode::ApprovalDenied, message)));
         }
-        self.allowed.allow(&calls, given.by);
+        self.allowed.allow(&calls, &without, given.by);
         // The user may have edited the rules while the question was open.
         self.app.read_permissions().map_err(|error| self.end_with(error))
     }

@@ -10,6 +10,7 @@ use protocol::{Approval, escape_text};
 use serde::{Deserialize, Serialize};
 
 use crate::consent::question::Answer;
+use crate::consent::question::left_out::LeftOut;
 use crate::files::records::{RecordFile, now};
 
 /// The folder of the files, among the user's records.
@@ -36,6 +37,7 @@ pub(crate) struct Posted {
 #[serde(deny_unknown_fields)]
 struct Answered {
     answer: Answer,
+    without: LeftOut,
 }
 
 /// The questions of a user.
@@ -111,19 +113,24 @@ impl PostedQuestions {
     ///
     /// # Errors
     /// Returns the system's error.
-    pub(crate) fn answer(&self, workflow_id: &str, answer: Answer) -> Result<(), std::io::Error> {
-        let text = serde_json::to_vec(&Answered { answer })?;
+    pub(crate) fn answer(
+        &self,
+        workflow_id: &str,
+        answer: Answer,
+        without: LeftOut,
+    ) -> Result<(), std::io::Error> {
+        let text = serde_json::to_vec(&Answered { answer, without })?;
         self.answered(workflow_id).write(&text)
     }
 
     /// Takes the answer to a question, if there is one, and tells the command that it was taken.
-    pub(crate) fn take_answer(&self, workflow_id: &str) -> Option<Answer> {
-        let Answered { answer } =
+    pub(crate) fn take_answer(&self, workflow_id: &str) -> Option<(Answer, LeftOut)> {
+        let Answered { answer, without } =
             serde_json::from_slice(&self.answered(workflow_id).read()?).ok()?;
         let folder = self.records.join(FOLDER);
         let (from, to) = (answer_name(workflow_id), taken_name(workflow_id));
         std::fs::rename(folder.join(from), folder.join(to)).ok()?;
-        Some(answer)
+        Some((answer, without))
     }
 
     fn question(&self, workflow_id: &str) -> RecordFile {

@@ -41,6 +41,8 @@ pub(crate) struct AnsweredQuestion {
     pub(crate) shown: Integrity,
     /// The answer that counts; `None` if nobody answered in time.
     pub(crate) answer: Option<Given>,
+    /// Whether the answer leaves it out.
+    pub(crate) is_left_out: bool,
 }
 
 impl Recorder {
@@ -224,7 +226,8 @@ impl Recorder {
             count: u32::try_from(question.count).unwrap_or(u32::MAX),
             reason: question.reason,
             shown_hash: Some(question.shown),
-            answer: match question.answer.map(|given| given.answer) {
+            answer: match question.answer.as_ref().map(|given| given.answer) {
+                Some(Answer::Once) if question.is_left_out => Answered::LeftOut,
                 Some(Answer::Once) => Answered::Once,
                 Some(Answer::Always) => Answered::Always,
                 Some(Answer::Abort) => Answered::Abort,

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Runs;
 use crate::app::App;
+use crate::consent::question::left_out::LeftOut;
 use crate::consent::question::{Answer, Channel, Given};
 
 /// How long the agent's answer to a question that only a person can approve waits for the person. Many clients end a
@@ -36,6 +37,10 @@ pub(crate) async fn resume(
     {
         return envelope;
     }
+    let without = LeftOut::of(&decision.without);
+    if let Err(reason) = runs.approvals.check_left_out(&decision.workflow_id, &without) {
+        return Envelope::error(ErrorBody::new(ErrorCode::InvalidRequest, reason));
+    }
     // Only after the rules are read: an invalid file leaves the question open.
     let resumed = match runs.approvals.resume(&decision.workflow_id) {
         Ok(resumed) => resumed,
@@ -51,7 +56,7 @@ pub(crate) async fn resume(
         (true, true) => Answer::Always,
     };
     // The program may have ended without awaiting this call; then its result is returned.
-    let _ = resumed.answer.send(Given { answer, by });
+    let _ = resumed.answer.send(Given { answer, without, by });
     runs.approvals.follow(resumed.run, &cancel).await
 }
 

@@ -313,7 +313,7 @@ pub(crate) struct ApprovalGiven {
     pub(crate) shown_hash: Option<Integrity>,
     /// The answer.
     pub(crate) answer: Answered,
-    /// Where it came from: `agent`, `client` or `terminal`; `None` without an answer.
+    /// Where it came from: `agent`, `client`, `terminal` or `page`; `None` without an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) by: Option<String>,
 }
@@ -326,6 +326,8 @@ pub(crate) enum Answered {
     Once,
     /// The calls and all later calls of the tool may run.
     Always,
+    /// The calls fail, although others of the same question may run.
+    LeftOut,
     /// The run ends.
     Abort,
     /// There was none in time, or the run was cancelled.

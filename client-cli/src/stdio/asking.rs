@@ -17,14 +17,18 @@ use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::{Value, json};
 
 use crate::consent::question::EXPIRY;
+use crate::consent::question::left_out::LeftOut;
 
 /// How long to wait for an answer within a call: many clients end a call after 60 seconds.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// The name of the question in `input_required`.
 const QUESTION: &str = "approval";
-/// The only field of the form.
+/// The field of the form for the decision.
 const DECISION: &str = "decision";
+
+/// The field of the form for the calls that are left out.
+const WITHOUT: &str = "without";
 
 /// How the client of a request can ask the person.
 #[derive(Clone)]
@@ -71,7 +75,7 @@ fn form(approval: &Approval) -> ElicitRequestParams {
     });
     let names: Vec<&str> = names.rev().collect();
     let options: Vec<&String> = approval.options.iter().rev().collect();
-    let schema = json!({
+    let mut schema = json!({
         "type": "object",
         "properties": {
             // Denial comes first and is the default, so that a person who only confirms the form allows nothing.
@@ -79,6 +83,13 @@ fn form(approval: &Approval) -> ElicitRequestParams {
         },
         "required": [DECISION],
     });
+    if approval.approval_type == ApprovalType::Plan {
+        schema["properties"][WITHOUT] = json!({
+            "type": "string",
+            "title": "Leave out",
+            "description": "The numbers of calls that are not to be made, such as 2, 4-6. They fail when the program makes them.",
+        });
+    }
     let requested_schema: ElicitationSchema =
         serde_json::from_value(schema).expect("it follows the schema of forms");
     ElicitRequestParams::FormElicitationParams {
@@ -92,14 +103,27 @@ fn form(approval: &Approval) -> ElicitRequestParams {
 /// every form by themselves. An accepted form without a valid choice is not an approval.
 fn decision(approval: &Approval, answer: &ElicitResult) -> Option<ContinueRequest> {
     let of = |approved, always| {
-        Some(ContinueRequest { workflow_id: approval.workflow_id.clone(), approved, always })
+        let (workflow_id, without) = (approval.workflow_id.clone(), Vec::new());
+        Some(ContinueRequest { workflow_id, approved, always, without })
     };
     match answer.action {
         ElicitationAction::Decline => of(false, false),
         ElicitationAction::Accept => {
             let choice = answer.content.as_ref()?.get(DECISION)?.as_str()?;
             match approval.options.iter().any(|option| option == choice).then_some(choice)? {
-                "continue" => of(true, false),
+                "continue" => {
+                    let without = match answer.content.as_ref()?.get(WITHOUT) {
+                        Some(Value::String(text)) if !text.trim().is_empty() => {
+                            let without = LeftOut::parse(text)?;
+                            without.check(approval).ok()?;
+                            without.numbers()
+                        }
+                        None | Some(Value::Null | Value::String(_)) => Vec::new(),
+                        // Not a text, so what the person wants is not known.
+                        Some(_) => return None,
+                    };
+                    Some(ContinueRequest { without, ..of(true, false)? })
+                }
                 "always" => of(true, true),
                 "abort" => of(false, false),
                 _ => None,

@@ -21,7 +21,7 @@ const RUNS: &str = "
 const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
 
 /// Creates a project whose browser is a script that writes down the link.
-fn project() -> Project {
+pub(crate) fn with_browser() -> Project {
     let project = Project::offline();
     let script = project.home().join("browser");
     let link = project.home().join("link");
@@ -33,7 +33,7 @@ fn project() -> Project {
 
 /// Returns the link that the browser got, and forgets it.
 #[track_caller]
-fn link(project: &Project) -> String {
+pub(crate) fn link(project: &Project) -> String {
     let file = project.home().join("link");
     poll("a link", PATIENCE, || {
         let link = std::fs::read_to_string(&file).ok().filter(|link| !link.is_empty())?;
@@ -71,7 +71,7 @@ fn asked(pml: &mut StdioClient, program: &str) -> Value {
 
 /// Drives the real browser; returns what it saw.
 #[track_caller]
-fn browse(request: &Value) -> Value {
+pub(crate) fn browse(request: &Value) -> Value {
     let folder = npm("browser");
     // A module finds its packages beside itself.
     let script = folder.join("drive.mjs");
@@ -89,7 +89,7 @@ fn browse(request: &Value) -> Value {
 /// nothing that could answer.
 #[test]
 fn only_the_shown_form_answers() {
-    let project = project();
+    let project = with_browser();
     let mut pml = project.stdio();
     let asked = asked(&mut pml, RUNS);
     let link = link(&project);
@@ -186,7 +186,7 @@ fn only_the_shown_form_answers() {
 /// A wrong code does not allow, and after three the page is of no use. A terminal still answers.
 #[test]
 fn wrong_codes_do_not_allow() {
-    let project = project();
+    let project = with_browser();
     let mut pml = project.stdio();
     let asked = asked(&mut pml, RUNS);
     let link = link(&project);
@@ -212,7 +212,7 @@ fn wrong_codes_do_not_allow() {
 /// A person reads the question in a real browser, which shows what a terminal shows, and allows it there.
 #[test]
 fn a_person_approves_in_a_browser() {
-    let project = project();
+    let project = with_browser();
     let mut pml = project.stdio();
     let asked = asked(&mut pml, RUNS);
     let arguments = json!({ "workflow_id": asked["workflow_id"], "approved": true });
@@ -259,7 +259,7 @@ fn a_person_approves_in_a_browser() {
 /// A question about a whole program has a picture of it; denying needs no code.
 #[test]
 fn the_page_of_a_program_has_its_picture() {
-    let project = project().configure(&json!({ "approvals": "human" }));
+    let project = with_browser().configure(&json!({ "approvals": "human" }));
     let mut pml = project.stdio();
     asked(
         &mut pml,
@@ -279,7 +279,7 @@ fn the_page_of_a_program_has_its_picture() {
 /// AP-10: a page of another origin, on this machine as well, can neither answer nor show the question in a frame.
 #[test]
 fn another_page_cannot_answer() {
-    let project = project();
+    let project = with_browser();
     let mut pml = project.stdio();
     asked(&mut pml, RUNS);
     let link = link(&project);
@@ -297,19 +297,19 @@ fn another_page_cannot_answer() {
 /// No page is opened for what the agent may answer, for a client that shows forms, and without a browser.
 #[test]
 fn pages_are_opened_only_where_they_are_needed() {
-    let ordinary = project();
+    let ordinary = with_browser();
     let mut pml = ordinary.stdio();
     let write = "await mcp.filesystem.create_directory({ path: 'x' }); return 1";
     let asked = asked(&mut pml, write);
     assert!(asked["context"].get("answer_with").is_none(), "{asked}");
-    let off = project().set("PML_BROWSER", "off");
+    let off = with_browser().set("PML_BROWSER", "off");
     let dangerous = question(&off.stdio().execute(RUNS)).clone();
     let how = dangerous["context"]["answer_with"].as_str().unwrap();
     assert!(how.starts_with("the user runs `pml approve "), "{how}");
-    let broken = project().set("PML_BROWSER", "/nowhere/browser");
+    let broken = with_browser().set("PML_BROWSER", "/nowhere/browser");
     let dangerous = question(&broken.stdio().execute(RUNS)).clone();
     assert!(dangerous["context"]["answer_with"].as_str().unwrap().starts_with("the user runs "));
-    let forms = project();
+    let forms = with_browser();
     let mut pml = forms.stdio_with_forms(Era::Handshake);
     let arguments = json!({ "name": "pml_execute", "arguments": { "code": RUNS } });
     let waiting = pml.send("tools/call", arguments);
@@ -322,7 +322,7 @@ fn pages_are_opened_only_where_they_are_needed() {
 /// A page whose question was answered elsewhere says so.
 #[test]
 fn a_question_is_answered_once() {
-    let project = project();
+    let project = with_browser();
     let mut pml = project.stdio();
     let asked = asked(&mut pml, RUNS);
     let link = link(&project);

@@ -43,7 +43,9 @@ sys.exit(os.waitstatus_to_exitcode(status))
 pub(crate) fn approve(project: &Project, asked: &Value, always: bool) {
     let id = asked["workflow_id"].as_str().expect("the run waits");
     let answer = match asked["context"]["dangerous"].as_bool() {
-        Some(true) => (r"Type ([a-z]+) to allow it, anything else to leave it unanswered: ", r"\1"),
+        Some(true) => {
+            (r"Type ([a-z]+) to allow it, .*anything else to leave it unanswered: ", r"\1")
+        }
         _ => (r"ot now: ", if always { "a" } else { "y" }),
     };
     let (shown, code) = on_terminal(project, &["approve", id], &[answer]);

@@ -153,6 +153,7 @@ fn answer(approval: &ApprovalGiven) -> String {
     let answer = match approval.answer {
         Answered::Once => "allowed",
         Answered::Always => "always allowed",
+        Answered::LeftOut => "left out",
         Answered::Abort => "denied",
         Answered::None => "not answered",
     };

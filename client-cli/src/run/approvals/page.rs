@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use protocol::Approval;
 use serde_json::Value;
 
 use super::Approvals;
@@ -13,9 +14,9 @@ use crate::run::posted;
 impl Approvals {
     /// Creates the pages of the questions of `approvals`.
     pub(super) fn pages(approvals: Weak<Self>) -> ApprovalPages {
-        let answers = move |id: &str, answer| {
+        let answers = move |id: &str, answer, without| {
             let Some(approvals) = approvals.upgrade() else { return false };
-            approvals.settle(id, Given { answer, by: Channel::Page })
+            approvals.settle(id, Given { answer, without, by: Channel::Page })
         };
         ApprovalPages::new(Browser::of_environment(), Box::new(answers))
     }
@@ -37,6 +38,7 @@ impl Approvals {
             text: posted::shown(&posted),
             danger: why.filter(|_| is_dangerous).map(protocol::escape_text),
             offers_always: posted.approval.options.iter().any(|option| option == "always"),
+            calls: calls(&posted.approval),
             // Without one, the text has everything.
             picture: plan.and_then(|plan| diagram::svg(&plan).ok()),
         };
@@ -48,4 +50,10 @@ impl Approvals {
         });
         is_open
     }
+}
+
+/// Returns the number of calls of which some can be left out.
+fn calls(approval: &Approval) -> usize {
+    let calls = approval.context.get("calls").and_then(Value::as_array);
+    calls.map(Vec::len).filter(|calls| *calls > 1).unwrap_or_default()
 }

@@ -314,6 +314,9 @@ fn answers(wanted: &str) -> Vec<String> {
     let questions = wanted.lines().filter(|line| line.contains('?') && line.contains("]"));
     questions
         .filter_map(|line| line.rsplit_once(": ").map(|(_, answer)| answer.trim().to_owned()))
-        .filter(|answer| answer.len() <= 1)
+        .filter(|answer| {
+            let numbers = answer.strip_prefix("w ").unwrap_or_default();
+            answer.len() <= 1 || !numbers.is_empty() && numbers.bytes().all(|b| b.is_ascii_digit())
+        })
         .collect()
 }
