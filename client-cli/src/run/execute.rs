@@ -5,12 +5,14 @@ use std::sync::Arc;
 use protocol::{
     Envelope, ErrorBody, ErrorCode, ExecuteOptions, ExecuteRequest, Include, Integrity,
 };
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::journal::Journal;
 use super::local_execution::{LocalExecution, Resumed};
 use super::paused::PausedRun;
 use super::prepare::{LocalProgram, Prepared, prepare};
+use super::recorder::Recorder;
 use super::{Runs, resume};
 use crate::app::App;
 use crate::consent::question::Channel;
@@ -30,6 +32,7 @@ pub(crate) async fn execute(
     // `consult` requests all fields from the gateway, so the agent's own list is kept here.
     let include = request.options.as_ref().map_or_else(Vec::new, |options| options.include.clone());
     let ran = request.code.clone().filter(|_| !dry);
+    let args = request.args.clone().unwrap_or_default();
     // Everything that can fail or be denied up front is checked before the sandbox starts.
     let program = match prepare(&runs.app, request, false, &cancel).await {
         Ok(Prepared::Local(program)) => program,
@@ -39,9 +42,28 @@ pub(crate) async fn execute(
             }
             return envelope.with_only(&include);
         }
-        Err(error) => return Envelope::error(error),
+        Err(error) => {
+            if let Some(code) = ran {
+                record_refusal(&runs.app, &code, &args, &error).await;
+            }
+            return Envelope::error(error);
+        }
     };
     run_here(runs, program, include, None, &cancel).await
+}
+
+/// Records a program that a rule or the policy denied before it started. It is refused also if that fails.
+async fn record_refusal(app: &Arc<App>, code: &str, args: &Value, error: &ErrorBody) {
+    if !matches!(error.error_code, ErrorCode::PermissionDenied | ErrorCode::PolicyDenied) {
+        return;
+    }
+    let recorded = async {
+        let store = App::run_store(app).await?;
+        Recorder::refuse(store, code, args, &app.permissions(), error).await
+    };
+    if let Err(error) = recorded.await {
+        tracing::warn!(error = %error.message, "A refused program was not recorded");
+    }
 }
 
 /// Resumes a run whose `pml` was stopped; `live` is its lock.

@@ -58,18 +58,45 @@ impl Recorder {
     ) -> Result<Self, ErrorBody> {
         let recorder = Self { store, run: run.to_owned(), lost: Arc::default() };
         let plan = json!({ "dag": program.analysis.dag, "dynamic": program.analysis.dynamic });
+        recorder.began(&program.code, &program.args, &plan, permissions).await?;
+        Ok(recorder)
+    }
+
+    /// Records a program that was denied before it started: a run that has only a start and an end.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`.
+    pub(crate) async fn refuse(
+        store: Arc<RunStore>,
+        code: &str,
+        args: &Value,
+        permissions: &Permissions,
+        error: &ErrorBody,
+    ) -> Result<(), ErrorBody> {
+        let run = uuid::Uuid::now_v7().to_string();
+        let recorder = Self { store, run, lost: Arc::default() };
+        recorder.began(code, args, &Value::Null, permissions).await?;
+        recorder.end(Err(error)).await
+    }
+
+    async fn began(
+        &self,
+        code: &str,
+        args: &Value,
+        plan: &Value,
+        permissions: &Permissions,
+    ) -> Result<(), ErrorBody> {
         let began = RunBegan {
             at: now(),
-            run: run.to_owned(),
+            run: self.run.clone(),
             mode: "run".to_owned(),
             pml: env!("CARGO_PKG_VERSION").to_owned(),
-            code: recorder.content(&json!(program.code))?,
-            args: recorder.content(&program.args)?,
-            plan: recorder.content(&plan)?,
-            policy: recorder.content(&json!(permissions))?,
+            code: self.content(&json!(code))?,
+            args: self.content(args)?,
+            plan: self.content(plan)?,
+            policy: self.content(&json!(permissions))?,
         };
-        recorder.append(Record::RunBegan(began)).await?;
-        Ok(recorder)
+        self.append(Record::RunBegan(began)).await
     }
 
     /// Records that a run goes on whose `pml` was stopped.

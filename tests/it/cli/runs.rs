@@ -81,12 +81,33 @@ fn every_call_of_a_run_is_recorded() {
     assert_eq!(by_name("3")["error"]["code"], "PATH_OUTSIDE_WORKSPACE");
     assert_sound(&project);
 
-    // A refused program has not run.
+    // A refused program has made no call.
     let (refused, code) = project.exec("return await mcp.shell.exec({ command: ['true'] })");
     failure(&refused, "PERMISSION_DENIED");
     assert_eq!(code, 3);
     let (list, _) = runs(&project, &["list"]);
-    assert_eq!(list["runs"].as_array().unwrap().len(), 1, "{list}");
+    let steps: Vec<&Value> =
+        list["runs"].as_array().unwrap().iter().map(|run| &run["total_steps"]).collect();
+    assert_eq!(steps, [0, 4], "{list}");
+}
+
+/// A program that a rule denies before it starts is recorded, with the rule. A dry run is not.
+#[test]
+fn refused_programs_are_recorded() {
+    let project = Project::offline().configure(&json!({ "permissions": { "deny": ["shell:*"] } }));
+    let program = "await mcp.shell.exec({ command: ['rm', args.what] })";
+    project.write("rm.ts", program);
+    let arguments = ["exec", "rm.ts", "--args", r#"{"what":"x"}"#];
+    assert_eq!(project.run(&arguments).status.code(), Some(3));
+    let run = latest(&project);
+    assert_eq!((&run["status"], &run["calls"]), (&json!("failed"), &json!([])), "{run:#}");
+    assert_eq!((&run["code"], &run["args"]), (&json!(program), &json!({ "what": "x" })));
+    assert_eq!(run["error"]["code"], "PERMISSION_DENIED");
+    assert!(run["error"]["message"].as_str().unwrap().contains("`deny` has `shell:*`"), "{run:#}");
+    project.run(&[&arguments[..], &["--dry-run"]].concat());
+    let (list, _) = runs(&project, &["list"]);
+    assert_eq!(list["runs"].as_array().map(Vec::len), Some(1), "{list:#}");
+    assert_sound(&project);
 }
 
 /// Questions and answers are recorded before they take effect.
