@@ -13,6 +13,7 @@ use super::terminal::say;
 use crate::args::{RunsCommand, Settings};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
+use crate::run_store::live::{Found, LiveRun};
 use crate::run_store::reader::{Reader, Run};
 use crate::run_store::{RunStore, StoreError, Verified};
 use crate::workspace::Workspace;
@@ -40,7 +41,7 @@ pub(crate) fn runs(settings: &Settings, command: RunsCommand) -> Result<ExitCode
 
 fn list(workspace: &Workspace, limit: usize, json: bool) -> Result<ExitCode, CliError> {
     let runs = match RunStore::reader(workspace)? {
-        Some(reader) => reader.last(limit)?,
+        Some(reader) => with_stopped(reader.last(limit)?)?,
         None => Vec::new(),
     };
     if json {
@@ -57,12 +58,26 @@ fn list(workspace: &Workspace, limit: usize, json: bool) -> Result<ExitCode, Cli
 fn show(workspace: &Workspace, run: Option<&str>, json: bool) -> Result<ExitCode, CliError> {
     let none = || CliError::cannot_run("no run is recorded in this project");
     let reader = RunStore::reader(workspace)?.ok_or_else(none)?;
-    let run = find(&reader, run.unwrap_or(LAST))?;
+    let runs = with_stopped(vec![find(&reader, run.unwrap_or(LAST))?])?;
+    let run = runs.into_iter().next().ok_or_else(none)?;
     say(&match json {
         true => format!("{:#}\n", json::run(&reader, &run)),
         false => display::run(&reader, &run),
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Finds out which of the runs without an end were stopped.
+fn with_stopped(mut runs: Vec<Run>) -> Result<Vec<Run>, CliError> {
+    let records = TrustStore::of_user().map_err(|error| CliError::cannot_run(error.to_string()))?;
+    for run in runs.iter_mut().filter(|run| run.ended.is_none()) {
+        run.is_stopped = match LiveRun::find(records.folder(), &run.began.run)? {
+            Found::Stopped(_) => Some(true),
+            Found::Running => Some(false),
+            Found::Unknown => None,
+        };
+    }
+    Ok(runs)
 }
 
 /// Returns why the records of a run may not be what this user's `pml` wrote, so that somebody else may have chosen what

@@ -43,6 +43,8 @@ pub(crate) struct Run {
     pub(crate) resumed: Vec<RunResumed>,
     /// Its end; `None` while it runs, and for a run whose `pml` was killed.
     pub(crate) ended: Option<RunEnded>,
+    /// Without an end: whether its process is gone; `None` if that is not known. The records do not say.
+    pub(crate) is_stopped: Option<bool>,
 }
 
 /// A call of a run.
@@ -79,6 +81,7 @@ impl Run {
             answered: Vec::new(),
             resumed: Vec::new(),
             ended: None,
+            is_stopped: None,
         }
     }
 
@@ -99,11 +102,12 @@ impl Run {
         made.unwrap_or_default()
     }
 
-    /// Returns its status, as in the view `runs`.
+    /// Returns its status, as in the view `runs`, which does not know that a run is stopped.
     pub(crate) fn status(&self) -> &'static str {
         match self.ended.as_ref().map(|ended| ended.status) {
             Some(Status::Success) => "completed",
             Some(Status::Error) => "failed",
+            None if self.is_stopped == Some(true) => "stopped",
             None => "running",
         }
     }

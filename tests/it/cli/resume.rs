@@ -153,8 +153,13 @@ fn a_question_is_asked_again() {
     );
     let undo = text(&project.run(&["runs", "undo", "last"]).stderr);
     assert!(undo.contains("the run cannot be undone: it is still running"), "{undo}");
+    let shown = |shown: &str| text(&project.run(&["runs", "show"]).stdout).contains(shown);
+    assert!(shown("status    running\n") && shown("not yet: it is still running"));
     pml.pid().signal("KILL");
     drop(pml);
+    assert!(shown("status    stopped\n") && shown("`pml runs resume` goes on"));
+    let list = text(&project.run(&["runs", "list"]).stdout);
+    assert!(list.contains("  stopped  "), "{list}");
     let (asked, code) = resume(&project, &[]);
     assert_eq!((asked["status"].as_str(), code), (Some("approval_required"), 3), "{asked}");
     assert_eq!((project.read("a.txt").as_str(), project.path("new").exists()), ("x\nEND", false));

@@ -310,7 +310,7 @@ fn sigkill_leaves_a_sound_store() {
     let mut effects = 0;
     for run in list {
         let (run, _) = runs(&project, &["show", run["run_id"].as_str().unwrap()]);
-        assert_eq!(run["status"], "running");
+        assert_eq!(run["status"], "stopped");
         let number = run["args"]["run"].as_u64().unwrap();
         let calls = run["calls"].as_array().unwrap();
         let path = |call: &Value| call["arguments"]["path"].as_str().unwrap().to_owned();

@@ -42,7 +42,14 @@ pub(super) fn run(reader: &Reader, run: &Run) -> String {
     line("started", &escape_text(&run.began.at));
     match &run.ended {
         Some(ended) => line("ended", &escape_text(&ended.at)),
-        None => line("ended", "not recorded: it is still running, or its `pml` was stopped"),
+        None => line(
+            "ended",
+            match run.is_stopped {
+                Some(true) => "not recorded: its `pml` was stopped; `pml runs resume` goes on",
+                Some(false) => "not yet: it is still running",
+                None => "not recorded: it is still running, or its `pml` was stopped",
+            },
+        ),
     }
     let failed = run.ended.as_ref().and_then(|ended| ended.error.as_ref());
     line(
