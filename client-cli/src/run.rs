@@ -4,6 +4,7 @@ mod allowed_calls;
 mod approvals;
 mod consult;
 pub(crate) mod create;
+mod earlier_answers;
 pub(crate) mod execute;
 pub(crate) mod explain;
 mod finished;

@@ -182,6 +182,13 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
+    /// Returns the channel of a name in records.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Agent, Self::Client, Self::Terminal, Self::Page]
+            .into_iter()
+            .find(|channel| channel.as_str() == name)
+    }
+
     /// Returns its name in records.
     pub(crate) fn as_str(self) -> &'static str {
         match self {

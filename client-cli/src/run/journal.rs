@@ -12,6 +12,7 @@ use protocol::{ErrorBody, ErrorCode, Integrity, Routing};
 use sandbox::{AnswerOrder, NotMade, ProgramClock, Seed};
 use serde_json::Value;
 
+use super::earlier_answers::{EarlierAnswer, earlier_answers};
 use crate::run_store::RunStore;
 use crate::run_store::reader::{Call, MadeCall, Reader, Run};
 use crate::run_store::record::{CallEnded, Content, Failure};
@@ -63,6 +64,8 @@ pub(crate) struct Journal {
     answered: Vec<(String, u64)>,
     indeterminate: Vec<Indeterminate>,
     decisions: HashMap<String, Redo>,
+    /// What is left of the answers that were given before the program started.
+    answers: Vec<EarlierAnswer>,
     /// The programs that are run again.
     orders: Mutex<Vec<Arc<AnswerOrder>>>,
 }
@@ -155,6 +158,7 @@ impl Journal {
             answered: Vec::new(),
             indeterminate: Vec::new(),
             decisions: HashMap::new(),
+            answers: earlier_answers(reader, run),
             orders: Mutex::default(),
         };
         for call in &run.calls {
@@ -224,6 +228,16 @@ impl Journal {
             Some(_) => Err(refused(format!("call {name} was recorded twice"))),
             None => Ok(()),
         }
+    }
+
+    /// Returns what is left of the answers that were given before the program started.
+    pub(super) fn answers(&self) -> &[EarlierAnswer] {
+        &self.answers
+    }
+
+    /// Forgets those answers: somebody else may have written them.
+    pub(crate) fn forget_answers(&mut self) {
+        self.answers.retain(|answer| matches!(answer, EarlierAnswer::LeftOut { .. }));
     }
 
     /// Returns the calls that may have taken effect.

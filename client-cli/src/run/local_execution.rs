@@ -117,8 +117,9 @@ impl LocalExecution {
 
     /// Asks about the program if needed, and records its start.
     async fn start(&self, run: &LocalRun, stop: &CancellationToken) -> Result<RunStart, ErrorBody> {
-        // If it is resumed, its calls are asked about one by one: the answer was for the calls that were shown.
-        if run.journal.is_some() {
+        if let Some(journal) = &run.journal {
+            // What was answered then still counts, for exactly the calls that were shown.
+            journal.answers().iter().cloned().for_each(|answer| run.allowed.restore(answer));
             return Ok(run.start);
         }
         run.ask_about_plan(&self.program, self.can_ask, stop).await?;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::earlier_answers::BEFORE_START;
 use super::local_run::LocalRun;
 use super::paused::RunEvent;
 use super::recorder::AnsweredQuestion;
@@ -92,7 +93,7 @@ impl LocalRun {
                     self.app.read_permissions()?;
                     self.decide(id, target, Some(&touched))?;
                     if by != Channel::Agent || !self.app.permissions().by_person_only() {
-                        let reason = format!("{}, before the program started", by.approval());
+                        let reason = format!("{}{BEFORE_START}", by.approval());
                         return Ok(Permit { granted, reason });
                     }
                 }
@@ -165,6 +166,7 @@ impl LocalRun {
             shown: shown_text,
             answer: None,
             is_left_out: false,
+            covers: None,
         }]);
         // Without an answer, nobody can answer any more: the time is over, or the run was cancelled. Then the run ends,
         // which records the open question.

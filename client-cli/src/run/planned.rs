@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::allowed_calls::covered;
 use super::local_run::LocalRun;
 use super::paused::RunEvent;
 use super::permission::{danger, sends_to};
@@ -68,6 +69,7 @@ impl LocalRun {
             shown,
             answer: None,
             is_left_out: false,
+            covers: Some(covered(call)),
         });
         self.open_questions(questions.collect());
         let question = Question { about, needs_person, answer };

@@ -37,6 +37,7 @@ pub(crate) struct Posted {
 #[serde(deny_unknown_fields)]
 struct Answered {
     answer: Answer,
+    #[serde(default)]
     without: LeftOut,
 }
 

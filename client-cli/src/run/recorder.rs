@@ -11,8 +11,8 @@ use crate::consent::question::{Answer, Given};
 use crate::run::journal::RunStart;
 use crate::run::prepare::LocalProgram;
 use crate::run_store::record::{
-    Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, CallRepeated, Content, Failure,
-    ProgramStarted, Record, RunBegan, RunEnded, RunResumed, Status, now,
+    Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, CallRepeated, Content, Covered,
+    Failure, ProgramStarted, Record, RunBegan, RunEnded, RunResumed, Status, now,
 };
 use crate::run_store::{Keeping, Lost, RunStore};
 use crate::workspace::changes::Change;
@@ -43,6 +43,8 @@ pub(crate) struct AnsweredQuestion {
     pub(crate) answer: Option<Given>,
     /// Whether the answer leaves it out.
     pub(crate) is_left_out: bool,
+    /// For a call of a list: what exactly was shown.
+    pub(crate) covers: Option<Covered>,
 }
 
 impl Recorder {
@@ -261,6 +263,7 @@ impl Recorder {
                 None => Answered::None,
             },
             by: question.answer.map(|given| given.by.as_str().to_owned()),
+            covers: question.covers,
         }))
         .await
     }

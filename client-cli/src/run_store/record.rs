@@ -316,6 +316,30 @@ pub(crate) struct ApprovalGiven {
     /// Where it came from: `agent`, `client`, `terminal` or `page`; `None` without an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) by: Option<String>,
+    /// For a call of a list: what exactly was shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) covers: Option<Covered>,
+}
+
+/// What an answer about a call of a list covers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Covered {
+    /// A hash of the arguments and of the places that they lead to.
+    pub(crate) key: Integrity,
+    /// What was at the place of the file that the call changes, if the answer depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<Before>,
+}
+
+/// What was at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Before {
+    /// There was no file.
+    Nothing,
+    /// A file with this content.
+    File(Integrity),
 }
 
 /// An answer.

@@ -165,6 +165,67 @@ fn a_question_is_asked_again() {
     assert_eq!((project.read("a.txt").as_str(), project.path("new").exists()), ("x\nEND", false));
 }
 
+/// A list of calls that was allowed before `pml` was killed still covers what it showed, once, and nothing else. Calls that
+/// were left out stay out.
+#[test]
+fn an_answer_about_a_program_outlives_pml() {
+    let program = "
+        const made = [];
+        const note = (call) => call.then(() => made.push('made'), (error) => made.push(error.code));
+        await note(mcp.filesystem.write_file({ path: 'a.txt', content: 'a' }));
+        await new Promise((next) => setTimeout(next, 500));
+        await note(mcp.filesystem.write_file({ path: 'b.txt', content: 'b' }));
+        await note(mcp.filesystem.write_file({ path: 'c.txt', content: 'c' }));
+        if (made.length > 2) await mcp.filesystem.create_directory({ path: 'ab'.slice(args.from ?? 0) });
+        return made";
+    // What happens between the kill and the resumption, and what the resumed run then does.
+    for (between, asks) in [("nothing", false), ("content", true), ("link", true)] {
+        let project = Project::offline();
+        project.write("b.txt", "before");
+        project.write("c.txt", "before");
+        project.write("elsewhere.txt", "kept");
+        let mut pml = project.stdio();
+        let asked = pml.execute(program);
+        assert_eq!(question(&asked)["context"]["calls"].as_array().unwrap().len(), 3, "{asked:#}");
+        let id = asked["workflow_id"].as_str().unwrap();
+        let allow = json!({ "workflow_id": id, "approved": true, "without": [3] });
+        pml.send("tools/call", json!({ "name": "pml_continue", "arguments": allow }));
+        poll("the first call", PATIENCE, || project.path("a.txt").exists().then_some(()));
+        pml.pid().signal("KILL");
+        drop(pml);
+        match between {
+            "content" => project.write("b.txt", "somebody else's"),
+            "link" => {
+                std::fs::remove_file(project.path("b.txt")).unwrap();
+                std::os::unix::fs::symlink("elsewhere.txt", project.path("b.txt")).unwrap();
+            }
+            _ => {}
+        }
+        let arguments: &[&str] = match project.path("a.txt").exists() {
+            // Killed before the end of the call was recorded, perhaps.
+            true if resume(&project, &["--fail", "none"]).0["hint"]
+                .as_str()
+                .is_some_and(|hint| hint.contains("call 1 ")) =>
+            {
+                &["--fail", "1"]
+            }
+            _ => &[],
+        };
+        let (answer, code) = resume(&project, arguments);
+        assert_eq!((answer["status"].as_str(), code), (Some("approval_required"), 3), "{answer}");
+        let tool = &answer["context"]["tool"];
+        let content = std::fs::read_to_string(project.path("b.txt")).unwrap();
+        match asks {
+            true => assert_eq!((tool, content == "b"), (&json!("filesystem:write_file"), false)),
+            // The last call was in no list.
+            false => {
+                assert_eq!((tool, content == "b"), (&json!("filesystem:create_directory"), true))
+            }
+        }
+        assert_eq!((&*project.read("c.txt"), &*project.read("elsewhere.txt")), ("before", "kept"));
+    }
+}
+
 /// What is not this user's record, or not a stopped run, is not resumed.
 #[test]
 fn only_stopped_runs_of_this_user_are_resumed() {

@@ -21,7 +21,6 @@ use crate::run::journal::{Indeterminate, Journal, Redo};
 use crate::run::{Runs, execute};
 use crate::run_store::RunStore;
 use crate::run_store::live::{Found, LiveRun};
-use crate::run_store::reader::Run;
 use crate::undo::put_back_by;
 use crate::workspace::Workspace;
 
@@ -90,15 +89,17 @@ fn open(workspace: &Workspace, options: &ResumeRun) -> Result<(Journal, LiveRun)
         return Err(refused(&escape_text(&reason)).with_hint(hint));
     }
     // Somebody who writes records chooses what the program gets, and which of its calls are not made.
-    if let Some(doubt) = doubt(workspace, &reader, &records, &id)?.filter(|_| !options.unverified) {
+    let doubt = doubt(workspace, &reader, &records, &id)?;
+    let is_trusted = doubt.is_none();
+    if let Some(doubt) = doubt.filter(|_| !options.unverified) {
         let hint = "If you know the reason, for example a power failure, repeat the command with `--unverified`.";
         return Err(refused(&escape_text(&doubt)).with_hint(hint));
     }
-    Ok((journal(&reader, &run)?, live))
-}
-
-fn journal(reader: &crate::run_store::reader::Reader, run: &Run) -> Result<Journal, CliError> {
-    Ok(Journal::read(reader, run)?)
+    let mut journal = Journal::read(&reader, &run)?;
+    if !is_trusted {
+        journal.forget_answers();
+    }
+    Ok((journal, live))
 }
 
 /// Decides about the calls that may have taken effect: by the options, and by asking a `person`.
