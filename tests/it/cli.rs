@@ -4,6 +4,7 @@ mod analyze;
 mod approvals;
 mod approve;
 mod create;
+mod disk_full;
 mod error_messages;
 mod forms;
 mod gateway_down;

@@ -1,0 +1,101 @@
+//! A full disk: nothing happens that cannot be recorded, nothing is damaged, and everything works again once there is
+//! space.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::skipped::skipped;
+use crate::support::cli::{Project, finish, text};
+use crate::support::expect::success;
+
+/// Writes many small files; each call is recorded.
+const PROGRAM: &str = "
+    for (let i = 0; i < 400; i++) await mcp.filesystem.write_file({ path: `files/${i}.txt`, content: `${i} `.repeat(200) });
+    return 'done'";
+
+/// Runs a script of the shell in a mount namespace of its own, so that its file systems end with it. `None` if this
+/// machine does not allow that.
+fn in_namespace(project: &Project, script: &str) -> Option<(String, bool)> {
+    let may = |arguments: &[&str]| {
+        let mut test = Command::new("unshare");
+        let output = test.args(arguments).args(["mount", "-t", "tmpfs", "none", "/mnt"]).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let unshare = [&["--mount"][..], &["--map-root-user", "--mount"]];
+    let unshare = unshare.into_iter().find(|arguments| may(arguments))?;
+    let pml = crate::support::binaries::built("pml").display().to_string();
+    let arguments = [unshare, &["bash", "-ec", script, "bash", &pml]].concat();
+    let output = finish(project.wrap(Command::new("unshare"), &arguments), b"");
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    Some((printed, output.status.success()))
+}
+
+/// R-11, P6, P7: the run store, or the user's own records, have no space any more. Effects without a record do not happen.
+#[test]
+fn what_cannot_be_recorded_does_not_happen() {
+    // The store has no space; the user's records have none for another file; both.
+    for full in [".pml", "$HOME/.local/state", ".pml $HOME/.local/state"] {
+        let project = Project::offline().allow(&["filesystem:*"]);
+        project.write("program.ts", PROGRAM);
+        std::fs::create_dir(project.path("files")).unwrap();
+        // The rules and the first run are there before the disk is full; what trusts them is in the state folder.
+        success(&project.exec("return 1").0);
+        let script = format!(
+            r#"
+            for folder in {full}; do
+                cp -a "$folder" "$HOME/kept"
+                mount -t tmpfs -o size=1500k,nr_inodes=100 none "$folder"
+                cp -a "$HOME/kept/." "$folder"
+                rm -rf "$HOME/kept"
+                mkdir "$folder/filler"
+                if [ "$folder" = .pml ]; then
+                    dd if=/dev/zero of="$folder/filler/0" bs=1k count=700 status=none
+                else
+                    i=0
+                    while (: > "$folder/filler/$i") 2> /dev/null; do i=$((i + 1)); done
+                fi
+            done
+            code=0
+            "$1" exec program.ts --json > "$HOME/answer" 2> "$HOME/log" || code=$?
+            echo "$code"
+            for folder in {full}; do rm -r "$folder/filler"; done
+            "$1" runs verify > "$HOME/verified" || echo "not in order"
+            "$1" runs show --json > "$HOME/run"
+            # There is space again.
+            echo "return await mcp.filesystem.write_file({{ path: 'after.txt', content: 'x' }})" | "$1" exec - > /dev/null
+            "$1" runs verify >> "$HOME/verified" || echo "not in order"
+            "#
+        );
+        let Some((printed, succeeded)) = in_namespace(&project, &script) else {
+            skipped!("needs a mount namespace");
+        };
+        let home =
+            |name: &str| std::fs::read_to_string(project.home().join(name)).unwrap_or_default();
+        let context =
+            format!("{full}: {printed}\n{}{}{}", home("log"), home("answer"), home("verified"));
+        assert!(succeeded, "{context}");
+        assert!(!printed.contains("not in order"), "{context}");
+        let answer: Value = serde_json::from_str(&home("answer")).expect(&context);
+        assert_eq!(answer["error_code"], "RUN_STORE_UNAVAILABLE", "{context}");
+        assert_eq!(printed.lines().next(), Some("4"), "{context}");
+        // Each effect has a record, and most calls were not made.
+        let files = std::fs::read_dir(project.path("files")).unwrap().count();
+        let run: Value = serde_json::from_str(&home("run")).expect(&context);
+        let calls = run["calls"].as_array().unwrap().len();
+        let is_of_program = run["code"].as_str().is_some_and(|code| code == PROGRAM);
+        assert!(files <= if is_of_program { calls } else { 0 }, "{files} of {calls}: {context}");
+        assert!(files < 400, "{context}");
+        if full == ".pml" {
+            assert!(files > 5, "{files}: {context}");
+        }
+        assert!(project.path("after.txt").exists(), "{context}");
+        let folder = project.path("files");
+        for file in std::fs::read_dir(&folder).unwrap().flatten() {
+            // No file is half written.
+            let number = file.file_name().into_string().unwrap().replace(".txt", "");
+            let content = std::fs::read_to_string(file.path()).unwrap();
+            assert_eq!(json!(content), json!(format!("{number} ").repeat(200)));
+        }
+    }
+}
