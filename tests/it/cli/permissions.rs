@@ -260,6 +260,68 @@ fn file_tools_cannot_leave_the_workspace() {
     }
 }
 
+/// PC-10: file names in what a server returns lead nowhere else than names in the program.
+#[test]
+fn file_names_in_results_stay_inside() {
+    let project = Project::offline();
+    let server = project.node_server("server-everything", &[]);
+    let project = project.configure(&json!({
+        "permissions": { "allow": ["filesystem:*", "everything:echo"] },
+        "mcpServers": { "everything": server },
+    }));
+    std::os::unix::fs::symlink(project.home(), project.path("linked")).unwrap();
+    let outside = project.home().join("absolute.txt").display().to_string();
+    let hostile = [
+        "../x.txt",
+        "a/../../x.txt",
+        "/x.txt",
+        &outside,
+        "linked/x.txt",
+        "./../home/x.txt",
+        "..",
+        "a/b/../../../x.txt",
+        "file:///x.txt",
+        "~/../../x.txt",
+        "x.txt\u{0}.png",
+    ];
+    let code = "
+        const codes = [];
+        for (const name of args.names) {
+            // Like the attachments of a mail: the server chooses the name.
+            const named = (await mcp.everything.echo({ message: name })).replace('Echo: ', '');
+            try {
+                await mcp.filesystem.write_file({ path: named, content: 'x' });
+                codes.push('written');
+            } catch (error) { codes.push(error.code) }
+        }
+        return codes";
+    let mut pml = project.stdio();
+    let names = hostile.iter().copied().chain(["inside.txt"]);
+    let names: Vec<&str> = names.collect();
+    let done = pml.execute_request(json!({ "code": code, "args": { "names": names } }));
+    let codes = success(&done).as_array().unwrap();
+    for (name, code) in names.iter().zip(codes) {
+        let is_inside = matches!(*name, "inside.txt" | "file:///x.txt" | "~/../../x.txt");
+        assert!(is_inside || code != "written", "{name}: {code}");
+    }
+    assert_eq!(codes.last().unwrap(), "written");
+    let mut found: Vec<String> = std::fs::read_dir(project.home())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains(".txt"))
+        .collect();
+    found.extend(
+        ["/x.txt"]
+            .into_iter()
+            .filter(|path| std::path::Path::new(path).exists())
+            .map(str::to_owned),
+    );
+    found.extend(
+        project.workspace().parent().unwrap().join("x.txt").exists().then(|| "../x.txt".to_owned()),
+    );
+    assert_eq!(found, Vec::<String>::new());
+}
+
 /// What `pml permissions explain` says is what happens.
 #[test]
 fn explanations_agree_with_what_happens() {
