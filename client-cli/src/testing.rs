@@ -36,3 +36,99 @@ pub fn place_pattern(text: &str) -> Result<impl Fn(&std::path::Path) -> bool, St
     let pattern = crate::policy::glob::PlacePattern::new(text, false)?;
     Ok(move |path: &std::path::Path| pattern.covers(path))
 }
+
+/// What the bench `consent` measures: decisions about calls, and their records.
+pub mod consent {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use protocol::ToolId;
+    use serde_json::{Value, json};
+
+    use crate::consent::decision::{Call, Decision, decide};
+    use crate::consent::permissions::Permissions;
+    use crate::run_store::record::{CallBegan, CallEnded, Record, RunBegan, Status, now};
+    use crate::run_store::{Lost, RunStore};
+    use crate::workspace::Workspace;
+
+    /// The rules of a project.
+    pub struct Rules(Permissions);
+
+    impl Rules {
+        /// Reads what is in `permissions` of a `.pml.json`.
+        ///
+        /// # Errors
+        /// Returns why it is invalid.
+        pub fn read(permissions: Value) -> Result<Self, serde_json::Error> {
+            Ok(Self(Permissions::new(serde_json::from_value(permissions)?, ".pml.json")))
+        }
+
+        /// Decides about a call; returns whether it runs without a question.
+        pub fn allow(&self, tool: &ToolId) -> bool {
+            matches!(decide(&self.0, tool, Call::default()), Decision::Run { .. })
+        }
+    }
+
+    /// The record of a run that makes calls.
+    pub struct Records {
+        store: RunStore,
+        lost: Arc<Lost>,
+    }
+
+    impl Records {
+        /// Begins a run in a new store below a folder.
+        ///
+        /// # Errors
+        /// Returns why it cannot be recorded.
+        pub async fn begin(folder: &Path) -> Result<Self, Box<dyn std::error::Error>> {
+            let root = folder.canonicalize()?.join("work");
+            std::fs::create_dir(&root)?;
+            let store = RunStore::open(&Workspace::open(&root)?, &folder.join("records"))?;
+            let none = store.content(&json!({}))?;
+            let began = RunBegan {
+                at: now(),
+                run: "run".to_owned(),
+                mode: "run".to_owned(),
+                pml: String::new(),
+                code: none.clone(),
+                args: none.clone(),
+                plan: none.clone(),
+                policy: none,
+            };
+            store.append(Record::RunBegan(began)).await?;
+            Ok(Self { store, lost: Arc::default() })
+        }
+
+        /// Records a call as a run does: waits until its start is stored, and not for the record of its end.
+        ///
+        /// # Errors
+        /// Returns why it cannot be recorded.
+        pub async fn call(&self, number: u64) -> Result<(), Box<dyn std::error::Error>> {
+            let (run, call) = ("run".to_owned(), number.to_string());
+            let args = self.store.content(&json!({ "path": "src/main.rs", "number": number }))?;
+            let began = CallBegan {
+                at: now(),
+                run: run.clone(),
+                call: call.clone(),
+                tool: "filesystem:read_text_file".to_owned(),
+                routing: "client".to_owned(),
+                native: true,
+                args,
+                decision: "`allow` has `filesystem:*` in `.pml.json`".to_owned(),
+                epoch_ms: None,
+            };
+            self.store.append(Record::CallBegan(began)).await?;
+            let output = Some(self.store.output(&json!("x".repeat(1_000)))?);
+            let ended = CallEnded {
+                at: now(),
+                run,
+                call,
+                status: Status::Success,
+                output,
+                error: None,
+                at_ms: Some(number),
+            };
+            Ok(self.store.queue(Record::CallEnded(ended), &self.lost)?)
+        }
+    }
+}

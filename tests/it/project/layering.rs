@@ -200,7 +200,17 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     (
         "client-cli",
         "testing",
-        &["commands", "local_mcp", "policy", "processes", "tools", "workspace", "*"],
+        &[
+            "commands",
+            "consent",
+            "local_mcp",
+            "policy",
+            "processes",
+            "run_store",
+            "tools",
+            "workspace",
+            "*",
+        ],
     ),
     ("client-cli", "*", &[]),
     ("registry", "identity", &["*"]),
