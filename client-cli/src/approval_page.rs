@@ -43,6 +43,17 @@ pub(crate) struct Shown {
     pub(crate) picture: Option<String>,
 }
 
+/// Whether the page of a question can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// The browser was started to show it.
+    Now,
+    /// The browser was started to show it earlier.
+    Before,
+    /// It cannot: there is no browser, or too many codes were wrong.
+    Unusable,
+}
+
 /// Takes an answer, and the calls that it leaves out; returns whether the question was still open.
 pub(crate) type Answers = Box<dyn Fn(&str, Answer, LeftOut) -> bool + Send + Sync>;
 
@@ -84,30 +95,37 @@ impl ApprovalPages {
         Self { browser, shared, server: OnceCell::new() }
     }
 
-    /// Has the browser open the page of a question; returns whether the page can be used. A question has one page.
-    pub(crate) async fn open(&self, shown: Shown) -> bool {
-        let Some(command) = self.browser.command() else { return false };
+    /// Has the browser open the page of a question, unless it did already; returns whether the page can be used.
+    pub(crate) async fn open(&self, id: &str, show: impl FnOnce() -> Shown + Send) -> Opened {
+        let Some(command) = self.browser.command() else { return Opened::Unusable };
         let server = match self.server.get_or_try_init(|| self.serve()).await {
             Ok(server) => server,
             Err(error) => {
                 tracing::warn!(%error, "The page for approvals cannot be served");
-                return false;
+                return Opened::Unusable;
             }
         };
-        let (id, link) = (shown.workflow_id.clone(), secret());
-        let page =
-            Page { shown, link: Some(link.clone()), form: None, code: code(), wrong_codes: 0 };
-        match self.shared.lock().entry(id.clone()) {
-            Entry::Occupied(known) => return known.get().wrong_codes < WRONG_CODES,
-            Entry::Vacant(free) => free.insert(page),
+        let link = secret();
+        match self.shared.lock().entry(id.to_owned()) {
+            Entry::Occupied(known) if known.get().wrong_codes < WRONG_CODES => {
+                return Opened::Before;
+            }
+            Entry::Occupied(_) => return Opened::Unusable,
+            Entry::Vacant(free) => free.insert(Page {
+                shown: show(),
+                link: Some(link.clone()),
+                form: None,
+                code: code(),
+                wrong_codes: 0,
+            }),
         };
         let opened = command.open(&format!("http://{}/{link}", server.authority));
         if let Err(error) = opened {
             tracing::warn!(%error, "The browser cannot be started");
-            self.close(&id);
-            return false;
+            self.close(id);
+            return Opened::Unusable;
         }
-        true
+        Opened::Now
     }
 
     /// Removes the page of a question that is no longer open.

@@ -1,6 +1,6 @@
 //! `pml exec FILE|-`: runs a program and prints its result.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::program::{self, note_diagnostics};
-use super::terminal::{for_terminal, interrupted, note, say};
+use super::terminal::{ask_line, for_terminal, note, say};
 use crate::app::App;
 use crate::args::Exec;
 use crate::consent::question::Channel;
@@ -149,14 +149,7 @@ async fn answer(
     while let Envelope::ApprovalRequired(approval) = &envelope
         && person
     {
-        let decision = tokio::select! {
-            decision = ask(approval) => decision?,
-            () = stop.cancelled() => {
-                // The cursor is still on the line of the question.
-                note("\n");
-                return Err(interrupted());
-            }
-        };
+        let decision = ask(approval, stop).await?;
         envelope = resume::resume(runs, &decision, Channel::Terminal, false, stop.clone()).await;
     }
     Ok(envelope)
@@ -221,7 +214,7 @@ fn forbidden(approval: &Approval) -> &'static str {
 }
 
 /// Asks the person at the terminal; anything except a clear yes means no.
-async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
+async fn ask(approval: &Approval, stop: &CancellationToken) -> Result<ContinueRequest, CliError> {
     let offers_always = allows_always(approval);
     let always = if offers_always { " once, [a]lways" } else { "" };
     let some = match approval.approval_type {
@@ -231,7 +224,7 @@ async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
     let prompt = format!("Allow? [y]es{always}{some}, [N]o: ");
     let mut question = format!("{}\n{prompt}", approval.description);
     loop {
-        let answer = line(question).await?.trim().to_ascii_lowercase();
+        let answer = ask_line(question, stop).await?.trim().to_ascii_lowercase();
         let is_always = offers_always && matches!(answer.as_str(), "a" | "always");
         let mut decision = ContinueRequest {
             workflow_id: approval.workflow_id.clone(),
@@ -253,24 +246,6 @@ async fn ask(approval: &Approval) -> Result<ContinueRequest, CliError> {
         }
         return Ok(decision);
     }
-}
-
-/// Shows a question and reads the answer.
-async fn line(question: String) -> Result<String, CliError> {
-    // On a separate thread, so that a signal can end the command while it waits for the answer.
-    tokio::task::spawn_blocking(move || {
-        {
-            // Release the lock before waiting: the code that ends this command writes to stderr.
-            let mut err = std::io::stderr().lock();
-            err.write_all(question.as_bytes()).and_then(|()| err.flush())?;
-        }
-        let mut line = String::new();
-        std::io::stdin().lock().read_line(&mut line)?;
-        Ok::<_, std::io::Error>(line)
-    })
-    .await
-    .map_err(|error| CliError::failed(error.to_string()))?
-    .map_err(|error| CliError::failed(format!("cannot ask: {error}")))
 }
 
 /// Returns whether "always" is a possible answer.

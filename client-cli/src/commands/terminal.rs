@@ -1,6 +1,6 @@
 //! Input and output of the commands: program files, stdin, stdout and stderr.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::Path;
 
 use protocol::redaction::keys_in_use;
@@ -54,6 +54,31 @@ pub(super) async fn unless_stopped<T, E: Into<CliError>>(
 /// Returns the error for a command that was ended by a signal.
 pub(super) fn interrupted() -> CliError {
     CliError::from_code(ErrorCode::Cancelled, "interrupted by a signal")
+}
+
+/// Shows a question and reads the line of the answer.
+///
+/// # Errors
+/// Returns that the terminal cannot be used, or that a signal ended the command first.
+pub(super) async fn ask_line(
+    question: String,
+    stop: &CancellationToken,
+) -> Result<String, CliError> {
+    let read = blocking(stop, move || {
+        {
+            // Release the lock before waiting: the code that ends this command writes to stderr.
+            let mut err = std::io::stderr().lock();
+            err.write_all(question.as_bytes()).and_then(|()| err.flush())?;
+        }
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line)?;
+        Ok::<_, std::io::Error>(line)
+    });
+    let line = read.await.inspect_err(|_| {
+        // The cursor is still on the line of the question.
+        note("\n");
+    })?;
+    line.map_err(|error| CliError::failed(format!("cannot ask: {error}")))
 }
 
 fn read_blocking(path: &Path) -> Result<String, CliError> {

@@ -1,6 +1,6 @@
 //! `pml unpublish NAME`: deletes a capability or a server permanently.
 
-use std::io::{BufRead as _, IsTerminal as _};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::args::Unpublish;
-use crate::commands::terminal::{interrupted, note, say};
+use crate::commands::terminal::{ask_line, interrupted, say};
 use crate::error::CliError;
 
 /// Runs the command.
@@ -30,20 +30,11 @@ pub(crate) async fn unpublish(
             )
             .with_hint("`--yes` deletes without asking."));
         }
-        note(&format!(
+        let question = format!(
             "Delete {what} on {}, with all its versions? The name can never be used again. [y/N]: ",
             cloud.gateway()
-        ));
-        // On a separate thread, so that a signal can interrupt the wait for an answer.
-        let asked = tokio::task::spawn_blocking(|| {
-            let mut answer = String::new();
-            std::io::stdin().lock().read_line(&mut answer).map(|_| answer)
-        });
-        let answer = tokio::select! {
-            answer = asked => answer.map_err(|error| CliError::failed(error.to_string()))?,
-            () = stop.cancelled() => return Err(interrupted()),
-        };
-        let answer = answer.map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
+        );
+        let answer = ask_line(question, &stop).await?;
         if !matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
             return Err(CliError::cannot_run("nothing was deleted"));
         }

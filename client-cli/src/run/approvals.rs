@@ -7,6 +7,7 @@ mod page;
 #[cfg(test)]
 mod tests;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -246,15 +247,14 @@ impl Approvals {
         let (outcome, settled) = watch::channel(None);
         let stop = CancellationToken::new();
         let mut runs = self.lock();
-        // Who answers has checked it; a question that does not fit stays open.
-        if runs
-            .waiting
-            .get(workflow_id)
-            .is_none_or(|waiting| given.without.check(&waiting.approval).is_err())
-        {
+        let Entry::Occupied(open) = runs.waiting.entry(workflow_id.to_owned()) else {
+            return false;
+        };
+        // Who answers has checked it; a question that the answer does not fit stays open.
+        if given.without.check(&open.get().approval).is_err() {
             return false;
         }
-        let Some(waiting) = runs.waiting.remove(workflow_id) else { return false };
+        let waiting = open.remove();
         if runs.settled.len() == SETTLED_LIMIT {
             runs.settled.pop_front();
         }

@@ -223,7 +223,6 @@ impl Journal {
                 (&began.call, recorded)
             }
         };
-        // A call within a capability that has ended is part of the capability's answer.
         match self.calls.insert(name.clone(), recorded) {
             Some(_) => Err(refused(format!("call {name} was recorded twice"))),
             None => Ok(()),

@@ -106,7 +106,14 @@ impl LocalExecution {
         );
         let recorder = match &journal {
             Some(_) => Recorder::resume(store, &id, &permissions).await?,
-            None => Recorder::begin(store, &id, &self.program, &permissions).await?,
+            None => match Recorder::begin(store, &id, &self.program, &permissions).await {
+                Ok(recorder) => recorder,
+                Err(error) => {
+                    // No record of the run names its lock.
+                    live.end();
+                    return Err(error);
+                }
+            },
         };
         let start = journal.as_ref().map_or_else(RunStart::now, |journal| journal.start);
         let beginning = Beginning { id, limits, start, journal };

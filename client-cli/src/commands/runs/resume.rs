@@ -1,7 +1,6 @@
 //! `pml runs resume`: goes on with a run whose `pml` was stopped.
 
 use std::collections::HashSet;
-use std::io::BufRead as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use super::{doubt, find};
 use crate::app::App;
 use crate::args::{ResumeRun, Settings};
 use crate::commands::exec;
-use crate::commands::terminal::{interrupted, note};
+use crate::commands::terminal::ask_line;
 use crate::consent::question::shortened;
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
@@ -147,26 +146,12 @@ async fn decide(
 
 /// Asks the person about a call.
 async fn ask(call: &Indeterminate, stop: &CancellationToken) -> Result<Redo, CliError> {
-    note(&format!(
+    let question = format!(
         "{}It was begun at {}, and may have taken effect.\n[r]epeat it, [f]ail it, [N]ot now: ",
         shown(call),
         escape_text(&call.at)
-    ));
-    // On a separate thread, so that a signal can end the command while it waits for the answer.
-    let read = tokio::task::spawn_blocking(|| {
-        let mut line = String::new();
-        std::io::stdin().lock().read_line(&mut line).map(|_| line)
-    });
-    let line = tokio::select! {
-        line = read => line.map_err(|error| CliError::failed(error.to_string()))?,
-        () = stop.cancelled() => {
-            // The cursor is still on the line of the question.
-            note("\n");
-            return Err(interrupted());
-        }
-    };
-    let line = line.map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
-    match line.trim().to_ascii_lowercase().as_str() {
+    );
+    match ask_line(question, stop).await?.trim().to_ascii_lowercase().as_str() {
         "r" | "repeat" => Ok(Redo::Repeat),
         "f" | "fail" => Ok(Redo::Fail),
         _ => Err(CliError::cannot_run("nothing was resumed; the run can be resumed later")),
