@@ -220,7 +220,8 @@ fn program(
 ) -> Option<policy::Command> {
     let found = environment.programs().find(name, workspace.root()).ok()?;
     let (file, is_of_workspace) = (found.file, found.is_of_workspace);
-    Some(policy::Command { argv: vec![name.to_owned()], file, is_of_workspace })
+    let access = policy::CommandAccess::default();
+    Some(policy::Command { argv: vec![name.to_owned()], file, is_of_workspace, access })
 }
 
 fn named(servers: UniqueMap<Strict<McpServer>>) -> BTreeMap<String, McpServer> {

@@ -12,6 +12,7 @@ mod web;
 use std::path::Path;
 
 use protocol::ToolId;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
 
@@ -38,6 +39,30 @@ pub(crate) enum Operation {
     Move,
 }
 
+/// How far a command reaches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CommandAccess {
+    /// The files of the workspace, and what its tools are made of.
+    #[default]
+    Workspace,
+    /// The network as well.
+    Network,
+    /// Everything that the user can reach.
+    Unconfined,
+}
+
+impl CommandAccess {
+    /// Returns its name in arguments of calls and examples.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Workspace => "workspace",
+            Self::Network => "network",
+            Self::Unconfined => "unconfined",
+        }
+    }
+}
+
 /// A command, as the policy judges it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Command {
@@ -47,6 +72,8 @@ pub(crate) struct Command {
     pub(crate) file: std::path::PathBuf,
     /// Whether that file is in the workspace.
     pub(crate) is_of_workspace: bool,
+    /// How far it would reach.
+    pub(crate) access: CommandAccess,
 }
 
 /// What a policy says about a call.

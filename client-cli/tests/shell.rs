@@ -2,73 +2,29 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use client_cli::testing::{
-    Environment, NativeError, NativeTools, Supervisor, Workspace, call_approved,
-};
 use protocol::ErrorCode;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+#[path = "support/commands.rs"]
+mod commands;
 #[path = "support/processes.rs"]
 mod processes;
 
-struct Bench {
-    folder: tempfile::TempDir,
-    tools: NativeTools,
-}
+use self::commands::Bench;
 
-impl Bench {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("sub")).unwrap();
-        let workspace = Arc::new(Workspace::open(folder.path()).unwrap());
-        let path = std::env::var("PATH").unwrap();
-        let pairs = [
-            ("PATH", path.as_str()),
-            ("LANG", "C"),
-            ("CANARY", "canary-1"),
-            ("PML_API_KEY", "canary-2"),
-        ];
-        let environment = Environment::of(pairs.map(|(n, v)| (n.to_owned(), v.to_owned())));
-        let supervisor = Supervisor::new(env!("CARGO_BIN_EXE_pml"));
-        Self { folder, tools: NativeTools::new(workspace, Arc::new(environment), supervisor) }
-    }
-
-    async fn exec(&self, arguments: Value) -> Result<Value, NativeError> {
-        self.exec_until(arguments, &CancellationToken::new()).await
-    }
-
-    async fn exec_until(
-        &self,
-        arguments: Value,
-        cancel: &CancellationToken,
-    ) -> Result<Value, NativeError> {
-        let tool = "shell:exec".parse().unwrap();
-        let call = call_approved(&self.tools, &tool, arguments, cancel);
-        let result =
-            tokio::time::timeout(Duration::from_secs(30), call).await.expect("the call hangs")?;
-        protocol::unwrap_tool_result(&result, protocol::ResultMode::Text)
-            .map_err(|error| panic!("{error}"))
-    }
-
-    async fn assert_no_process_is_left(&self) {
-        let root = self.folder.path().canonicalize().unwrap();
-        let start = Instant::now();
-        while !processes::marked(root.to_str().unwrap()).is_empty() {
-            assert!(
-                start.elapsed() < Duration::from_secs(30),
-                "{:?}",
-                processes::marked(root.to_str().unwrap())
-            );
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.folder.path().canonicalize().unwrap().join(name).to_str().unwrap().to_owned()
+async fn assert_no_process_is_left(bench: &Bench) {
+    let root = bench.folder.path().canonicalize().unwrap();
+    let start = Instant::now();
+    while !processes::marked(root.to_str().unwrap()).is_empty() {
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "{:?}",
+            processes::marked(root.to_str().unwrap())
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -119,7 +75,19 @@ async fn the_environment_is_an_allow_list() {
     let text = result["stdout"].as_str().unwrap();
     let mut names: Vec<&str> = text.lines().filter_map(|line| line.split('=').next()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["LANG", "PATH"]);
+    assert_eq!(
+        names,
+        [
+            "HOME",
+            "LANG",
+            "PATH",
+            "TMPDIR",
+            "UV_CACHE_DIR",
+            "XDG_CACHE_HOME",
+            "XDG_STATE_HOME",
+            "npm_config_cache"
+        ]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,7 +132,7 @@ async fn descendants_are_killed_with_the_program() {
     let command = json!({ "command": ["sh", "-c", script, mark], "timeout_ms": 300 });
     let error = bench.exec(command).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::ToolTimeout);
-    bench.assert_no_process_is_left().await;
+    assert_no_process_is_left(&bench).await;
 
     let cancel = CancellationToken::new();
     let trigger = cancel.clone();
@@ -175,16 +143,16 @@ async fn descendants_are_killed_with_the_program() {
     let slow = json!({ "command": ["sh", "-c", "sleep 1000", mark] });
     let error = bench.exec_until(slow.clone(), &cancel).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Cancelled);
-    bench.assert_no_process_is_left().await;
+    assert_no_process_is_left(&bench).await;
 
     tokio::time::timeout(Duration::from_millis(200), bench.exec(slow)).await.unwrap_err();
-    bench.assert_no_process_is_left().await;
+    assert_no_process_is_left(&bench).await;
 
     // A background process that outlives its parent does not keep the call open.
     let daemon = format!("setsid sleep 1000 {mark} & exit 0");
     let result = bench.exec(json!({ "command": ["sh", "-c", daemon, mark] })).await.unwrap();
     assert_eq!(result["exit_code"], 0);
-    bench.assert_no_process_is_left().await;
+    assert_no_process_is_left(&bench).await;
 }
 
 /// NX-03: read-only Git commands do not run helpers from a repository's settings, even in a nested repository.

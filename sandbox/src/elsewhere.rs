@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::ffi::{CStr, OsString};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -36,6 +37,35 @@ pub fn give_up_tracing() {}
 /// Reads the variable without removing it.
 pub fn take_variable(name: &CStr) -> Option<OsString> {
     std::env::var_os(name.to_str().ok()?)
+}
+
+/// Would confine a process; cannot on this platform.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Confinement {
+    /// The files and folders that it may read and execute.
+    pub read: Vec<PathBuf>,
+    /// Those that it may also change.
+    pub write: Vec<PathBuf>,
+    /// Whether it may open connections over IP.
+    pub network: bool,
+}
+
+impl Confinement {
+    /// Always fails.
+    ///
+    /// # Errors
+    /// Returns that this platform cannot confine a process.
+    pub fn apply(&self) -> Result<(), String> {
+        Self::check_support()
+    }
+
+    /// Always fails.
+    ///
+    /// # Errors
+    /// Returns that this platform cannot confine a process.
+    pub fn check_support() -> Result<(), String> {
+        Err("it requires Linux".to_owned())
+    }
 }
 
 /// Would run programs; cannot be created on this platform.

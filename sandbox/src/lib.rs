@@ -4,6 +4,9 @@
 //! input, `bytes → bytes`. A child has no files, no network, no environment and no access to other processes, and is
 //! killed when it exceeds a limit. The operating system enforces this: if a child cannot be sealed, nothing runs.
 //!
+//! A process can also apply a [`Confinement`] to itself, before it becomes a program that the user knows: it keeps some
+//! files, and the network only if it is granted.
+//!
 //! This crate never opens a connection and decides nothing about tools. The only way out of a program is the
 //! [`ToolCaller`] that its caller supplies.
 //!
@@ -44,7 +47,8 @@
 //   import `wire` and the shared types, never each other: all that the host knows of a child arrived in a frame.
 // - The other modules are types and limits for all platforms. They import only each other.
 // - `dumpable` is a layer that the host applies to itself, and a child to itself, so both import it.
-// - `elsewhere` replaces `host` and `child` on other platforms than Linux.
+// - `confine` is what a process applies to itself before it becomes a program of the user. It is no layer of the seal.
+// - `elsewhere` replaces `host`, `child` and `confine` on other platforms than Linux.
 //
 // No modules import each other in a circle; a file and its folder count as one module. The one exception is
 // `host/spawner`: a process and the zygote that forked it own each other, because only the zygote can reap it.
@@ -64,6 +68,8 @@ mod tool;
 #[cfg(target_os = "linux")]
 mod child;
 #[cfg(target_os = "linux")]
+mod confine;
+#[cfg(target_os = "linux")]
 mod dumpable;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
@@ -74,10 +80,12 @@ mod wire;
 
 #[cfg(target_os = "linux")]
 pub use child::{child_main_if_requested, marks_child};
+#[cfg(target_os = "linux")]
+pub use confine::Confinement;
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::{
-    JobPool, Pool, child_main_if_requested, give_up_tracing, keep_private, marks_child, self_test,
-    take_variable,
+    Confinement, JobPool, Pool, child_main_if_requested, give_up_tracing, keep_private,
+    marks_child, self_test, take_variable,
 };
 #[cfg(target_os = "linux")]
 pub use host::{JobPool, Pool, give_up_tracing, keep_private, self_test, take_variable};

@@ -34,7 +34,7 @@ pub(crate) async fn unpublish(
             "Delete {what} on {}, with all its versions? The name can never be used again. [y/N]: ",
             cloud.gateway()
         );
-        let answer = ask_line(question, &stop).await?;
+        let answer = ask_line(question, stop).await?;
         if !matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
             return Err(CliError::cannot_run("nothing was deleted"));
         }

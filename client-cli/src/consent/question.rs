@@ -16,6 +16,7 @@ use self::left_out::LeftOut;
 use self::plan::AskedPlan;
 use super::look_alike;
 use super::permissions::Permissions;
+use crate::policy::CommandAccess;
 use crate::tools::filesystem::preview::Preview;
 use crate::workspace::touched::{Led, Touched};
 
@@ -113,21 +114,21 @@ pub(crate) struct AskedCall {
     pub(crate) can_be_allowed: bool,
 }
 
-/// Why only a person can approve a call, through a channel that the model cannot use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why only a person can approve a call, through a channel that the model cannot use. The worst is the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NeedsPerson {
-    /// It touches a protected place.
-    Place,
-    /// It is a command.
-    Command,
-    /// It opens a web address that no policy names: what it sends could be anything.
-    Web,
-    /// It starts an MCP server of the registry: another command.
-    Start,
-    /// It publishes something beyond the project.
-    Publication,
     /// The user wants it for every call.
     Setting,
+    /// It publishes something beyond the project.
+    Publication,
+    /// It starts an MCP server of the registry: another command.
+    Start,
+    /// It opens a web address that no policy names: what it sends could be anything.
+    Web,
+    /// It touches a protected place.
+    Place,
+    /// It is a command that reaches so far, if that is known.
+    Command(Option<CommandAccess>),
 }
 
 impl NeedsPerson {
@@ -140,7 +141,16 @@ impl NeedsPerson {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Place => "the call touches a protected place",
-            Self::Command => "the command can do everything that you can",
+            Self::Command(None) => "the call is a command",
+            Self::Command(Some(CommandAccess::Workspace)) => {
+                "the command can change every file in the workspace"
+            }
+            Self::Command(Some(CommandAccess::Network)) => {
+                "the command can change every file in the workspace, and use the network"
+            }
+            Self::Command(Some(CommandAccess::Unconfined)) => {
+                "the command can do everything that you can"
+            }
             Self::Web => "the address receives what the call sends, and no policy names it",
             Self::Start => "the server that it starts can do everything that you can",
             Self::Publication => "others can read and run what is published",
@@ -151,7 +161,7 @@ impl NeedsPerson {
     /// Returns whether the call itself is dangerous.
     fn is_danger(self) -> bool {
         match self {
-            Self::Place | Self::Command | Self::Web | Self::Start | Self::Publication => true,
+            Self::Command(_) | Self::Place | Self::Web | Self::Start | Self::Publication => true,
             Self::Setting => false,
         }
     }
@@ -310,7 +320,13 @@ pub(super) fn describe_call(call: &AskedCall, limit: usize) -> String {
     if let Some(place) = &call.sends_to {
         description = format!("Send to {}\n{description}", shown(place));
     }
-    description
+    match call.touched.command.as_ref().map(|command| command.access) {
+        None | Some(CommandAccess::Workspace) => description,
+        Some(CommandAccess::Network) => format!("May use the network\n{description}"),
+        Some(CommandAccess::Unconfined) => {
+            format!("Not confined: may do everything that you can\n{description}")
+        }
+    }
 }
 
 /// Describes how a file that exists changes: the lines that are removed and added, as far as they fit.

@@ -165,6 +165,14 @@ pub(crate) fn summary(policy: &Policy) -> Vec<(&'static str, String)> {
             }
         };
         let mut out = list(shell.programs.iter().map(program).collect());
+        for (what, names) in
+            [("the network for", &shell.network), ("not confined:", &shell.unconfined)]
+        {
+            if !names.is_empty() {
+                let names = names.iter().map(|name| protocol::escape_text(name)).collect();
+                out += &format!("; {what} {}", list(names));
+            }
+        }
         if !shell.deny_tokens.is_empty() {
             let token = |token: &String| format!("`{}`", protocol::escape_text(token));
             out += &format!(
@@ -278,11 +286,14 @@ fn of_shell(rules: &Rules, say: &mut impl FnMut(&str, String)) {
                 format!("`{name}` can run any other program, so this allows every command."),
             );
         }
+        if shell.unconfined.contains(&program.name) {
+            say("shell.unconfined", format!("`{name}` can do everything that you can."));
+        }
     }
     if (rules.read.is_some() || rules.write.is_some()) && !shell.programs.is_empty() {
         say(
             "shell.allow",
-            "The limits of `filesystem` do not apply to what a command reads and writes."
+            "The limits of `filesystem` do not apply to what a command reads and writes in the workspace."
                 .to_owned(),
         );
     }

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::glob::PlacePattern;
 use super::web::{HostPattern, REDIRECTS_LIMIT, Web};
-use super::{Command, Judged, Operation, Policy, named};
+use super::{Command, CommandAccess, Judged, Operation, Policy, named};
 use crate::files::strict_json::{Strict, UniqueMap};
 
 /// The maximum number of patterns in one list.
@@ -61,6 +61,10 @@ pub(super) struct Access {
 #[derive(Debug, Clone)]
 pub(super) struct Shell {
     pub(super) programs: Vec<Named>,
+    /// Those of them that may use the network.
+    pub(super) network: Vec<String>,
+    /// Those of them that are not confined.
+    pub(super) unconfined: Vec<String>,
     pub(super) deny_tokens: Vec<String>,
     pub(super) timeout_ms: Option<u64>,
     pub(super) max_output_bytes: Option<u64>,
@@ -85,6 +89,9 @@ struct Example {
     write: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     command: Option<Vec<String>>,
+    /// How far the command reaches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    access: Option<CommandAccess>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     url: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,6 +161,10 @@ struct RawWrite {
 struct RawShell {
     #[serde(default)]
     allow: Vec<String>,
+    #[serde(default)]
+    network: Vec<String>,
+    #[serde(default)]
+    unconfined: Vec<String>,
     #[serde(default)]
     deny_tokens: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -260,6 +271,14 @@ impl Shell {
                 ));
             }
         }
+        for (list, names) in [("network", &raw.network), ("unconfined", &raw.unconfined)] {
+            if let Some(name) = names.iter().find(|name| !raw.allow.contains(name)) {
+                return Err(format!(
+                    "`shell.{list}` has `{}`, which `shell.allow` does not have",
+                    name.escape_debug()
+                ));
+            }
+        }
         if raw.deny_tokens.iter().any(String::is_empty) {
             return Err(
                 "`shell.deny_tokens` has an empty text, which every argument contains".to_owned()
@@ -270,6 +289,8 @@ impl Shell {
         }
         Ok(Self {
             programs: raw.allow.into_iter().map(|name| Named { name, file: None }).collect(),
+            network: raw.network,
+            unconfined: raw.unconfined,
             deny_tokens: raw.deny_tokens,
             timeout_ms: raw.timeout_ms,
             max_output_bytes: raw.max_output_bytes,
@@ -300,21 +321,32 @@ impl Shell {
         // The real file is compared, so that a copy under the same name is another program. The name is compared as
         // well, because some files are several programs and choose by their name.
         let real = command.file.canonicalize().unwrap_or_else(|_| command.file.clone());
-        let is_listed = !command.is_of_workspace
-            && self.programs.iter().any(|listed| match &listed.file {
-                Some(file) => {
-                    *file == real && std::path::Path::new(&listed.name).file_name() == name
-                }
-                // It is not on this machine: only an example can name it.
-                None => command.file == std::path::Path::new(&listed.name),
-            });
-        if !is_listed {
+        let is_listed = |listed: &&Named| match &listed.file {
+            Some(file) => *file == real && std::path::Path::new(&listed.name).file_name() == name,
+            // It is not on this machine: only an example can name it.
+            None => command.file == std::path::Path::new(&listed.name),
+        };
+        let mut listed = self.programs.iter().filter(is_listed).peekable();
+        let missing = |list: &str| {
             let file = command.file.to_string_lossy();
-            return Err(format!(
-                "{} does not list `{}`",
-                named("shell.allow"),
-                protocol::escape_text(&file)
-            ));
+            format!("{} does not list `{}`", named(list), protocol::escape_text(&file))
+        };
+        if command.is_of_workspace || listed.peek().is_none() {
+            return Err(missing("shell.allow"));
+        }
+        let has_access = |listed: &Named| {
+            let is_in = |list: &[String]| list.contains(&listed.name);
+            match command.access {
+                CommandAccess::Workspace => true,
+                CommandAccess::Network => is_in(&self.network) || is_in(&self.unconfined),
+                CommandAccess::Unconfined => is_in(&self.unconfined),
+            }
+        };
+        if !listed.any(has_access) {
+            return Err(match command.access {
+                CommandAccess::Unconfined => missing("shell.unconfined"),
+                _ => missing("shell.network"),
+            });
         }
         for (place, argument) in command.argv.iter().enumerate().skip(1) {
             if let Some(token) = self.deny_tokens.iter().find(|token| argument.contains(*token)) {
@@ -363,7 +395,10 @@ impl Web {
 
 impl Example {
     fn check(&self) -> Result<(), String> {
-        let Self { read, write, command, url, tool } = self;
+        let Self { read, write, command, access, url, tool } = self;
+        if access.is_some() && command.is_none() {
+            return Err("`access` of an example is that of its `command`".to_owned());
+        }
         let given =
             [read.is_some(), write.is_some(), command.is_some(), url.is_some(), tool.is_some()];
         if let Some(url) = url {
@@ -384,7 +419,12 @@ impl Example {
         let text = match self {
             Self { read: Some(path), .. } => format!("{{\"read\": {path:?}}}"),
             Self { write: Some(path), .. } => format!("{{\"write\": {path:?}}}"),
-            Self { command: Some(argv), .. } => format!("{{\"command\": {argv:?}}}"),
+            Self { command: Some(argv), access, .. } => match access {
+                None => format!("{{\"command\": {argv:?}}}"),
+                Some(access) => {
+                    format!("{{\"command\": {argv:?}, \"access\": \"{}\"}}", access.as_str())
+                }
+            },
             Self { url: Some(url), .. } => format!("{{\"url\": {url:?}}}"),
             Self { tool: Some(tool), .. } => format!("{{\"tool\": {:?}}}", tool.as_str()),
             _ => String::new(),
@@ -431,13 +471,16 @@ impl Policy {
         match example {
             Example { read: Some(path), .. } => place(path, Operation::Read),
             Example { write: Some(path), .. } => place(path, Operation::Change),
-            Example { command: Some(argv), .. } => {
+            Example { command: Some(argv), access, .. } => {
+                let access = access.unwrap_or_default();
                 let named = Command {
+                    access,
                     argv: argv.clone(),
                     file: PathBuf::from(&argv[0]),
                     is_of_workspace: false,
                 };
-                let found = find(&argv[0]).map(|found| Command { argv: argv.clone(), ..found });
+                let found =
+                    find(&argv[0]).map(|found| Command { argv: argv.clone(), access, ..found });
                 self.command(&found.unwrap_or(named))
             }
             Example { url: Some(url), .. } => match Url::parse(url) {

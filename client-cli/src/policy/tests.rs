@@ -127,7 +127,12 @@ fn an_untrusted_policy_only_restricts() {
 
 fn command(file: &str, argv: &[&str]) -> Command {
     let argv = argv.iter().map(|argument| (*argument).to_owned()).collect();
-    Command { argv, file: PathBuf::from(file), is_of_workspace: false }
+    Command {
+        argv,
+        file: PathBuf::from(file),
+        is_of_workspace: false,
+        access: CommandAccess::Workspace,
+    }
 }
 
 /// NP-08: the file that would run is compared, not the name that the program gives it.
@@ -172,6 +177,25 @@ fn only_the_listed_file_runs() {
     let mut policy = super::tests::policy(&json!({ "shell": { "allow": ["git"] } }));
     let error = policy.prepare(|_| Some(of_workspace.clone())).unwrap_err();
     assert!(error.contains("in the workspace"), "{error}");
+}
+
+/// A program reaches no further than its lists in the policy say.
+#[test]
+fn more_access_has_to_be_listed() {
+    let shell =
+        json!({ "allow": ["git", "npm", "docker"], "network": ["npm"], "unconfined": ["docker"] });
+    let mut policy = policy(&json!({ "shell": shell }));
+    policy.prepare(|_| None).unwrap();
+    for (program, expected) in [("git", "w--"), ("npm", "ww-"), ("docker", "www"), ("sh", "---")] {
+        let judged = [CommandAccess::Workspace, CommandAccess::Network, CommandAccess::Unconfined]
+            .map(|access| {
+                letter(&policy.command(&Command { access, ..command(program, &[program]) }))
+            });
+        assert_eq!(String::from_iter(judged), expected, "{program}");
+    }
+    let built_in = Policy::default();
+    let unconfined = Command { access: CommandAccess::Unconfined, ..command("ls", &["ls"]) };
+    assert_eq!(letter(&built_in.command(&unconfined)), 'b');
 }
 
 /// NP-09: a denied text is found wherever it stands in an argument.
@@ -263,6 +287,10 @@ fn invalid_sections_are_refused() {
         (json!({ "shell": { "allow": [""] } }), "absolute path"),
         (json!({ "shell": { "deny_tokens": [""] } }), "empty text"),
         (json!({ "shell": { "timeout_ms": 0 } }), "at least 1"),
+        (json!({ "shell": { "allow": ["a"], "network": ["b"] } }), "which `shell.allow` does not"),
+        (json!({ "shell": { "unconfined": ["b"] } }), "which `shell.allow` does not"),
+        (json!({ "match": [{ "command": ["a"], "access": "all" }] }), "unknown variant"),
+        (json!({ "match": [{ "read": "a", "access": "network" }] }), "that of its `command`"),
         (json!({ "calls": { "a b": 1 } }), "in `calls`"),
         (json!({ "tools": ["x"] }), ""),
         (json!({ "match": [{}] }), "an example has one of"),
@@ -283,7 +311,7 @@ fn examples_are_tested() {
     let section = |matching: Value, not_matching: Value| {
         json!({
             "filesystem": { "read": { "allow": ["src/**"] } },
-            "shell": { "allow": ["git"] },
+            "shell": { "allow": ["git", "npm"], "network": ["npm"] },
             "tools": ["json:*"],
             "match": matching,
             "no_match": not_matching,
@@ -291,8 +319,8 @@ fn examples_are_tested() {
     };
     let read = |path: &str| json!({ "read": path });
     let good = section(
-        json!([read("src/a"), read("./src/a"), { "command": ["git", "x"] }, { "tool": "json:parse" }]),
-        json!([read("b"), read("src/.a"), { "write": "src/a" }, { "command": ["sh"] }, { "tool": "a:b" }]),
+        json!([read("src/a"), read("./src/a"), { "command": ["git", "x"] }, { "command": ["npm"], "access": "network" }, { "tool": "json:parse" }]),
+        json!([read("b"), read("src/.a"), { "write": "src/a" }, { "command": ["sh"] }, { "command": ["git"], "access": "network" }, { "tool": "a:b" }]),
     );
     policy(&good).prepare(|_| None).unwrap();
     for (matching, not_matching, expected) in [
@@ -361,7 +389,7 @@ fn findings_name_what_has_no_effect() {
             "read": { "allow": ["a", ".b/**"], "deny": ["a"] },
             "write": {},
         },
-        "shell": { "allow": ["python3.12", "gone"] },
+        "shell": { "allow": ["python3.12", "gone"], "unconfined": ["gone"] },
         "tools": ["shell:*"],
     }));
     policy.prepare(|name| (name != "gone").then(|| command("/bin/true", &["true"]))).unwrap();
@@ -375,6 +403,7 @@ fn findings_name_what_has_no_effect() {
         "policy.filesystem.write.allow: It is empty, so everything is denied.",
         "policy.shell.allow: `python3.12` can run any other program, so this allows every command.",
         "policy.shell.allow: `gone` was not found on this machine.",
+        "policy.shell.unconfined: `gone` can do everything that you can.",
         "policy.tools: `shell:*` has no effect: the calls are judged by `policy.shell`.",
         "policy.match: There are no examples. Calls in `match` and `no_match` are tested each time the policy is read.",
     ] {

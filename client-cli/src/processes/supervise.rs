@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use sandbox::Confinement;
+
+use super::confinement;
 
 mod descendants;
 
@@ -66,13 +69,14 @@ impl Supervisor {
     /// Standard input is a pipe. The caller must keep its write end open for as long as the program may run.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, input: Input, argv: &[S]) -> Command {
         let program = argv.first().map_or(Path::new(""), |program| Path::new(program));
-        self.command_as(input, program, argv)
+        self.command_as(input, None, program, argv)
     }
 
-    /// The same for a program whose file has another name than `argv` gives it.
+    /// The same for a program that may be confined, and whose file may have another name than `argv` gives it.
     pub(crate) fn command_as<S: AsRef<OsStr>>(
         &self,
         input: Input,
+        confinement: Option<&Confinement>,
         file: &Path,
         argv: &[S],
     ) -> Command {
@@ -81,7 +85,8 @@ impl Supervisor {
             Input::Passed => "passed".to_owned(),
             Input::Bytes(count) => count.to_string(),
         };
-        command.arg0("pml").arg(SUPERVISE).arg(input).arg(file).args(argv);
+        command.arg0("pml").arg(SUPERVISE).arg(input);
+        command.args(confinement::arguments(confinement)).arg(file).args(argv);
         // A group of its own is not reached by Ctrl-C at the terminal, and can be killed as a
         // whole.
         command.env_clear().process_group(0).stdin(Stdio::piped());
@@ -108,7 +113,7 @@ pub(crate) fn main_if_requested() {
     std::process::exit(code);
 }
 
-/// Binds this process to the supervisor's life, then executes the program.
+/// Binds this process to the supervisor's life and confines it, then executes the program.
 fn become_program(parent: Option<&str>, argv: Vec<std::ffi::OsString>) -> i32 {
     // A program of root could otherwise read the memory of `pml`, and with it the API key.
     sandbox::give_up_tracing();
@@ -120,8 +125,15 @@ fn become_program(parent: Option<&str>, argv: Vec<std::ffi::OsString>) -> i32 {
     if bound.is_err() || parent.is_none() || rustix::process::getppid() != parent {
         return CANNOT_START;
     }
-    let [file, name, arguments @ ..] = &argv[..] else { return CANNOT_START };
-    let error = Command::new(file).arg0(name).args(arguments).exec();
+    let mut argv = argv.into_iter();
+    let Some(confinement) = confinement::parse(&mut argv) else { return CANNOT_START };
+    let (Some(file), Some(name)) = (argv.next(), argv.next()) else { return CANNOT_START };
+    let confined = confinement.map_or(Ok(()), |confinement| confinement.apply());
+    if let Err(error) = confined {
+        report(&format!("`{}` was not started: {error}", name.to_string_lossy()));
+        return CANNOT_START;
+    }
+    let error = Command::new(file).arg0(&name).args(argv).exec();
     report(&format!("cannot start `{}`: {error}", name.to_string_lossy()));
     CANNOT_START
 }

@@ -352,7 +352,9 @@ pub(super) fn danger(
 ) -> Option<NeedsPerson> {
     match target {
         _ if !touched.protected.is_empty() => Some(NeedsPerson::Place),
-        Target::Native if tool.namespace() == "shell" => Some(NeedsPerson::Command),
+        Target::Native if tool.namespace() == "shell" => {
+            Some(NeedsPerson::Command(touched.command.as_ref().map(|command| command.access)))
+        }
         Target::Native if touched.url.is_some() && !touched.can_be_allowed(policy) => {
             Some(NeedsPerson::Web)
         }

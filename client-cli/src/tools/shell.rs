@@ -4,17 +4,21 @@ mod git;
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use protocol::{ErrorCode, ToolDescriptor};
+use sandbox::Confinement;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 use super::{NativeError, arguments};
-use crate::policy::{self, Judged, Policy};
+use crate::policy::{self, CommandAccess, Judged, Policy};
+use crate::processes::confinement::confinement;
 use crate::processes::environment::Environment;
+use crate::processes::programs::Program;
 use crate::processes::supervise::{Input, Supervisor};
 use crate::workspace::Workspace;
 use crate::workspace::touched::{Granted, Led, Touched};
@@ -40,6 +44,8 @@ struct Exec {
     cwd: Option<String>,
     timeout_ms: Option<u64>,
     stdin: Option<String>,
+    #[serde(default)]
+    access: CommandAccess,
 }
 
 #[derive(Deserialize)]
@@ -69,6 +75,10 @@ pub(super) fn descriptor() -> ToolDescriptor {
             "cwd": { "type": "string", "description": "A directory beneath the workspace; the workspace by default." },
             "timeout_ms": { "type": "integer", "minimum": 1, "maximum": 300_000, "description": "60000 by default." },
             "stdin": { "type": "string", "description": "Text for the program's standard input; nothing by default." },
+            "access": {
+                "enum": ["workspace", "network", "unconfined"],
+                "description": "`workspace` by default: it can change only the workspace and its own temporary folder, read these and what is installed, and open no connection. `network`: it can open connections as well. `unconfined`: it can do everything that the user can. Ask for more only if the command needs it.",
+            },
         },
         "required": ["command"],
         "additionalProperties": false,
@@ -81,12 +91,13 @@ pub(super) fn descriptor() -> ToolDescriptor {
             "stderr": { "type": "string" },
             "truncated": { "type": "boolean", "description": "Whether output beyond 1 MiB per stream was dropped." },
             "duration_ms": { "type": "number" },
+            "note": { "type": "string", "description": "Present if the command may have failed because it was confined." },
         },
         "required": ["exit_code", "stdout", "stderr", "truncated", "duration_ms"],
     });
     ToolDescriptor {
         name: "exec".to_owned(),
-        description: "Runs one program in the workspace with an argument list, without a shell, and returns its exit code and output. A non-zero exit code is a result, not an error.".to_owned(),
+        description: "Runs one program in the workspace with an argument list, without a shell, and returns its exit code and output. It is confined to the workspace, without network, unless `access` says otherwise. A non-zero exit code is a result, not an error.".to_owned(),
         input_schema: input,
         output_schema: Some(output),
         annotations: Some(json!({ "destructiveHint": true, "openWorldHint": true })),
@@ -101,8 +112,8 @@ fn program_key(name: &str) -> String {
 /// A resolved command.
 struct Prepared {
     command: policy::Command,
-    /// The file that runs.
-    file: PathBuf,
+    /// The program that runs.
+    program: Program,
     folder: PathBuf,
     limit: Duration,
     /// Where the folder and the program were found.
@@ -144,6 +155,15 @@ impl Shell<'_> {
         let found = self.environment.programs().find(&argv[0], &folder);
         let found =
             found.map_err(|error| NativeError::new(ErrorCode::ToolFailed, error.to_string()))?;
+        if input.access != CommandAccess::Unconfined {
+            CAN_CONFINE.clone().map_err(|reason| {
+                let message = format!(
+                    "`{}` was not started, because this machine cannot confine it: {reason}; without a confinement it runs with \"access\": \"unconfined\"",
+                    argv[0]
+                );
+                NativeError::new(ErrorCode::PlatformUnsupported, message)
+            })?;
+        }
         let (file, by_link) = match argv[0].contains('/') {
             // Other programs may change where a link in the workspace leads. What was found runs.
             true => {
@@ -159,9 +179,14 @@ impl Shell<'_> {
         let real = file.strip_prefix(self.workspace.root()).unwrap_or(&file).to_owned();
         let program_led = Led { given: program_key(&argv[0]), real, by_link };
         let paths = vec![folder_led, program_led];
-        let command =
-            policy::Command { argv, file: found.file, is_of_workspace: found.is_of_workspace };
-        Ok(Prepared { command, file, folder, limit, paths })
+        let command = policy::Command {
+            argv,
+            file: found.file.clone(),
+            is_of_workspace: found.is_of_workspace,
+            access: input.access,
+        };
+        let program = Program { file, ..found };
+        Ok(Prepared { command, program, folder, limit, paths })
     }
 
     /// Runs a program. Dropping the future kills it and everything that it started.
@@ -173,7 +198,7 @@ impl Shell<'_> {
     ) -> Result<Value, NativeError> {
         let input: Exec = arguments("shell:exec", value)?;
         // Resolved again, because the answer of the user may have taken minutes since `check`.
-        let Prepared { command, file, folder, limit, paths } = self.prepare(&input)?;
+        let Prepared { command, program, folder, limit, paths } = self.prepare(&input)?;
         for led in &paths {
             granted.leads_to(&led.given, &led.real)?;
         }
@@ -188,9 +213,19 @@ impl Shell<'_> {
         let limit = policy.command_ms().map_or(limit, lower);
         let kept = policy.command_output().and_then(|bytes| usize::try_from(bytes).ok());
         let kept = kept.map_or(OUTPUT_LIMIT, |bytes| bytes.min(OUTPUT_LIMIT));
-        let policy::Command { mut argv, file: name, .. } = command;
+        let policy::Command { mut argv, file: name, access, .. } = command;
         let stdin = input.stdin.unwrap_or_default().into_bytes();
         let mut variables = self.environment.base();
+        let temporary = tempfile::Builder::new().prefix("pml-").tempdir().map_err(|error| {
+            let message = format!("cannot create a folder for temporary files: {error}");
+            NativeError::new(ErrorCode::ToolFailed, message)
+        })?;
+        let confinement = (access != CommandAccess::Unconfined).then(|| {
+            let network = access == CommandAccess::Network;
+            let (root, temporary) = (self.workspace.root(), temporary.path());
+            confinement(&program, root, temporary, network, &mut variables)
+        });
+        let file = program.file;
         if git::is_git(&file) || git::is_git(&name) {
             git::restrict(&mut argv, &mut variables, &file, &folder).await?;
         }
@@ -198,7 +233,8 @@ impl Shell<'_> {
         // programs, and choose by the name.
         let mut full = vec![name.into_os_string()];
         full.extend(argv[1..].iter().map(Into::into));
-        let mut command = self.supervisor.command_as(Input::Bytes(stdin.len()), &file, &full);
+        let input = Input::Bytes(stdin.len());
+        let mut command = self.supervisor.command_as(input, confinement.as_ref(), &file, &full);
         command.envs(variables).current_dir(&folder);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut command = tokio::process::Command::from(command);
@@ -235,17 +271,43 @@ impl Shell<'_> {
                 NativeError::new(ErrorCode::ToolTimeout, message)
             })?,
         };
-        let result = json!({
+        let mut result = json!({
             "exit_code": status.ok().and_then(|status| status.code()),
             "stdout": stdout,
             "stderr": stderr,
             "truncated": cut_out || cut_err,
             "duration_ms": started.elapsed().as_millis() as u64,
         });
+        if result["exit_code"] != 0
+            && let Some(note) = note(access, &[&result["stdout"], &result["stderr"]])
+        {
+            result["note"] = note.into();
+        }
         Ok(json!({
             "content": [{ "type": "text", "text": result.to_string() }],
             "structuredContent": result,
         }))
+    }
+}
+
+/// Whether this machine can confine commands.
+static CAN_CONFINE: LazyLock<Result<(), String>> = LazyLock::new(Confinement::check_support);
+
+/// Returns what may help a command that failed because it was confined. Whatever it was refused, the kernel's error is
+/// the same.
+fn note(access: CommandAccess, output: &[&Value]) -> Option<&'static str> {
+    let was_refused = |text: &str| text.contains("ermission denied") || text.contains("EACCES");
+    if !output.iter().any(|text| text.as_str().is_some_and(was_refused)) {
+        return None;
+    }
+    match access {
+        CommandAccess::Workspace => Some(
+            "The command was confined to the workspace, $TMPDIR and what is installed, without network. If it failed for that reason, set `access` to `network` or `unconfined`; the user is asked.",
+        ),
+        CommandAccess::Network => Some(
+            "The command was confined to the workspace, $TMPDIR and what is installed. If it failed for that reason, set `access` to `unconfined`; the user is asked.",
+        ),
+        CommandAccess::Unconfined => None,
     }
 }
 

@@ -53,7 +53,10 @@ fn the_agent_cannot_approve_a_dangerous_call() {
     let mut pml = project.stdio();
     let asked = pml.execute(RUNS);
     assert_eq!(asked["options"], json!(["abort"]), "{asked}");
-    assert_eq!(asked["context"]["needs_person"], "the command can do everything that you can");
+    assert_eq!(
+        asked["context"]["needs_person"],
+        "the command can change every file in the workspace"
+    );
     let hint = asked["context"]["answer_with"].as_str().unwrap();
     assert!(hint.contains(&format!("pml approve {}", id(&asked))), "{hint}");
     // It waits for the person, who approves in the meantime by retyping the code.
@@ -64,7 +67,10 @@ fn the_agent_cannot_approve_a_dangerous_call() {
     let retyped = [("Type ([a-z]+) to allow it, anything else to leave it unanswered: ", r"\1")];
     let (shown, code) = on_terminal(&project, &["approve"], &retyped);
     assert_eq!(code, 0, "{shown}");
-    assert!(shown.contains("Careful: the command can do everything that you can."), "{shown}");
+    assert!(
+        shown.contains("Careful: the command can change every file in the workspace."),
+        "{shown}"
+    );
     let done = pml.answer(waiting)["result"]["structuredContent"].clone();
     assert_eq!(success(&done), 0);
     assert!(project.path("b.txt").exists());

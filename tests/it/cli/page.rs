@@ -235,7 +235,7 @@ fn a_person_approves_in_a_browser() {
     let pre = seen["seen"][0]["pre"].as_str().unwrap();
     assert!(terminal.contains(pre.trim_end()), "{terminal}\n---\n{pre}");
     assert!(
-        texts[0].contains("Careful: the command can do everything that you can."),
+        texts[0].contains("Careful: the command can change every file in the workspace."),
         "{}",
         texts[0]
     );

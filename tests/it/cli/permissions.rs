@@ -360,7 +360,12 @@ fn explanations_agree_with_what_happens() {
             "denied",
             "`deny` has `filesystem:move_file` in `.pml.json`",
         ),
-        ("shell:exec", json!({ "command": ["true"] }), "asks", "can do everything that you can"),
+        (
+            "shell:exec",
+            json!({ "command": ["true"] }),
+            "asks",
+            "can change every file in the workspace",
+        ),
     ] {
         let given = arguments.to_string();
         let command = ["permissions", "explain", tool, given.as_str()];

@@ -302,6 +302,35 @@ fn commands_run_without_a_question_only_by_policy() {
     }
 }
 
+/// A command reaches the workspace only, unless the policy lists its program for more.
+#[test]
+fn commands_are_confined_unless_the_policy_says_otherwise() {
+    let mut policy = policy_for(&["cat", "head", "wc"]);
+    policy["shell"]["network"] = json!(["head"]);
+    policy["shell"]["unconfined"] = json!(["wc"]);
+    let (project, mut pml) = under(&policy);
+    let secret = project.home().join("secret");
+    std::fs::write(&secret, "s3cret").unwrap();
+    let read = |program: &str, access: &str| {
+        call("shell:exec", &json!({ "command": [program, secret], "access": access }))
+    };
+    for (program, access) in [("cat", "workspace"), ("head", "network"), ("wc", "workspace")] {
+        let ran = pml.execute(&read(program, access));
+        let result = success(&ran);
+        assert_eq!((&result["exit_code"], &result["stdout"]), (&json!(1), &json!("")), "{program}");
+        assert!(result["note"].as_str().unwrap().contains("confined"), "{result}");
+    }
+    let ran = pml.execute(&read("wc", "unconfined"));
+    assert!(success(&ran)["stdout"].as_str().unwrap().contains('6'), "{ran:#}");
+    for (program, access, list) in
+        [("cat", "network", "network"), ("head", "unconfined", "unconfined")]
+    {
+        let refused = pml.execute(&read(program, access));
+        let message = failure(&refused, "POLICY_DENIED");
+        assert!(message.contains(&format!("`policy.shell.{list}`")), "{message}");
+    }
+}
+
 /// AP-15: whatever a rule allows, no program on this machine runs as a command without a question.
 #[test]
 fn no_program_is_silently_allowed() {

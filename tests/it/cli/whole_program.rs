@@ -172,8 +172,8 @@ fn a_dangerous_plan_needs_a_person() {
     );
     assert!(
         description(&asked).starts_with(
-            "Careful, call 2: the command can do everything that you can\n\
-             Careful, call 3: the command can do everything that you can\n\
+            "Careful, call 2: the command can change every file in the workspace\n\
+             Careful, call 3: the command can change every file in the workspace\n\
              1. Run `filesystem:write_file`"
         ),
         "{asked:#}"
@@ -187,6 +187,31 @@ fn a_dangerous_plan_needs_a_person() {
     approve(&project, &asked, false);
     assert_eq!(success(&envelope(&pml.answer(waiting)["result"])), "a");
     assert!(!project.path("never").exists());
+}
+
+/// A command that asks for more than the workspace says so first, and the worst of a program's calls is the reason.
+#[test]
+fn the_question_says_how_far_a_command_reaches() {
+    let project = Project::offline();
+    let mut pml = project.stdio();
+    let asked = pml.execute(
+        "await mcp.shell.exec({ command: ['true'] });
+         await mcp.shell.exec({ command: ['true'], access: 'unconfined' });
+         await mcp.shell.exec({ command: ['true'], access: 'network' });",
+    );
+    assert!(
+        description(&asked).starts_with(
+            "Careful, call 1: the command can change every file in the workspace\n\
+             Careful, call 2: the command can do everything that you can\n\
+             Careful, call 3: the command can change every file in the workspace, and use the network\n\
+             1. Run `shell:exec` with {\"command\":[\"true\"]}\n\
+             2. Not confined: may do everything that you can\n   \
+                Run `shell:exec` with {\"command\":[\"true\"],\"access\":\"unconfined\"}\n\
+             3. May use the network\n"
+        ),
+        "{asked:#}"
+    );
+    assert_eq!(asked["context"]["needs_person"], "the command can do everything that you can");
 }
 
 /// P5: a link that is put in place after the answer leads elsewhere, so that the call is not the one that was shown.

@@ -102,9 +102,9 @@ impl AskedPlan {
         self.calls.iter().map(|planned| planned.call.count).sum()
     }
 
-    /// Returns why only a person can approve it, if one of the calls is dangerous.
+    /// Returns why only a person can approve it, if one of the calls is dangerous: the worst of the reasons.
     pub(crate) fn danger(&self) -> Option<NeedsPerson> {
-        self.calls.iter().find_map(|planned| planned.danger)
+        self.calls.iter().filter_map(|planned| planned.danger).max()
     }
 
     /// Renders it: first what is dangerous, then the calls, and what the answer covers at the end.
