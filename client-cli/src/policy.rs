@@ -24,7 +24,18 @@ pub(crate) use self::usage::PolicyOfRun;
 pub(crate) use self::web::REDIRECTS;
 
 /// The namespaces whose calls a policy can inspect. All other tools are listed by name in `tools`.
-pub(crate) const INSPECTED: [&str; 3] = ["filesystem", "shell", "web"];
+pub(crate) const INSPECTED: [&str; 4] = ["filesystem", "shell", "git", "web"];
+
+/// The tools of `git` that only read, and show only what `filesystem.read` allows.
+pub(crate) const GIT_READS: [&str; 7] = [
+    "git_status",
+    "git_diff_unstaged",
+    "git_diff_staged",
+    "git_diff",
+    "git_log",
+    "git_show",
+    "git_branch",
+];
 
 /// The access to a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +154,13 @@ impl Policy {
         }
         let (reads, writes) = match (tool.namespace(), tool.action()) {
             ("shell", _) => {
+                return match rules.shell {
+                    Some(_) => Judged::Within,
+                    None => missing("shell"),
+                };
+            }
+            // What changes a repository is a command.
+            ("git", action) if !GIT_READS.contains(&action) => {
                 return match rules.shell {
                     Some(_) => Judged::Within,
                     None => missing("shell"),

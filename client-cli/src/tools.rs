@@ -1,6 +1,8 @@
 //! The tools that `pml` itself implements.
 
+mod command;
 pub(crate) mod filesystem;
+mod git;
 pub(crate) mod shell;
 mod web;
 
@@ -12,7 +14,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use self::filesystem::preview::Preview;
-use crate::policy::PolicyOfRun;
+use crate::policy::{GIT_READS, PolicyOfRun};
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::workspace::Workspace;
@@ -136,6 +138,9 @@ impl NativeTools {
             Some(Native::Shell) if tool.action() == "exec" => {
                 self.shell().exec(arguments, &granted, cancel).await
             }
+            Some(Native::Git) => {
+                git::Git(self.commands()).call(tool.action(), arguments, &granted, cancel).await
+            }
             Some(Native::Web) if tool.action() == "get" => {
                 web::get(arguments, &granted, cancel).await
             }
@@ -164,6 +169,9 @@ impl NativeTools {
                 // A command can do whatever the user can, so no protected places are listed.
                 self.shell().check(arguments.clone(), policy.policy())
             }
+            Some(Native::Git) => {
+                git::Git(self.commands()).check(tool.action(), arguments.clone(), policy)
+            }
             Some(Native::Web) if tool.action() == "get" => {
                 web::check(arguments.clone(), policy.policy())
             }
@@ -188,12 +196,16 @@ impl NativeTools {
         filesystem::preview::of(self.workspace.reach(&granted), tool.action(), arguments, shown)
     }
 
-    fn shell(&self) -> shell::Shell<'_> {
-        shell::Shell {
+    fn commands(&self) -> command::Commands<'_> {
+        command::Commands {
             workspace: &self.workspace,
             environment: &self.environment,
             supervisor: &self.supervisor,
         }
+    }
+
+    fn shell(&self) -> shell::Shell<'_> {
+        shell::Shell(self.commands())
     }
 }
 
@@ -202,6 +214,7 @@ impl NativeTools {
 enum Native {
     Filesystem,
     Shell,
+    Git,
     Web,
     /// Its tools are implemented by `discover`, because they need the gateway.
     Pml,
@@ -211,6 +224,7 @@ enum Native {
 const NAMESPACES: &[(&str, Native)] = &[
     ("filesystem", Native::Filesystem),
     ("shell", Native::Shell),
+    ("git", Native::Git),
     ("web", Native::Web),
     ("pml", Native::Pml),
 ];
@@ -228,6 +242,7 @@ impl Native {
         match self {
             Self::Filesystem => filesystem::descriptors(),
             Self::Shell => &SHELL,
+            Self::Git => git::descriptors(),
             Self::Web => &WEB,
             Self::Pml => &PML,
         }
@@ -247,6 +262,15 @@ pub(crate) fn is_native(namespace: &str) -> bool {
 /// Returns whether an id names a tool of `pml` itself, not of the registry.
 pub(crate) fn is_native_tool(id: &ToolId) -> bool {
     id.is_plain() && descriptors(id.namespace()).iter().any(|tool| tool.name == id.action())
+}
+
+/// Returns whether a native tool runs a command, with whatever that runs.
+pub(crate) fn runs_command(id: &ToolId) -> bool {
+    match Native::of(id.namespace()) {
+        Some(Native::Shell) => true,
+        Some(Native::Git) => !GIT_READS.contains(&id.action()),
+        _ => false,
+    }
 }
 
 /// Returns who receives the arguments of a native tool, as the end of a sentence, if it sends them from this machine.
@@ -279,7 +303,7 @@ mod tests {
     /// The gateway describes the tools of `pml` as `pml` implements them.
     #[test]
     fn the_catalog_describes_these_tools() {
-        for namespace in ["filesystem", "shell", "web"] {
+        for namespace in ["filesystem", "shell", "git", "web"] {
             let root = env!("CARGO_MANIFEST_DIR");
             let file = format!("{root}/../registry/catalog/{namespace}.json");
             let file: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();

@@ -40,6 +40,7 @@ SERVERS = {
     "git": {
         "description": "Reads and changes git repositories on the user's machine.",
         "install": ["uvx", "mcp-server-git==2026.10.19"],
+        "warnings": ["`pml` answers these tools itself; the server is not started."],
         "read_only": ["git_status", "git_diff", "git_log", "git_show", "git_branch"],
     },
     "time": {

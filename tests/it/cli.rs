@@ -8,6 +8,7 @@ mod disk_full;
 mod error_messages;
 mod forms;
 mod gateway_down;
+mod git;
 mod hostile_capabilities;
 pub(crate) mod hostile_gateway;
 mod init;

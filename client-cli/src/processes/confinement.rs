@@ -38,8 +38,8 @@ const SYSTEM: &[&str] = &[
 /// The devices that are no device of anybody.
 const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
 
-/// What tools for programmers install in the user's folder, and the settings of Git. Folders that also hold keys, as
-/// `.cargo`, are listed in parts.
+/// What tools for programmers install in the user's folder. Folders that also hold keys, as `.cargo`, are listed in
+/// parts.
 const OF_HOME: &[&str] = &[
     ".asdf",
     ".bun/bin",
@@ -49,12 +49,8 @@ const OF_HOME: &[&str] = &[
     ".cargo/config.toml",
     ".cargo/git",
     ".cargo/registry",
-    ".config/git/attributes",
-    ".config/git/config",
-    ".config/git/ignore",
     ".deno/bin",
     ".fnm",
-    ".gitconfig",
     ".linuxbrew",
     ".local/bin",
     ".local/lib",
@@ -92,19 +88,18 @@ const WRITTEN: &[(&str, &str)] = &[
     ("npm_config_cache", "npm"),
 ];
 
-/// Returns what a program may reach. `variables` are those that it gets, and change: tools write to `temporary` what
-/// they would write to the user's folder.
+/// Returns what every program may reach, without a workspace and the network. `variables` are those that it gets, and
+/// change: tools write to `temporary` what they would write to the user's folder.
 pub(crate) fn confinement(
     program: &Program,
-    workspace: &Path,
     temporary: &Path,
-    network: bool,
     variables: &mut BTreeMap<String, String>,
 ) -> Confinement {
     let home = variables.get("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let mut read: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
     if let Some(home) = &home {
         read.extend(OF_HOME.iter().map(|place| home.join(place)));
+        read.extend(settings_of_git(home));
     }
     let certificates = CERTIFICATES.iter().filter_map(|name| variables.get(*name));
     read.extend(certificates.map(PathBuf::from).filter(|path| path.is_absolute()));
@@ -117,12 +112,25 @@ pub(crate) fn confinement(
         read.extend(installation(file, home.as_deref()));
     }
     let mut write: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).collect();
-    write.extend([workspace.to_owned(), temporary.to_owned()]);
+    write.push(temporary.to_owned());
     let written = WRITTEN.iter().map(|(variable, name)| (*variable, temporary.join(name)));
     for (variable, folder) in written.chain([("TMPDIR", temporary.to_owned())]) {
         variables.insert(variable.to_owned(), folder.to_string_lossy().into_owned());
     }
-    Confinement { read, write, network }
+    Confinement { read, write, network: false }
+}
+
+/// Returns the user's settings of Git, which can be in several files. Git fails if it cannot read one of them.
+fn settings_of_git(home: &Path) -> impl Iterator<Item = PathBuf> {
+    let files = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_setting =
+        |name: &[u8]| name.starts_with(b".gitconfig") || name.starts_with(b".gitignore");
+    let in_home =
+        files(home.to_owned()).filter(move |file| is_setting(file.file_name().as_bytes()));
+    // The one that is none has passwords.
+    let in_folder =
+        files(home.join(".config/git")).filter(|file| file.file_name() != "credentials");
+    in_home.chain(in_folder).map(|file| file.path())
 }
 
 /// Returns the file of a program, and the folder in which it is installed, if that is clear.

@@ -21,6 +21,7 @@ use crate::consent::question::{
 };
 use crate::policy::{Judged, PolicyOfRun};
 use crate::run_store::record;
+use crate::tools;
 use crate::tools::filesystem::preview::Preview;
 use crate::workspace::touched::{Granted, Touched};
 
@@ -352,7 +353,7 @@ pub(super) fn danger(
 ) -> Option<NeedsPerson> {
     match target {
         _ if !touched.protected.is_empty() => Some(NeedsPerson::Place),
-        Target::Native if tool.namespace() == "shell" => {
+        Target::Native if tools::runs_command(tool) => {
             Some(NeedsPerson::Command(touched.command.as_ref().map(|command| command.access)))
         }
         Target::Native if touched.url.is_some() && !touched.can_be_allowed(policy) => {

@@ -1,36 +1,24 @@
 //! `shell:exec`: runs one program with an argument list, without a shell.
 
-mod git;
-
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Stdio;
-use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use protocol::{ErrorCode, ToolDescriptor};
-use sandbox::Confinement;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
+use super::command::{
+    CommandReach, Commands, DEFAULT_TIMEOUT, Ended, Job, OUTPUT_LIMIT, check_support, judge, permit,
+};
 use super::{NativeError, arguments};
-use crate::policy::{self, CommandAccess, Judged, Policy};
-use crate::processes::confinement::confinement;
-use crate::processes::environment::Environment;
+use crate::policy::{self, CommandAccess, Policy};
 use crate::processes::programs::Program;
-use crate::processes::supervise::{Input, Supervisor};
-use crate::workspace::Workspace;
 use crate::workspace::touched::{Granted, Led, Touched};
-
-/// The maximum number of bytes kept of each output stream.
-const OUTPUT_LIMIT: usize = 1024 * 1024;
 
 /// The maximum size of the arguments and of stdin, in bytes.
 const INPUT_LIMIT: usize = 1024 * 1024;
-
-/// The default time limit of a program.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The maximum time limit of a program.
 const TIMEOUT_LIMIT: Duration = Duration::from_secs(300);
@@ -120,12 +108,8 @@ struct Prepared {
     paths: Vec<Led>,
 }
 
-/// The dependencies of `shell:exec`.
-pub(super) struct Shell<'a> {
-    pub(super) workspace: &'a Workspace,
-    pub(super) environment: &'a Environment,
-    pub(super) supervisor: &'a Supervisor,
-}
+/// `shell:exec`, with what it depends on.
+pub(super) struct Shell<'a>(pub(super) Commands<'a>);
 
 impl Shell<'_> {
     /// Checks that a call can run: its arguments, its folder, its program and the policy. Returns what it touches.
@@ -140,7 +124,7 @@ impl Shell<'_> {
     fn prepare(&self, input: &Exec) -> Result<Prepared, NativeError> {
         let argv = argv(&input.command, input.args.as_deref())?;
         let given = input.cwd.as_deref().unwrap_or("");
-        let folder = self.workspace.open_folder(given, &self.workspace.relative(given)?)?;
+        let folder = self.0.workspace.open_folder(given, &self.0.workspace.relative(given)?)?;
         if input.stdin.as_ref().is_some_and(|stdin| stdin.len() > INPUT_LIMIT) {
             return Err(invalid("`stdin` is longer than 1 MiB"));
         }
@@ -149,19 +133,16 @@ impl Shell<'_> {
             Some(0) => return Err(invalid("`timeout_ms` must be at least 1")),
             Some(limit) => Duration::from_millis(limit).min(TIMEOUT_LIMIT),
         };
-        let by_link = self.workspace.relative(given)? != folder.real;
+        let by_link = self.0.workspace.relative(given)? != folder.real;
         let folder_led = Led { given: given.to_owned(), real: folder.real.clone(), by_link };
-        let folder = self.workspace.root().join(&folder.real);
-        let found = self.environment.programs().find(&argv[0], &folder);
+        let folder = self.0.workspace.root().join(&folder.real);
+        let found = self.0.environment.programs().find(&argv[0], &folder);
         let found =
             found.map_err(|error| NativeError::new(ErrorCode::ToolFailed, error.to_string()))?;
         if input.access != CommandAccess::Unconfined {
-            CAN_CONFINE.clone().map_err(|reason| {
-                let message = format!(
-                    "`{}` was not started, because this machine cannot confine it: {reason}; without a confinement it runs with \"access\": \"unconfined\"",
-                    argv[0]
-                );
-                NativeError::new(ErrorCode::PlatformUnsupported, message)
+            check_support(&argv[0]).map_err(|error| {
+                let message = format!("{error}; unconfined, it runs with `access` `unconfined`");
+                NativeError::new(error.code, message)
             })?;
         }
         let (file, by_link) = match argv[0].contains('/') {
@@ -176,7 +157,7 @@ impl Shell<'_> {
             }
             false => (found.file.clone(), false),
         };
-        let real = file.strip_prefix(self.workspace.root()).unwrap_or(&file).to_owned();
+        let real = file.strip_prefix(self.0.workspace.root()).unwrap_or(&file).to_owned();
         let program_led = Led { given: program_key(&argv[0]), real, by_link };
         let paths = vec![folder_led, program_led];
         let command = policy::Command {
@@ -202,85 +183,35 @@ impl Shell<'_> {
         for led in &paths {
             granted.leads_to(&led.given, &led.real)?;
         }
+        permit(&command, granted)?;
         let policy = granted.policy().policy();
-        if let Judged::Beyond(reason) = judge(policy, &command)?
-            && !granted.was_asked()
-        {
-            // Not reached: the user is asked about such a command.
-            return Err(NativeError::new(ErrorCode::PolicyDenied, reason));
-        }
         let lower = |ms| Duration::from_millis(ms).min(limit);
         let limit = policy.command_ms().map_or(limit, lower);
         let kept = policy.command_output().and_then(|bytes| usize::try_from(bytes).ok());
         let kept = kept.map_or(OUTPUT_LIMIT, |bytes| bytes.min(OUTPUT_LIMIT));
-        let policy::Command { mut argv, file: name, access, .. } = command;
-        let stdin = input.stdin.unwrap_or_default().into_bytes();
-        let mut variables = self.environment.base();
-        let temporary = tempfile::Builder::new().prefix("pml-").tempdir().map_err(|error| {
-            let message = format!("cannot create a folder for temporary files: {error}");
-            NativeError::new(ErrorCode::ToolFailed, message)
-        })?;
-        let confinement = (access != CommandAccess::Unconfined).then(|| {
-            let network = access == CommandAccess::Network;
-            let (root, temporary) = (self.workspace.root(), temporary.path());
-            confinement(&program, root, temporary, network, &mut variables)
-        });
-        let file = program.file;
-        if git::is_git(&file) || git::is_git(&name) {
-            git::restrict(&mut argv, &mut variables, &file, &folder).await?;
-        }
-        // The resolved file, so that nothing searches the `PATH` or follows a link again. Some files are several
-        // programs, and choose by the name.
-        let mut full = vec![name.into_os_string()];
-        full.extend(argv[1..].iter().map(Into::into));
-        let input = Input::Bytes(stdin.len());
-        let mut command = self.supervisor.command_as(input, confinement.as_ref(), &file, &full);
-        command.envs(variables).current_dir(&folder);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut command = tokio::process::Command::from(command);
-        // Without the supervisor, descendants of the program would live on. It kills them itself
-        // when its pipe closes.
-        command.kill_on_drop(false);
-        let cannot = |error: std::io::Error| {
-            NativeError::new(ErrorCode::ToolFailed, format!("cannot start `{}`: {error}", argv[0]))
+        let policy::Command { argv, file: found, access, .. } = command;
+        let job = Job {
+            argv,
+            program,
+            found,
+            folder,
+            variables: BTreeMap::new(),
+            reach: CommandReach::Changing(access),
+            stdin: input.stdin.unwrap_or_default().into_bytes(),
+            limit,
+            kept,
         };
-        let started = Instant::now();
-        let mut child = command.spawn().map_err(cannot)?;
-        // The supervisor kills the program when this end of the pipe closes: when this future is dropped, or when the
-        // process exits.
-        let mut life_line = child.stdin.take().expect("standard input was piped above");
-        let (out, err) = (child.stdout.take(), child.stderr.take());
-        let run = async {
-            // The pipe stays open after the input, because its end kills the program. The
-            // supervisor counts the bytes and then closes the pipe of the program itself.
-            let feed = async {
-                // A program that exits without reading its input is not an error.
-                let _ = life_line.write_all(&stdin).await;
-                let _ = life_line.flush().await;
-            };
-            // Concurrently: a program blocks when one of its pipes is full and nobody reads it.
-            let (stdout, stderr, ()) = tokio::join!(capture(out, kept), capture(err, kept), feed);
-            (stdout, stderr, child.wait().await)
-        };
-        let ((stdout, cut_out), (stderr, cut_err), status) = tokio::select! {
-            () = cancel.cancelled() => {
-                return Err(NativeError::new(ErrorCode::Cancelled, format!("`{}` was cancelled", argv[0])));
-            }
-            done = tokio::time::timeout(limit, run) => done.map_err(|_| {
-                let message = format!("`{}` did not exit within {} ms and was killed", argv[0], limit.as_millis());
-                NativeError::new(ErrorCode::ToolTimeout, message)
-            })?,
-        };
+        let Ended { exit_code, stdout, stderr, took } = self.0.run(job, cancel).await?;
+        let (out, err) = (stdout.text(), stderr.text());
+        let note = (exit_code != Some(0)).then(|| note(access, &[&out, &err])).flatten();
         let mut result = json!({
-            "exit_code": status.ok().and_then(|status| status.code()),
-            "stdout": stdout,
-            "stderr": stderr,
-            "truncated": cut_out || cut_err,
-            "duration_ms": started.elapsed().as_millis() as u64,
+            "exit_code": exit_code,
+            "stdout": out,
+            "stderr": err,
+            "truncated": stdout.is_cut || stderr.is_cut,
+            "duration_ms": took.as_millis() as u64,
         });
-        if result["exit_code"] != 0
-            && let Some(note) = note(access, &[&result["stdout"], &result["stderr"]])
-        {
+        if let Some(note) = note {
             result["note"] = note.into();
         }
         Ok(json!({
@@ -290,14 +221,11 @@ impl Shell<'_> {
     }
 }
 
-/// Whether this machine can confine commands.
-static CAN_CONFINE: LazyLock<Result<(), String>> = LazyLock::new(Confinement::check_support);
-
 /// Returns what may help a command that failed because it was confined. Whatever it was refused, the kernel's error is
 /// the same.
-fn note(access: CommandAccess, output: &[&Value]) -> Option<&'static str> {
-    let was_refused = |text: &str| text.contains("ermission denied") || text.contains("EACCES");
-    if !output.iter().any(|text| text.as_str().is_some_and(was_refused)) {
+fn note(access: CommandAccess, output: &[&str]) -> Option<&'static str> {
+    let was_refused = |text: &&str| text.contains("ermission denied") || text.contains("EACCES");
+    if !output.iter().any(was_refused) {
         return None;
     }
     match access {
@@ -308,18 +236,6 @@ fn note(access: CommandAccess, output: &[&Value]) -> Option<&'static str> {
             "The command was confined to the workspace, $TMPDIR and what is installed. If it failed for that reason, set `access` to `unconfined`; the user is asked.",
         ),
         CommandAccess::Unconfined => None,
-    }
-}
-
-/// Applies the policy to a command.
-fn judge(policy: &Policy, command: &policy::Command) -> Result<Judged, NativeError> {
-    match policy.command(command) {
-        Judged::Denied(reason) => {
-            let name = protocol::escape_text(&command.argv[0]);
-            let message = format!("the policy does not allow the command `{name}`: {reason}");
-            Err(NativeError::new(ErrorCode::PolicyDenied, message))
-        }
-        judged => Ok(judged),
     }
 }
 
@@ -358,23 +274,6 @@ fn argv(command: &Command, args: Option<&[String]>) -> Result<Vec<String>, Nativ
         return Err(invalid("`command` is longer than 1 MiB"));
     }
     Ok(argv)
-}
-
-/// Reads a stream to its end and keeps its beginning.
-async fn capture(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> (String, bool) {
-    let mut kept = Vec::new();
-    let mut truncated = false;
-    if let Some(mut stream) = stream {
-        let mut chunk = vec![0; 16 * 1024];
-        // A read error counts as the end of the stream.
-        while let Ok(read @ 1..) = stream.read(&mut chunk).await {
-            // Output beyond the limit is read too, because a full pipe would block the program.
-            let room = limit - kept.len();
-            kept.extend_from_slice(&chunk[..read.min(room)]);
-            truncated |= read > room;
-        }
-    }
-    (String::from_utf8_lossy(&kept).into_owned(), truncated)
 }
 
 #[cfg(test)]

@@ -125,6 +125,8 @@ pub(super) async fn restrict(
         ] {
             settings.push((key.to_owned(), value));
         }
+        // Objects that a partial clone lacks would be fetched, by programs that its settings can name.
+        variables.insert("GIT_NO_LAZY_FETCH".to_owned(), "1".to_owned());
         // A read-only command must not update the index, which would run the `post-index-change` hook.
         variables.insert("GIT_OPTIONAL_LOCKS".to_owned(), "0".to_owned());
     }
