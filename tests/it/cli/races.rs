@@ -1,4 +1,5 @@
-//! What a person approves is what happens, while another program changes files, folders, links and rules at full speed.
+//! What a person approves is what happens, while files, folders, links, rules and the descriptions of tools change at full
+//! speed.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -21,10 +22,12 @@ fn program(cycle: usize) -> String {
     let file =
         format!("await mcp.filesystem.write_file({{ path: 'file.txt', content: '{cycle}' }});");
     let command = format!("await mcp.shell.exec({{ command: ['./tool', '{cycle}'] }});");
-    let calls = match cycle % 4 {
+    let server = format!("await mcp.changing.put({{ value: '{cycle}' }});");
+    let calls = match cycle % 5 {
         0 => folder,
         1 => file,
         2 => command,
+        3 => server,
         _ => format!("{folder} {file}"),
     };
     format!("{calls} return 'done'")
@@ -38,7 +41,7 @@ fn put(work: &Path, name: &str, make: impl FnOnce(&Path) -> std::io::Result<()>)
     std::fs::rename(&new, work.join(name)).unwrap();
 }
 
-/// Changes everything until `stop`; returns how often.
+/// Changes everything on the disk until `stop`; returns how often.
 fn swap(work: &Path, stop: &AtomicBool) -> usize {
     let rules = |allow: &[&str]| json!({ "permissions": { "allow": allow } }).to_string();
     let mut swaps = 0;
@@ -80,7 +83,10 @@ fn approve(pml: &mut StdioClient, code: &str) -> (Vec<String>, bool) {
 /// P5, AP-01, AP-05: in thousands of approved runs, nothing happens at a place that was not shown.
 #[test]
 fn nothing_happens_that_was_not_shown() {
-    let project = Project::offline();
+    let project = Project::offline().configure(&json!({
+        "mcpServers": { "changing": { "command": "python3", "args": ["changing.py"] } },
+    }));
+    project.write("changing.py", include_str!("../../fixtures/changes_its_tools.py"));
     let work: PathBuf = project.workspace();
     for place in ["one", "two"] {
         // It leaves its argument where the script is.
@@ -94,7 +100,8 @@ fn nothing_happens_that_was_not_shown() {
     }
     let stop = AtomicBool::new(false);
     let cycles = scaled(10_000);
-    let (mut done, mut asked) = (0, 0);
+    let (mut done, mut asked, mut put_count) = (0, 0, 0);
+    let mut last_put = String::new();
     let swaps = std::thread::scope(|threads| {
         let swapping = threads.spawn(|| swap(&work, &stop));
         // Whatever happens, the other thread ends.
@@ -113,6 +120,16 @@ fn nothing_happens_that_was_not_shown() {
                         "cycle {cycle} changed {place}, and this was approved: {shown}"
                     );
                 }
+                let put = std::fs::read_to_string(work.join("put.txt")).unwrap_or_default();
+                if put == format!(r#"["put", {{"value": "{cycle}"}}]"#) {
+                    let call = format!(r#"Run `changing:put` with {{"value":"{cycle}"}}"#);
+                    assert!(shown.contains(&call), "cycle {cycle}, and this was approved: {shown}");
+                    put_count += 1;
+                } else {
+                    // Nothing else was put since the last cycle that did so.
+                    assert_eq!(put, last_put, "cycle {cycle}");
+                }
+                last_put = put;
                 asked += usize::from(!shown.is_empty());
                 done += usize::from(succeeded);
             }
@@ -127,6 +144,7 @@ fn nothing_happens_that_was_not_shown() {
     // No rule of the swapped file ever counted, and a good part of the approved programs ran.
     assert_eq!(asked, cycles);
     assert!(done * 8 > cycles, "{done} of {cycles} programs succeeded");
+    assert!(put_count * 8 > cycles, "{put_count} of {cycles} programs reached the server");
     assert!(swaps > cycles, "{swaps} swaps in {cycles} cycles");
     let verified = project.run(&["runs", "verify"]);
     assert!(verified.status.success(), "{}", text(&verified.stdout));
