@@ -108,7 +108,7 @@ fn filter(network: bool) -> Result<BpfProgram, seccompiler::BackendError> {
     let always = Vec::new;
     // `socketpair` connects only what one program starts, so it is not listed.
     let mut denied: Vec<(i64, Vec<SeccompRule>)> = vec![
-        (libc::SYS_socket, if network { vec![other_than_ip()?] } else { always() }),
+        (libc::SYS_socket, if network { other_than_ip()? } else { always() }),
         // It opens sockets that no filter of system calls sees.
         (libc::SYS_io_uring_setup, always()),
         // The keyring of the kernel has secrets of the user.
@@ -130,14 +130,17 @@ fn filter(network: bool) -> Result<BpfProgram, seccompiler::BackendError> {
 }
 
 /// Matches sockets of another kind than IP, and than those that list the addresses of this machine.
-fn other_than_ip() -> Result<SeccompRule, seccompiler::BackendError> {
-    let is_not = |family: i32| {
-        let family = u64::from(family.cast_unsigned());
-        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)
+fn other_than_ip() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let compared = |argument: u8, operation: SeccompCmpOp, value: i32| {
+        let value = u64::from(value.cast_unsigned());
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)
     };
-    SeccompRule::new(vec![
-        is_not(libc::AF_INET)?,
-        is_not(libc::AF_INET6)?,
-        is_not(libc::AF_NETLINK)?,
-    ])
+    let is_not = |family| compared(0, SeccompCmpOp::Ne, family);
+    let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let other_family = families.into_iter().map(is_not).collect::<Result<_, _>>()?;
+    let other_netlink = vec![
+        compared(0, SeccompCmpOp::Eq, libc::AF_NETLINK)?,
+        compared(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?,
+    ];
+    Ok(vec![SeccompRule::new(other_family)?, SeccompRule::new(other_netlink)?])
 }

@@ -95,7 +95,9 @@ pub(crate) fn confinement(
     temporary: &Path,
     variables: &mut BTreeMap<String, String>,
 ) -> Confinement {
-    let home = variables.get("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    // Without links, as the folders that are compared with it.
+    let home = variables.get("HOME").filter(|home| home.starts_with('/'));
+    let home = home.and_then(|home| Path::new(home).canonicalize().ok());
     let mut read: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
     if let Some(home) = &home {
         read.extend(OF_HOME.iter().map(|place| home.join(place)));
@@ -160,7 +162,9 @@ fn prefix<'a>(folder: &'a Path, home: Option<&Path>) -> Option<&'a Path> {
     // Neither the user's folder and what is above it, nor the data of a program of the user, as `.local`.
     let is_of_user = prefix.parent() == Some(home)
         && prefix.file_name().is_some_and(|name| name.as_bytes().starts_with(b"."));
-    (!home.starts_with(prefix) && !is_of_user).then_some(prefix)
+    // Another folder with programs in it may have anything beside them.
+    let is_installed = ["lib", "lib64", "libexec"].iter().any(|name| prefix.join(name).is_dir());
+    (is_installed && !home.starts_with(prefix) && !is_of_user).then_some(prefix)
 }
 
 /// Ends the list of arguments that describe a confinement.
@@ -246,6 +250,9 @@ mod tests {
         let file = |path: &str| {
             let file = home.join(path);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            if !path.starts_with("other") {
+                std::fs::create_dir_all(file.parent().unwrap().with_file_name("lib")).unwrap();
+            }
             std::fs::write(&file, "").unwrap();
             file
         };
@@ -255,6 +262,7 @@ mod tests {
             ("bin/tool", None),
             (".local/bin/tool", None),
             ("tools/tool", None),
+            ("other/bin/tool", None),
         ] {
             let file = file(path);
             let mut all = vec![file.clone(), file.clone()];

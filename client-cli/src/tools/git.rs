@@ -6,10 +6,12 @@
 
 mod change;
 mod read;
+mod reader;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use protocol::{ErrorCode, ToolDescriptor, escape_text};
 use serde::Deserialize;
@@ -110,7 +112,10 @@ impl<'a> Git<'a> {
         }
         repository.check_listed(granted.policy())?;
         let text = match Wanted::parse(action, value)? {
-            Wanted::Read(read) => read.run(&repository, granted.policy(), cancel).await?,
+            Wanted::Read(read) => {
+                let (repository, policy) = (&repository, granted.policy());
+                reader::Reader { repository, policy, cancel }.read(read).await?
+            }
             Wanted::Change(change) => {
                 super::command::permit(&repository.command(&change), granted)?;
                 change.run(&repository, granted.policy(), cancel).await?
@@ -185,7 +190,13 @@ impl Repository<'_> {
             // Nothing that is read depends on the user's settings, and these could name files and programs out of reach.
             variables.insert("GIT_CONFIG_GLOBAL".to_owned(), "/dev/null".to_owned());
         }
-        let limit = policy.policy().read_limit().and_then(|bytes| usize::try_from(bytes).ok());
+        // What only reads is a read for the policy, and all else a command.
+        let policy = policy.policy();
+        let (kept, limit) = match reach {
+            CommandReach::Reading => (policy.read_limit(), None),
+            CommandReach::Changing(_) => (policy.command_output(), policy.command_ms()),
+        };
+        let kept = kept.and_then(|bytes| usize::try_from(bytes).ok());
         let job = Job {
             argv,
             program: self.program.clone(),
@@ -194,8 +205,9 @@ impl Repository<'_> {
             variables,
             reach,
             stdin: Vec::new(),
-            limit: DEFAULT_TIMEOUT,
-            kept: limit.map_or(OUTPUT_LIMIT, |bytes| bytes.min(OUTPUT_LIMIT)),
+            limit: limit
+                .map_or(DEFAULT_TIMEOUT, |ms| Duration::from_millis(ms).min(DEFAULT_TIMEOUT)),
+            kept: kept.map_or(OUTPUT_LIMIT, |bytes| bytes.min(OUTPUT_LIMIT)),
         };
         let ended = self.commands.run(job, cancel).await?;
         match ended.exit_code {

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use protocol::escape_text;
+use sandbox::Confinement;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -98,6 +99,13 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
         }
     };
     findings.extend(gateway(settings, url.as_deref(), workspace.root()).await);
+    findings.push(match Confinement::check_support() {
+        Ok(()) => Finding::new("commands", State::Good, "can be confined to the workspace"),
+        Err(reason) => {
+            let detail = format!("cannot be confined, so they run unconfined only: {reason}");
+            Finding::new("commands", State::Warning, detail)
+        }
+    });
     let search = std::env::var("PATH").ok();
     let programs = Programs::new(search.as_deref(), Some(workspace.root()));
     for (program, for_what) in [("npx", "npm"), ("uvx", "PyPI")] {
