@@ -340,6 +340,7 @@ fn default_file() -> Value {
         .iter()
         .map(|namespace| format!("{namespace}:*"))
         .chain(reads.iter().map(|action| format!("filesystem:{action}")))
+        .chain(policy::GIT_READS.iter().map(|action| format!("git:{action}")))
         .collect();
     json!({ "permissions": { "allow": allow, "ask": ["*"], "deny": [] } })
 }

@@ -300,6 +300,19 @@ fn arguments<T: DeserializeOwned>(tool: &str, value: Value) -> Result<T, NativeE
 mod tests {
     use super::*;
 
+    /// A tool that a plan lists as a read runs no command, and the other way round.
+    #[test]
+    fn plans_and_permissions_agree_about_what_reads() {
+        for tool in descriptors("git") {
+            let id = ToolId::new("git", &tool.name).unwrap();
+            let reads = analysis::Effect::of(&id) == analysis::Effect::Reads;
+            assert_eq!(runs_command(&id), !reads, "{id}");
+        }
+        assert!(
+            GIT_READS.iter().all(|name| descriptors("git").iter().any(|tool| tool.name == *name))
+        );
+    }
+
     /// The gateway describes the tools of `pml` as `pml` implements them.
     #[test]
     fn the_catalog_describes_these_tools() {

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::cli::Project;
+use crate::support::cli::{Project, text};
 use crate::support::expect::{failure, question, success};
 use crate::support::mcp_client::{StdioClient, envelope};
 use crate::support::mcp_servers::{PYTHON, python};
@@ -341,6 +341,23 @@ fn changes_are_commands() {
     let project = Project::offline().configure(&config);
     repository(&project);
     failure(&project.stdio().execute(&call("git_log", &json!({}))), "POLICY_DENIED");
+}
+
+/// What `pml init` allows is enough to read a repository, and for nothing else.
+#[test]
+fn the_default_rules_allow_reading_only() {
+    let project = Project::offline();
+    repository(&project);
+    let created = project.run(&["init", "--yes"]);
+    assert!(created.status.success(), "{}", text(&created.stderr));
+    let mut pml = project.stdio();
+    let read = pml.execute(&call("git_diff_unstaged", &json!({})));
+    let shown = success(&read).as_str().unwrap();
+    assert!(
+        shown.contains("+two") && shown.contains("`.env`") && !shown.contains(" b/.env"),
+        "{shown}"
+    );
+    question(&pml.execute(&call("git_add", &json!({ "files": ["src"] }))));
 }
 
 /// Programs for the reference server run unchanged: both name the same files, commits and branches.
