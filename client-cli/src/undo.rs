@@ -10,7 +10,7 @@ mod judge;
 
 use std::path::{Path, PathBuf};
 
-use protocol::ErrorCode;
+use protocol::{ErrorCode, ToolId};
 use serde_json::json;
 
 use self::ahead::{find, is_empty};
@@ -20,8 +20,8 @@ use crate::policy::Operation;
 use crate::run_store::StoreError;
 use crate::run_store::reader::{Call, Reader, Run};
 use crate::run_store::record::{Change, FileChanging, KeptFile, Status};
-use crate::tools::NativeError;
 use crate::tools::filesystem::restore::Found;
+use crate::tools::{self, NativeError};
 use crate::workspace::Workspace;
 use crate::workspace::path_error::shown;
 use crate::workspace::protected::Guard;
@@ -260,7 +260,8 @@ fn not_covered(run: &Run) -> Vec<(String, usize)> {
         let Call::Made(made) = call else { continue };
         let began = &made.began;
         // The changes of a server that replaces the file tools of `pml` are not recorded, although it has their names.
-        if began.native && !began.tool.starts_with("shell:") {
+        let is_recorded = |tool: ToolId| !tools::runs_command(&tool);
+        if began.native && began.tool.parse().is_ok_and(is_recorded) {
             continue;
         }
         match found.iter_mut().find(|(tool, _)| *tool == began.tool) {

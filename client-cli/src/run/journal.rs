@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use protocol::{ErrorBody, ErrorCode, Integrity, Routing};
+use protocol::{ErrorBody, ErrorCode, Integrity, Routing, ToolId};
 use sandbox::{AnswerOrder, NotMade, ProgramClock, Seed};
 use serde_json::Value;
 
@@ -16,6 +16,7 @@ use super::earlier_answers::{EarlierAnswer, earlier_answers};
 use crate::run_store::RunStore;
 use crate::run_store::reader::{Call, MadeCall, Reader, Run};
 use crate::run_store::record::{CallEnded, Content, Failure};
+use crate::tools;
 
 /// What determines the clock and the random numbers of a program.
 #[derive(Debug, Clone, Copy)]
@@ -197,9 +198,10 @@ impl Journal {
             Call::Made(made) => {
                 let MadeCall { began, ended, .. } = &**made;
                 let answer = ended.as_ref().map(|ended| answer_of(reader, ended)).transpose()?;
+                let stays_here =
+                    |tool: ToolId| !tools::runs_command(&tool) && tools::sends_to(&tool).is_none();
                 let changed_nothing = began.native
-                    && !began.tool.starts_with("shell:")
-                    && !began.tool.starts_with("web:")
+                    && began.tool.parse().is_ok_and(stays_here)
                     && run.changes.iter().all(|change| change.call != began.call);
                 // The program of a capability is run again: its own calls have records.
                 if answer.is_none() && !changed_nothing && began.epoch_ms.is_none() {

@@ -299,6 +299,54 @@ fn a_run_goes_on_with_its_own_program() {
     assert!(shown.contains("status    completed") && shown.contains("\nresumed   "), "{shown}");
 }
 
+/// A native tool that runs a command may have taken effect, although it records no change of a file. One that reads
+/// has not.
+#[test]
+fn a_commit_is_not_made_twice_unasked() {
+    let policy = json!({
+        "filesystem": { "read": { "allow": ["**"] } },
+        "shell": { "allow": ["git", "sh"] },
+    });
+    let config = json!({ "permissions": { "allow": ["*"] }, "policy": policy });
+    let project = Project::offline().configure(&config);
+    let init = std::process::Command::new("git")
+        .args(["init", "-q", "."])
+        .current_dir(project.workspace())
+        .status();
+    assert!(init.unwrap().success(), "these tests need git");
+    let hook = ".git/hooks/post-commit";
+    project.write(hook, "#!/bin/sh\ntouch committed\nsleep 1000\n");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(project.path(hook), executable).unwrap();
+    project.write("a.txt", "a");
+    project.write(
+        "program.ts",
+        "await mcp.git.git_add({ repo_path: '.', files: ['a.txt'] });
+         await mcp.shell.exec({ command: ['sh', '-c', 'git config user.name A && git config user.email a@b'] });
+         await mcp.git.git_commit({ repo_path: '.', message: 'once' });
+         return await mcp.git.git_log({ repo_path: '.' });",
+    );
+    kill_when(&project, &["exec", "program.ts"], || project.path("committed").exists());
+    assert!(project.path("committed").exists());
+    std::fs::remove_file(project.path(hook)).unwrap();
+    let (answer, code) = resume(&project, &[]);
+    assert_eq!((code, &answer["error_code"]), (1, &json!("CALL_INDETERMINATE")), "{answer}");
+    assert!(answer["message"].as_str().unwrap().contains("call 3 git:git_commit "), "{answer}");
+    let (answer, _) = resume(&project, &["--fail", "3"]);
+    assert_eq!(answer["error_code"], "CALL_INDETERMINATE", "{answer}");
+    let log = std::process::Command::new("git")
+        .args(["log", "--format=%s"])
+        .current_dir(project.workspace())
+        .output();
+    assert_eq!(text(&log.unwrap().stdout), "once\n");
+    // What a command changed is not known, so it is not put back.
+    let undo = project.run(&["runs", "undo", "last", "--json"]);
+    let undo: Value = serde_json::from_slice(&undo.stdout).unwrap();
+    let calls = |tool: &str| json!({ "tool": tool, "calls": 1 });
+    let expected = [calls("git:git_add"), calls("shell:exec"), calls("git:git_commit")];
+    assert_eq!(undo["not_covered"], json!(expected), "{undo}");
+}
+
 /// A call that was made twice is undone as one; what was undone is not resumed.
 #[test]
 fn a_repeated_call_is_undone() {
