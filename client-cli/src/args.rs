@@ -98,6 +98,14 @@ Exit codes: 0 denied, or nothing waits; 1 the answer could not be passed on; 2 n
         /// The `workflow_id` of the question. Default: the only question that waits.
         workflow: Option<String>,
     },
+    /// Run the program of a recorded run again, with the recorded answers: no tool is called, and nobody is asked.
+    #[command(after_help = "\
+The program gets the clock, the random numbers and the answers that it had, in the same order. Its result is compared with
+the recorded one. Nothing is recorded.
+
+Exit codes: 0 the result is the recorded one, also if that is an error; 1 it differs, the program leaves the record, or the
+record cannot be used; 2 no such run; 4 the store cannot be used, or sandboxing does not work.")]
+    Replay(Replay),
     /// List, show and verify the recorded runs of this project.
     #[command(subcommand)]
     Runs(RunsCommand),
@@ -183,6 +191,19 @@ Exit codes: 0 all records are in order; 1 one is not, and the first such record 
         #[arg(long)]
         json: bool,
     },
+}
+
+/// The arguments of `pml replay`.
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// The run's id, the beginning of it, or `last`; see `pml runs list`.
+    pub(crate) run: String,
+    /// Go on although `pml runs verify` finds a fault.
+    #[arg(long)]
+    pub(crate) unverified: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `pml runs resume`

@@ -58,6 +58,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
             | RunsCommand::Verify { json },
         ) => *json,
         Command::Runs(RunsCommand::Resume(resume)) => resume.json,
+        Command::Replay(replay) => replay.json,
         _ => false,
     };
     match start(cli) {
@@ -113,6 +114,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Doctor(_)
         | Command::Secrets(_)
         | Command::Permissions(_)
+        | Command::Replay(_)
         | Command::Login
         | Command::Logout => {}
     }
@@ -176,6 +178,9 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Runs(RunsCommand::Resume(resume)) => {
                 let app = App::open(settings)?;
                 runs::resume::resume(app, settings, resume, stop.clone()).await
+            }
+            Command::Replay(replay) => {
+                runs::replay::replay(analyser()?, settings, replay, &stop).await
             }
             Command::Login => login::login(settings, &stop).await,
             Command::Logout => login::logout(settings, &stop).await,

@@ -19,6 +19,7 @@ pub(crate) mod posted;
 mod prepare;
 pub(crate) mod progress;
 mod recorder;
+pub(crate) mod replay;
 mod resolver;
 pub(crate) mod resume;
 mod router;

@@ -26,6 +26,7 @@ mod previews;
 mod protected_places;
 mod races;
 mod remote_servers;
+mod replay;
 mod resume;
 mod runs;
 mod secrets;

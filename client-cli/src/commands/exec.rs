@@ -111,9 +111,7 @@ pub(super) async fn finish(
         Envelope::Success(success) => {
             if !json {
                 print_run(&success.run, analysis.as_deref(), program);
-                let text = render_result(&success.result)?;
-                let is_terminal = std::io::stdout().is_terminal();
-                say(&if is_terminal { for_terminal(&text) } else { text })?;
+                say(&printed(&success.result)?)?;
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -275,6 +273,12 @@ fn print_run(run: &RunNote, analysis: Option<&Analysis>, program: &Bundle) {
     if let Some(analysis) = analysis {
         note_diagnostics(analysis.diagnostics.iter().filter(|found| found.is_for_run()), program);
     }
+}
+
+/// Renders a result for stdout.
+pub(super) fn printed(result: &Value) -> Result<String, CliError> {
+    let text = render_result(result)?;
+    Ok(if std::io::stdout().is_terminal() { for_terminal(&text) } else { text })
 }
 
 /// Renders a string as it is, any other value as JSON.

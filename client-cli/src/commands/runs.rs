@@ -2,6 +2,7 @@
 
 mod display;
 mod json;
+pub(super) mod replay;
 pub(super) mod resume;
 mod undo;
 

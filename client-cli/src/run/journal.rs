@@ -1,4 +1,4 @@
-//! The record of a run that is resumed.
+//! The record of a run that is resumed or replayed.
 //!
 //! Its program runs again, from its beginning: with the recorded start, and with the recorded answers of the calls that
 //! have ended. They come in the recorded order and at the recorded times, so the program does what it did before. Other
@@ -138,11 +138,12 @@ impl Journal {
     /// Reads the record of a run.
     ///
     /// # Errors
-    /// Returns why the run cannot be resumed from it.
+    /// Returns why the run cannot be resumed or replayed from it.
     pub(crate) fn read(reader: &Reader, run: &Run) -> Result<Self, ErrorBody> {
-        let started = run.started.as_ref().ok_or_else(|| {
-            refused("its program had not started, so there is nothing to resume; run it again")
-        })?;
+        let started = run
+            .started
+            .as_ref()
+            .ok_or_else(|| refused("its program had not started; run it again"))?;
         let seed = seed(&started.seed).ok_or_else(|| refused("its seed is invalid"))?;
         let code = text_of(reader, &run.began.code, "the program")?;
         let args = text_of(reader, &run.began.args, "an argument of the program")?;
@@ -390,7 +391,7 @@ fn without_key(what: &str) -> ErrorBody {
 }
 
 fn refused(reason: impl std::fmt::Display) -> ErrorBody {
-    ErrorBody::new(ErrorCode::Conflict, format!("the run cannot be resumed: {reason}"))
+    ErrorBody::new(ErrorCode::Conflict, format!("the record of the run cannot be used: {reason}"))
 }
 
 fn deviates(error: &NotMade) -> ErrorBody {

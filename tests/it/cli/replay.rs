@@ -1,0 +1,182 @@
+//! `pml replay`: the program of a recorded run runs again with the recorded answers, and nothing else happens.
+
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::registry::capabilities::{author, published};
+use crate::support::binaries::built;
+use crate::support::cli::{Project, text};
+use crate::support::expect::{question, success};
+use crate::support::terminal::say_yes;
+use crate::support::{PATIENCE, poll, scaled};
+
+/// What programs are made of. Each adds something to `seen` that depends on answers, their order, time or chance.
+const PARTS: [&str; 12] = [
+    "seen.push(Date.now(), new Date().getTimezoneOffset(), new Date().toString());",
+    "seen.push(Math.random(), crypto.randomUUID(), [...crypto.getRandomValues(new Uint8Array(4))]);",
+    "seen.push(await mcp.filesystem.read_text_file({ path: 'a.txt' }));",
+    "seen.push(await Promise.all([1, 2, 3].map((n) => mcp.filesystem.get_file_info({ path: `${n}.txt` }))));",
+    "seen.push(await Promise.race(['1.txt', '2.txt', '3.txt'].map((path) => mcp.filesystem.read_text_file({ path }))));",
+    "const order = []; await Promise.all([3, 1, 2].map(async (n) => { await mcp.filesystem.read_text_file({ path: `${n}.txt` }); order.push(n); })); seen.push(order);",
+    "try { await mcp.filesystem.read_text_file({ path: 'missing' }); } catch (error) { seen.push(error.name, error.message, error.code); }",
+    "const slow = new Promise((done) => setTimeout(() => done('timer'), Math.random() * 6)); seen.push(await Promise.race([slow, mcp.filesystem.read_text_file({ path: '1.txt' }).then(() => 'call')]));",
+    "await new Promise((done) => setTimeout(done, 3)); seen.push(Date.now());",
+    "await mcp.filesystem.write_file({ path: 'out.txt', content: `${Math.random()}` });",
+    "if (Math.random() < 0.5) seen.push(await mcp.filesystem.list_directory({ path: '.' })); else console.log(Date.now());",
+    "seen.push((1234.5).toLocaleString(), ['ä', 'a', 'z'].sort((a, b) => a.localeCompare(b)), new Intl_().x);",
+];
+
+/// Returns the n-th program.
+fn program(n: usize) -> String {
+    let mut out = "class Intl_ { x = typeof Intl; }\nconst seen = [];\n".to_owned();
+    for place in 0..3 + n % 5 {
+        // A different part each time, in a different order.
+        let part = PARTS[(n * 7 + place * (5 + n % 3)) % PARTS.len()];
+        out += &format!("{{ {part} }}\n");
+    }
+    if n.is_multiple_of(11) {
+        out += "throw new TypeError(`at ${Date.now()}`);\n";
+    }
+    out + "return seen;\n"
+}
+
+/// Runs `pml replay` in another environment; returns what it prints as JSON.
+fn replay(project: &Project, options: &[&str], round: usize) -> (Value, i32) {
+    let mut command = project.command(&[&["replay"], options, &["--json"]].concat());
+    let zones = ["UTC", "Asia/Kathmandu", "America/St_Johns", "Pacific/Apia"];
+    command.env("TZ", zones[round % 4]).env("LANG", ["C", "de_DE.UTF-8"][round % 2]);
+    command.env("LC_ALL", ["tr_TR.UTF-8", "C"][round % 2]);
+    let output = command.output().unwrap();
+    let shown = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    (shown, output.status.code().unwrap())
+}
+
+/// RP-04: whatever has changed around it, a replay has the recorded result, and changes nothing.
+#[test]
+fn replays_have_the_recorded_result() {
+    let programs = scaled(100);
+    let rounds = scaled(20).max(2);
+    std::thread::scope(|threads| {
+        for part in 0..2 {
+            threads.spawn(move || {
+                for n in (0..programs).filter(|n| n % 2 == part) {
+                    replays_as_recorded(n, rounds);
+                }
+            });
+        }
+    });
+}
+
+fn replays_as_recorded(n: usize, rounds: usize) {
+    let project = Project::offline().allow(&["filesystem:*"]);
+    for name in ["a", "1", "2", "3"] {
+        project.write(&format!("{name}.txt"), name);
+    }
+    let (ran, code) = project.exec(&program(n));
+    let failed = n.is_multiple_of(11);
+    assert_eq!(code, i32::from(failed), "{ran:#}");
+    for name in ["a", "1", "2"] {
+        project.write(&format!("{name}.txt"), "changed");
+    }
+    std::fs::remove_file(project.path("3.txt")).unwrap();
+    let names = || {
+        let entries = std::fs::read_dir(project.workspace()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let (before, store) = (names(), project.run(&["runs", "verify"]).stdout);
+    let _ = std::fs::remove_file(project.path("out.txt"));
+    for round in 0..rounds {
+        let (replayed, code) = replay(&project, &["last"], round);
+        assert_eq!((code, &replayed["matches"]), (0, &json!(true)), "{}\n{replayed:#}", program(n));
+        assert_eq!(replayed["result"], ran["result"], "{}", program(n));
+        assert_eq!(replayed["console"], ran["console"]);
+        assert_eq!(replayed["error"].is_object(), failed);
+        assert_eq!(json!(ran["calls"].as_array().unwrap().len()), replayed["calls"]);
+    }
+    assert!(!project.path("out.txt").exists());
+    assert!(before.len() - names().len() <= 1);
+    assert_eq!(project.run(&["runs", "verify"]).stdout, store, "a replay is not recorded");
+}
+
+/// What other servers answered is replayed as well: tools of the gateway, MCP servers, and capabilities with their own
+/// calls. None of them is reached.
+#[test]
+fn a_replay_reaches_nobody() {
+    let author = author();
+    let code = "/** Doubles. */ return 2 * (await mcp.math.eval({ expression: '20 + 1' })) + (await mcp.filesystem.read_text_file({ path: 'a.txt' })).length;";
+    published(&author, "demo:double", code);
+    let project = Project::of(&author).allow(&["*"]);
+    project.write("a.txt", "abc");
+    let mut pml = project.stdio();
+    let ran = pml.execute("const a = await mcp.demo.double({}); const b = await mcp.math.eval({ expression: '1 + 1' }); return [a, b, Date.now()];");
+    let ran = match ran["status"].as_str() {
+        Some("approval_required") => say_yes(&project, &mut pml, &ran),
+        _ => ran,
+    };
+    let result = success(&ran).clone();
+    assert_eq!((&result[0], &result[1]), (&json!(45), &json!(2)));
+    drop(pml);
+    std::fs::remove_file(project.path("a.txt")).unwrap();
+    // Nobody listens there, and nobody is asked.
+    let project = project.set("PML_CLOUD_URL", "http://127.0.0.1:1");
+    let (replayed, code) = replay(&project, &["last"], 0);
+    assert_eq!((code, &replayed["matches"], &replayed["result"]), (0, &json!(true), &result));
+    assert_eq!(replayed["calls"], 2);
+    if Command::new("strace").arg("-V").output().is_err() {
+        return;
+    }
+    let log = project.home().join("strace");
+    let log = log.to_str().unwrap();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-e", "trace=connect,sendto,bind", "-e", "signal=none", "-o", log]);
+    strace.arg(built("pml"));
+    let output = project.wrap(strace, &["replay", "last"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let called = std::fs::read_to_string(log).unwrap();
+    assert!(!called.contains("AF_INET") && !called.contains("connect("), "{called}");
+}
+
+/// A record that somebody has changed, and a run that has no end of its program, are not called the same.
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let project = Project::offline().allow(&["filesystem:*"]);
+    let mut pml = project.stdio();
+    // Denied: the program had no say in it.
+    let asked = pml
+        .execute("try { await mcp.shell.exec({ command: ['true'] }); } catch { return 'caught'; }");
+    question(&asked);
+    pml.resume(&asked, false, false);
+    drop(pml);
+    let (replayed, code) = replay(&project, &["last"], 0);
+    assert_eq!((code, &replayed["matches"]), (0, &json!(null)), "{replayed}");
+    // Stopped: there is nothing to compare with.
+    project.write("a.txt", "a");
+    project.write("p.ts", "const a = await mcp.filesystem.read_text_file({ path: 'a.txt' }); await mcp.filesystem.write_file({ path: 'b.txt', content: a }); await new Promise(() => setTimeout(() => {}, 60_000));");
+    let mut stopped = project.command(&["exec", "p.ts"]);
+    stopped.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut stopped = stopped.spawn().unwrap();
+    poll("the write", PATIENCE, || project.path("b.txt").exists().then_some(()));
+    stopped.kill().unwrap();
+    stopped.wait().unwrap();
+    project.exec("return 1");
+    for run in ["nope", "0"] {
+        let output = project.run(&["replay", run]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    }
+    let (replayed, code) = replay(&project, &["last"], 0);
+    assert_eq!((code, &replayed["matches"], &replayed["result"]), (0, &json!(true), &json!(1)));
+    // Tampered: another answer than the one that was recorded.
+    let database = project.path(".pml/runs.db");
+    let changed = Command::new("python3")
+        .args(["-c", "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); t = c.execute(\"select sql from sqlite_master where name = 'records_are_not_changed'\").fetchone()[0]; c.execute('DROP TRIGGER records_are_not_changed'); c.execute(\"update records set body = replace(body, 'return 1', 'return 2')\"); c.execute(t); c.commit()"])
+        .arg(&database)
+        .output()
+        .unwrap();
+    assert!(changed.status.success(), "{}", text(&changed.stderr));
+    let (replayed, code) = replay(&project, &["last"], 0);
+    assert_eq!((code, &replayed["error_code"]), (1, &json!("CONFLICT")), "{replayed}");
+}
