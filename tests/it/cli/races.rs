@@ -98,6 +98,8 @@ fn nothing_happens_that_was_not_shown() {
         let executable = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(project.path(&tool), executable).unwrap();
     }
+    // Before anything is swapped: it has to find its server in the rules that are trusted.
+    let mut pml = project.stdio_with_forms(Era::Handshake);
     let stop = AtomicBool::new(false);
     let cycles = scaled(10_000);
     let (mut done, mut asked, mut put_count) = (0, 0, 0);
@@ -106,7 +108,6 @@ fn nothing_happens_that_was_not_shown() {
         let swapping = threads.spawn(|| swap(&work, &stop));
         // Whatever happens, the other thread ends.
         let cycles = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut pml = project.stdio_with_forms(Era::Handshake);
             for cycle in 0..cycles {
                 let (shown, succeeded) = approve(&mut pml, &program(cycle));
                 let shown = shown.join("\n");
