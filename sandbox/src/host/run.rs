@@ -9,6 +9,7 @@ use futures::future::{BoxFuture, FutureExt, OptionFuture};
 use futures::stream::{FuturesUnordered, StreamExt};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::WallClock;
@@ -49,6 +50,9 @@ pub(crate) enum Ending {
 /// A call's number, the size of its arguments and its answer.
 type Answer = (u64, usize, Result<Value, CallError>);
 
+/// How long a run that is repeated may compute before its next call, while a timer waits that cannot fire.
+const STUCK: Duration = Duration::from_secs(10);
+
 /// The host's state of one run.
 pub(crate) struct Run<'a> {
     socket: &'a ChildSocket,
@@ -58,6 +62,8 @@ pub(crate) struct Run<'a> {
     /// The program's clock, if its run can be repeated, and its next timer.
     program_clock: Option<ProgramClock>,
     timer: Option<u64>,
+    /// Since when the record goes on with an answer, and there is no call that could get it.
+    stuck: Option<Instant>,
     /// The last time that the child was told.
     told: Option<u64>,
     /// Cancels the calls when the run ends in any way.
@@ -103,6 +109,7 @@ impl<'a> Run<'a> {
             clock: WallClock::start(),
             program_clock: None,
             timer: None,
+            stuck: None,
             told: None,
             _cancel_on_drop: calls_cancel.clone().drop_guard(),
             calls_cancel,
@@ -170,6 +177,9 @@ impl<'a> Run<'a> {
             let timer = OptionFuture::from(
                 timer.map(|(clock, due)| async move { clock.reach(due, is_idle).await }),
             );
+            // After an answer, the program may still compute until it makes the next call.
+            let stuck = self.stuck.map(|since| tokio::time::sleep_until(since + STUCK));
+            let stuck = OptionFuture::from(stuck);
             tokio::select! {
                 // The order saves wake-ups: a second timer that expires after the first wakes nothing. The branches
                 // before the socket only have work that came from the socket, so they cannot starve it.
@@ -190,6 +200,10 @@ impl<'a> Run<'a> {
                     self.timer = None;
                     self.tell(now);
                 }
+                Some(()) = stuck => {
+                    let message = "the program waits for a timer that did not fire when it was recorded";
+                    return stop(FailureKind::Deadlock, message);
+                }
                 received = socket.receive(inbox), if may_read => if received.is_err() {
                     return Ending::Closed;
                 },
@@ -206,14 +220,10 @@ impl<'a> Run<'a> {
             }
         }
         self.start_calls()?;
-        // The record goes on with an answer, and there is no call that could get it.
-        if let (Some(clock), Some(due)) = (&self.program_clock, self.timer)
-            && self.unanswered.is_empty()
-            && clock.is_held_before(due)
-        {
-            let message = "the program waits for a timer that did not fire when it was recorded";
-            return Ok(Some(stop(FailureKind::Deadlock, message)));
-        }
+        let is_stuck = self.unanswered.is_empty()
+            && (self.program_clock.as_ref().zip(self.timer))
+                .is_some_and(|(clock, due)| clock.is_held_before(due));
+        self.stuck = is_stuck.then(|| self.stuck.unwrap_or_else(Instant::now));
         // A child that closed its end has sent its last message already, or has died; the next read finds out which.
         while self.sent < self.out.len() {
             match self.socket.try_send(&self.out[self.sent..]) {

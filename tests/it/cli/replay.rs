@@ -95,7 +95,9 @@ fn replays_as_recorded(n: usize, rounds: usize) {
         assert_eq!(replayed["result"], ran["result"], "{}", program(n));
         assert_eq!(replayed["console"], ran["console"]);
         assert_eq!(replayed["error"].is_object(), failed);
-        assert_eq!(json!(ran["calls"].as_array().unwrap().len()), replayed["calls"]);
+        // A call whose answer the program did not wait for may be without one this time.
+        let made = ran["calls"].as_array().unwrap().len();
+        assert!(replayed["calls"].as_u64().is_some_and(|calls| calls <= made as u64));
     }
     assert!(!project.path("out.txt").exists());
     assert!(before.len() - names().len() <= 1);
