@@ -12,7 +12,7 @@ use crate::run::journal::RunStart;
 use crate::run::prepare::LocalProgram;
 use crate::run_store::record::{
     Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, CallRepeated, Content, Covered,
-    Failure, ProgramStarted, Record, RunBegan, RunEnded, RunResumed, Status, now,
+    Failure, ProgramStarted, RUN, Record, RunBegan, RunEnded, RunResumed, Status, now,
 };
 use crate::run_store::{Keeping, Lost, RunStore};
 use crate::workspace::changes::Change;
@@ -91,7 +91,7 @@ impl Recorder {
         let began = RunBegan {
             at: now(),
             run: self.run.clone(),
-            mode: "run".to_owned(),
+            mode: RUN.to_owned(),
             pml: env!("CARGO_PKG_VERSION").to_owned(),
             code: self.content(&json!(code))?,
             args: self.content(args)?,

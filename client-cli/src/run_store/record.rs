@@ -116,6 +116,9 @@ pub(crate) struct CallRepeated {
     pub(crate) decision: String,
 }
 
+/// The mode of runs of programs.
+pub(crate) const RUN: &str = "run";
+
 /// The mode of a run that puts back what another run changed.
 pub(crate) const UNDO: &str = "undo";
 

@@ -20,11 +20,8 @@ use crate::run::journal::Journal;
 use crate::run::replay::{self, Replayed};
 use crate::run_store::RunStore;
 use crate::run_store::reader::Run;
-use crate::run_store::record::Failure;
+use crate::run_store::record::{Failure, RUN};
 use crate::workspace::Workspace;
-
-/// The mode of runs that can be replayed.
-const RUN: &str = "run";
 
 /// Why a run ends whatever its program does. The record does not say what the program did then.
 const ENDED_FROM_OUTSIDE: &[ErrorCode] = &[

@@ -20,11 +20,9 @@ use crate::run::journal::{Indeterminate, Journal, Redo};
 use crate::run::{Runs, execute};
 use crate::run_store::RunStore;
 use crate::run_store::live::{Found, LiveRun};
+use crate::run_store::record::RUN;
 use crate::undo::put_back_by;
 use crate::workspace::Workspace;
-
-/// The mode of runs that can be resumed.
-const RUN: &str = "run";
 
 /// The maximum number of characters that are shown of the arguments of a call.
 const SHOWN_ARGUMENTS: usize = 400;

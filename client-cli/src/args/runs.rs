@@ -1,0 +1,99 @@
+//! The arguments of the commands about recorded runs.
+
+use clap::{Args, Subcommand};
+
+/// `pml runs …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// List the last runs, the newest first.
+    List {
+        /// The maximum number of runs.
+        #[arg(long, default_value_t = 20, value_name = "N")]
+        limit: usize,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a run: its program, its calls and why each was allowed, and its result.
+    Show {
+        /// The run's id, the beginning of it, or `last`, which is the default.
+        run: Option<String>,
+        /// Print JSON, with all values in full.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Go on with a run whose `pml` was stopped. Calls that have ended are not made again.
+    #[command(after_help = "\
+The program runs again from its beginning, and gets the recorded answers in their order and at their times. The calls after
+them are made, and asked about as usual.
+
+A call that was begun and has no end may have taken effect. You are asked about each on a terminal; elsewhere name it with
+--repeat or --fail. A file tool that had not begun to change anything is simply called again.
+
+Examples:
+  pml runs resume last
+  pml runs resume last --repeat 3 --fail 5.1
+
+Exit codes: those of `pml exec`; 1 also if the run has ended, is still running, or deviates from its record; 2 no such run.")]
+    Resume(ResumeRun),
+    /// Put back what the file tools of a run changed: contents, new files and folders, moves.
+    #[command(after_help = "\
+Nothing is changed if somebody has changed one of the places since. What commands and MCP servers changed is not known, and
+not put back. The undo is recorded as a run of its own, and can be undone as well.
+
+Exit codes: 0 put back, or there was nothing to do; 1 a place was changed since, the store has a fault, or a step failed;
+2 no such run; 4 the store cannot be used.")]
+    Undo {
+        /// The run's id, the beginning of it, or `last`; see `pml runs list`.
+        run: String,
+        /// Show what would be done, and do nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// Go on although `pml runs verify` finds a fault. Look at the steps of `--dry-run` first.
+        #[arg(long)]
+        unverified: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Verify that the records are those that `pml` wrote, in their order, and complete.
+    #[command(after_help = "\
+Exit codes: 0 all records are in order; 1 one is not, and the first such record is named; 4 the store cannot be read.")]
+    Verify {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// The arguments of `pml replay`.
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// The run's id, the beginning of it, or `last`; see `pml runs list`.
+    pub(crate) run: String,
+    /// Go on although `pml runs verify` finds a fault.
+    #[arg(long)]
+    pub(crate) unverified: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `pml runs resume`
+#[derive(Debug, Args)]
+pub(crate) struct ResumeRun {
+    /// The run's id, the beginning of it, or `last`; see `pml runs list`.
+    pub(crate) run: String,
+    /// Make this call again, although it may have taken effect. Can be repeated.
+    #[arg(long, value_name = "CALL")]
+    pub(crate) repeat: Vec<String>,
+    /// Let this call fail with CALL_INDETERMINATE, which the program can catch. Can be repeated.
+    #[arg(long, value_name = "CALL")]
+    pub(crate) fail: Vec<String>,
+    /// Go on although `pml runs verify` finds a fault.
+    #[arg(long)]
+    pub(crate) unverified: bool,
+    /// Print the envelope as JSON, and ask nothing.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
