@@ -17,6 +17,8 @@ use level::Level;
 
 /// The maximum number of consecutive labels: the parser's memory grows with their square.
 const LABEL_LIMIT: u32 = 8;
+/// The maximum number of bytes that the parser reads, those included that it reads again.
+const READ_LIMIT: u64 = 4 << 20;
 
 /// Refuses a source text that is too large or too complex for the parser.
 ///
@@ -51,6 +53,7 @@ fn scan_tokens(source: &str, limits: &Limits) -> Result<(), Finding> {
         cast_total: 0,
         angles: 0,
         labels: 0,
+        read: 0,
         previous: Previous::Start,
         boundary: true,
     }
@@ -88,6 +91,8 @@ struct Scanner<'a> {
     cast_total: u32,
     angles: u32,
     labels: u32,
+    /// An upper estimate of the bytes that the parser has read.
+    read: u64,
     previous: Previous,
     /// A statement or list item ended; the next token begins a new one.
     boundary: bool,
@@ -99,6 +104,7 @@ impl Scanner<'_> {
             self.line_comment();
         }
         while let Some(byte) = self.peek(0) {
+            let (before, times) = (self.at, self.times_read());
             match byte {
                 b'\n' | b'\r' => {
                     self.at += 1;
@@ -131,6 +137,10 @@ impl Scanner<'_> {
                 }
                 _ if is_word(byte) => self.word()?,
                 _ => self.punctuation(byte)?,
+            }
+            self.read += (self.at - before) as u64 * times;
+            if self.read > READ_LIMIT {
+                return Err(self.too_complex("the parser would read this part too many times"));
             }
         }
         Ok(())

@@ -144,6 +144,23 @@ impl Made {
                 self.add("tokens", format!("{head} × {count}"), source);
             }
         }
+        // Kinds of backtracking in each other: they multiply.
+        for (head, tail) in [
+            ("[<T>(a)=>{[a<", "]}]"),
+            ("a<[<T>", "]"),
+            ("a?(b):c=>[<T>", "]"),
+            ("(a?(b):c=>{[a<", "]})"),
+            ("(a?(b):c=>{[a<[<T>", "]]})"),
+        ] {
+            for count in [1, 2, 3] {
+                let (head, tail) = (head.repeat(count), tail.repeat(count));
+                for bytes in [self.bytes - 200, self.bytes / 2, self.bytes / 4, self.bytes / 16] {
+                    let core = format!("[{}a]", "a,".repeat(bytes / 2));
+                    let shape = format!("{head} around {bytes} bytes");
+                    self.add("tokens", shape, format!("x={head}{core}{tail}"));
+                }
+            }
+        }
         self.add("tokens", "labels", format!("{};", "a:b:c:d:e:f:g:h:{}\n".repeat(3_000)));
     }
 

@@ -1,5 +1,6 @@
 //! Shapes: what values may be.
 
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt as _};
@@ -15,7 +16,7 @@ const CONST_LIMIT: usize = 16;
 const TYPICAL_SHAPES: usize = 100;
 
 /// Something that a value may refer to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::structure) enum Ref {
     /// An object of the program.
     Obj(ObjId),
@@ -33,6 +34,25 @@ pub(in crate::structure) enum Ref {
     Tool(NameId, NameId),
     /// Anything that escaped.
     Pool,
+}
+
+/// One word instead of one for the kind and one for each id: a shape of a thousand references is hashed
+/// whenever one more is joined to it.
+impl Hash for Ref {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (kind, one, other) = match *self {
+            Self::Obj(object) => (0, object, 0),
+            Self::Data(object, path) => (1, object, path),
+            Self::Method(name) => (2, name, 0),
+            Self::Builtin(name) => (3, name, 0),
+            Self::Mcp => (4, 0, 0),
+            Self::Namespace(name) => (5, name, 0),
+            Self::Tool(namespace, action) => (6, namespace, action),
+            Self::Pool => (7, 0, 0),
+        };
+        state.write_u64((kind << 61) ^ (u64::from(one) << 32) ^ u64::from(other));
+    }
 }
 
 /// What is known about a value if it is a primitive.
