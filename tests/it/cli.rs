@@ -25,6 +25,7 @@ mod policy;
 mod previews;
 mod protected_places;
 mod races;
+mod rehearsal;
 mod remote_servers;
 mod replay;
 mod resume;

@@ -60,7 +60,7 @@ impl LocalExecution {
             Ok(begun) => begun,
             Err(error) => return Envelope::error(error),
         };
-        let mut envelope = match self.start(&run, &stop).await {
+        let mut envelope = match self.start(sandboxes, &run, &stop).await {
             Ok(start) => self.execute(sandboxes, &run, start, stop).await,
             Err(error) => self.not_started(&run, error),
         };
@@ -123,13 +123,18 @@ impl LocalExecution {
     }
 
     /// Asks about the program if needed, and records its start.
-    async fn start(&self, run: &LocalRun, stop: &CancellationToken) -> Result<RunStart, ErrorBody> {
+    async fn start(
+        &self,
+        sandboxes: &Pool,
+        run: &LocalRun,
+        stop: &CancellationToken,
+    ) -> Result<RunStart, ErrorBody> {
         if let Some(journal) = &run.journal {
             // What was answered then still counts, for exactly the calls that were shown.
             journal.answers().iter().cloned().for_each(|answer| run.allowed.restore(answer));
             return Ok(run.start);
         }
-        run.ask_about_plan(&self.program, self.can_ask, stop).await?;
+        run.ask_about_plan(&self.program, sandboxes, self.can_ask, stop).await?;
         // From now on: the user may have taken minutes to answer.
         let start = RunStart { epoch_ms: now_ms(), ..run.start };
         run.recorder.start_program(&start)?;

@@ -3,17 +3,23 @@
 //! An answer covers calls with exactly the arguments that were shown, as often as was shown. Every other call is asked
 //! about when the program reaches it.
 
+mod arguments;
+mod rehearsal;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use analysis::{Argument, Certainty, PathStep, Place, Plan, PlannedTask, Times, plan_with};
+use analysis::{Certainty, Place, Plan, PlannedTask, plan_with};
 use protocol::discovery::SEARCH_TOOLS;
 use protocol::{Egress, ErrorBody, ErrorCode, Integrity, Side, ToolId};
-use serde_json::{Map, Value};
+use sandbox::Pool;
+use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use self::arguments::{arguments, exact};
+use self::rehearsal::{Rehearsal, can_be_rehearsed, rehearse};
 use super::allowed_calls::covered;
 use super::local_run::LocalRun;
 use super::paused::RunEvent;
@@ -23,7 +29,7 @@ use super::recorder::AnsweredQuestion;
 use crate::app::App;
 use crate::capabilities::Target;
 use crate::consent::decision::Decision;
-use crate::consent::question::plan::{AskedPlan, LaterCalls, PlannedCall, Uncovered, leaving};
+use crate::consent::question::plan::{AskedPlan, PlannedCall, Uncovered, leaving};
 use crate::consent::question::{About, Answer, AskedCall, Given, NeedsPerson, Question};
 use crate::run_store::record;
 use crate::tools;
@@ -47,10 +53,12 @@ impl LocalRun {
     pub(super) async fn ask_about_plan(
         &self,
         program: &LocalProgram,
+        sandboxes: &Pool,
         can_ask: bool,
         cancel: &CancellationToken,
     ) -> Result<(), ErrorBody> {
-        let Some(plan) = self.asked_plan(program) else { return Ok(()) };
+        let asked = self.asked_plan(program, sandboxes, cancel).await;
+        let Some(plan) = asked else { return Ok(()) };
         if !can_ask && plan.calls.iter().all(|planned| planned.may) {
             return Ok(());
         }
@@ -105,13 +113,19 @@ impl LocalRun {
     }
 
     /// Returns the question about a program; `None` if fewer than two calls would be in it.
-    fn asked_plan(&self, program: &LocalProgram) -> Option<AskedPlan> {
+    async fn asked_plan(
+        &self,
+        program: &LocalProgram,
+        sandboxes: &Pool,
+        cancel: &CancellationToken,
+    ) -> Option<AskedPlan> {
         // Which calls a dynamic program makes is not known before it runs.
         if program.analysis.dynamic {
             return None;
         }
-        let begun = Instant::now();
         let plan = Arc::new(plan_of(&self.app, program));
+        let mut rehearsal = self.rehearsal(program, &plan, sandboxes, cancel).await;
+        let begun = Instant::now();
         // Nobody is asked about a call that exceeds a limit.
         let trial = self.policy.unused();
         let mut changed = HashSet::new();
@@ -123,49 +137,58 @@ impl LocalRun {
         };
         for task in &plan.tasks {
             let Some(target) = program.targets.get(&task.tool) else { continue };
-            let no_room = match asked.calls.len() {
-                CALLS_LIMIT => Some(Uncovered::TooMany),
-                _ => (begun.elapsed() > TIME_LIMIT).then_some(Uncovered::TooSlow),
-            };
-            let mut planned = self.planned(task, target, &program.args, no_room);
-            if trial.count_call(&task.tool).is_err() && matches!(planned, Planned::Asked(_)) {
-                planned = Planned::Later(Uncovered::Fails);
-            }
-            match planned {
-                Planned::Runs => {}
-                Planned::Asked(mut new) => {
-                    // What the file will be when the program gets there is not known.
-                    if let Some(preview) = &new.call.preview
-                        && !changed.insert(preview.real.clone())
-                    {
-                        new.call.preview = None;
-                    }
-                    let is_same = |known: &&mut PlannedCall| {
-                        known.may == new.may
-                            && known.call.tool == new.call.tool
-                            && known.call.arguments == new.call.arguments
-                            && known.call.touched == new.call.touched
-                    };
-                    match asked.calls.iter_mut().find(is_same) {
-                        Some(known) => known.call.count += 1,
-                        None => asked.calls.push(*new),
-                    }
+            for call in calls_of(task, &program.args, &mut rehearsal) {
+                let no_room = match asked.calls.len() {
+                    CALLS_LIMIT => Some(Uncovered::TooMany),
+                    _ => (begun.elapsed() > TIME_LIMIT).then_some(Uncovered::TooSlow),
+                };
+                let mut planned = self.planned(task, target, call, no_room);
+                if trial.count_call(&task.tool).is_err() && matches!(planned, Planned::Asked(_)) {
+                    planned = Planned::Later(Uncovered::Fails);
                 }
-                Planned::Later(why) => {
-                    let is_same =
-                        |known: &&mut LaterCalls| known.tool == task.tool && known.why == why;
-                    match asked.later.iter_mut().find(is_same) {
-                        Some(known) => known.lines.push(task.line),
-                        None => asked.later.push(LaterCalls {
-                            tool: task.tool.clone(),
-                            why,
-                            lines: vec![task.line],
-                        }),
+                match planned {
+                    Planned::Runs => {}
+                    Planned::Asked(mut new) => {
+                        // What the file will be when the program gets there is not known.
+                        if let Some(preview) = &new.call.preview
+                            && !changed.insert(preview.real.clone())
+                        {
+                            new.call.preview = None;
+                        }
+                        asked.add(*new);
                     }
+                    Planned::Later(why) => asked.add_later(&task.tool, why, task.line),
                 }
             }
         }
+        if let Some(rehearsal) = &rehearsal {
+            asked.sort_by(|call| rehearsal.place(&call.tool, &call.arguments));
+        }
         (asked.count() >= CALLS_MIN).then_some(asked)
+    }
+
+    /// Rehearses a program, if that may tell more about a call that needs approval.
+    async fn rehearsal(
+        &self,
+        program: &LocalProgram,
+        plan: &Plan,
+        sandboxes: &Pool,
+        cancel: &CancellationToken,
+    ) -> Option<Rehearsal> {
+        let may_tell = |task: &PlannedTask| {
+            let asks = |target| {
+                let decision = self.decide(&task.tool, target, None);
+                matches!(decision, Ok(Decision::Ask { start: None, .. }))
+            };
+            exact(task, &program.args).is_none()
+                && can_be_rehearsed(task)
+                && program.targets.get(&task.tool).is_some_and(asks)
+        };
+        if !plan.tasks.iter().any(may_tell) {
+            return None;
+        }
+        let LocalProgram { analysis, args, .. } = program;
+        Some(rehearse(analysis, &plan.tasks, args, sandboxes, self.start, cancel).await)
     }
 
     /// Decides about a call before the program starts; `no_room` is why the question has no room for it.
@@ -173,7 +196,7 @@ impl LocalRun {
         &self,
         task: &PlannedTask,
         target: &Target,
-        args: &Value,
+        call: Known,
         no_room: Option<Uncovered>,
     ) -> Planned {
         let id = &task.tool;
@@ -186,13 +209,10 @@ impl LocalRun {
             Ok(Decision::Refused { .. }) | Err(_) => return Planned::Runs,
         };
         let later = |why| if asks { Planned::Later(why) } else { Planned::Runs };
-        let Some(arguments) = arguments(task, args) else { return later(Uncovered::Computed) };
-        if task.times == Times::Many {
-            return later(Uncovered::Repeated);
-        }
-        if let Some(why) = no_room {
-            return later(why);
-        }
+        let (arguments, may, line) = match (call, no_room) {
+            (Known::Exactly { arguments, may, line }, None) => (arguments, may, line),
+            (Known::Exactly { .. }, Some(why)) | (Known::Not(why), _) => return later(why),
+        };
         // Nobody is asked about a call that fails. It may succeed after the calls before it.
         let Ok(touched) = self.app.check_call(id, target, &arguments, &self.policy) else {
             return later(Uncovered::Fails);
@@ -214,8 +234,8 @@ impl LocalRun {
                 sends_to: sends_to(&self.app, id, target, &touched),
                 touched,
             },
-            may: task.certainty == Certainty::May,
-            line: task.line,
+            may,
+            line,
         };
         // What is hidden in the middle of a command would be approved unseen.
         if planned.danger.is_some() && !planned.is_shown_in_full() {
@@ -225,7 +245,34 @@ impl LocalRun {
     }
 }
 
-/// What is known about a call before the program starts.
+/// What is known of a call before the program starts.
+enum Known {
+    /// Its arguments, whether the program may end without making it, and its line if that is known.
+    Exactly { arguments: Value, may: bool, line: Option<u32> },
+    /// Not enough to ask about it.
+    Not(Uncovered),
+}
+
+/// Returns the calls of a task. One that is not known stands for any number of them.
+fn calls_of(task: &PlannedTask, args: &Value, rehearsal: &mut Option<Rehearsal>) -> Vec<Known> {
+    if let Some(arguments) = exact(task, args) {
+        let may = task.certainty == Certainty::May;
+        return vec![Known::Exactly { arguments, may, line: Some(task.line) }];
+    }
+    let (calls, may_be_others) = match rehearsal {
+        Some(rehearsal) if can_be_rehearsed(task) => rehearsal.calls_of(task),
+        _ => (Vec::new(), true),
+    };
+    let calls = calls.into_iter().map(|call| {
+        let line = (!call.is_ambiguous).then_some(task.line);
+        Known::Exactly { arguments: call.arguments, may: false, line }
+    });
+    let why =
+        if arguments(task, args).is_some() { Uncovered::Repeated } else { Uncovered::Computed };
+    calls.chain(may_be_others.then_some(Known::Not(why))).collect()
+}
+
+/// What becomes of a call when the user is asked about the program.
 enum Planned {
     /// It needs no approval, or fails before anybody is asked.
     Runs,
@@ -275,66 +322,4 @@ fn leaves(plan: &Plan) -> Vec<String> {
         seen.insert((from, to, pair.decides)).then(|| leaving(from, to, pair.decides))
     };
     plan.egress.iter().filter_map(line).collect()
-}
-
-/// Returns the arguments of a call, if they are known before the program starts.
-fn arguments(task: &PlannedTask, args: &Value) -> Option<Value> {
-    let mut all = Map::new();
-    for (name, argument) in &task.arguments {
-        // `*` is a value that is spread.
-        if name == "*" {
-            return None;
-        }
-        if let Some(value) = known(argument, args)? {
-            all.insert(name.clone(), value);
-        }
-    }
-    Some(Value::Object(all))
-}
-
-/// Returns the value of an argument, or that it is `undefined`; `None` if it is not known.
-fn known(argument: &Argument, args: &Value) -> Option<Option<Value>> {
-    Some(Some(match argument {
-        Argument::Literal { value } => value.clone(),
-        Argument::Parameter { path } => return of_args(path, args),
-        Argument::Object { fields } => {
-            let mut all = Map::new();
-            for (name, field) in fields {
-                if name == "*" {
-                    return None;
-                }
-                // JSON has no `undefined`: such a field is left out.
-                if let Some(value) = known(field, args)? {
-                    all.insert(name.clone(), value);
-                }
-            }
-            Value::Object(all)
-        }
-        Argument::Array { items } => {
-            let items = items.iter().map(|item| Some(known(item, args)?.unwrap_or(Value::Null)));
-            Value::Array(items.collect::<Option<_>>()?)
-        }
-        Argument::Reference { .. } | Argument::Expression { .. } => return None,
-    }))
-}
-
-/// Returns the part of `args` at a path.
-fn of_args(path: &[PathStep], args: &Value) -> Option<Option<Value>> {
-    let mut value = args;
-    for (place, step) in path.iter().enumerate() {
-        let next = match (step, value) {
-            (PathStep::Index(index), Value::Array(items)) => items.get(*index as usize),
-            (PathStep::Index(index), Value::Object(fields)) => fields.get(&index.to_string()),
-            (PathStep::Field(name), Value::Object(fields)) => fields.get(name),
-            // A property that the engine defines, as of a text, or none.
-            _ => return None,
-        };
-        match next {
-            Some(next) => value = next,
-            None if place + 1 == path.len() => return Some(None),
-            // Reading a property of nothing fails.
-            None => return None,
-        }
-    }
-    Some(Some(value.clone()))
 }

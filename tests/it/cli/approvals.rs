@@ -98,11 +98,12 @@ fn programs_cannot_catch_a_denial() {
 /// NX-12: identical calls that wait at the same time are one question, which states their number.
 #[test]
 fn identical_calls_are_one_question_with_a_count() {
-    let project = Project::new();
+    let project = Project::new().allow(&["filesystem:list_allowed_directories"]);
     let mut pml = project.stdio();
     let first = pml.execute(
         "const one = () => mcp.shell.exec({ command: ['sh', '-c', 'echo ran >> log'] });
-         await Promise.all(Array.from({ length: 200 }, one));
+         const here = await mcp.filesystem.list_allowed_directories({});
+         await Promise.all(Array.from({ length: here === '' ? 0 : 200 }, one));
          await one();
          return 'done'",
     );
@@ -158,12 +159,13 @@ fn a_question_warns_about_look_alike_names() {
 /// Concurrent calls with different arguments are separate questions, asked one after the other.
 #[test]
 fn concurrent_calls_are_asked_about_one_at_a_time() {
-    let project = Project::new();
+    let project = Project::new().allow(&["filesystem:list_allowed_directories"]);
     let mut pml = project.stdio();
     let mut envelope = pml.execute(
-        "const names = ['a', 'b', 'c'];
+        "const here = await mcp.filesystem.list_allowed_directories({});
+         const names = here === '' ? [] : ['a', 'b', 'c'];
          await Promise.all(names.map((name) => mcp.filesystem.write_file({ path: name, content: name })));
-         return (await mcp.filesystem.list_allowed_directories({})) !== '';",
+         return here !== '';",
     );
     let mut asked_tools = Vec::new();
     while envelope["status"] == "approval_required" && asked_tools.len() < 9 {
@@ -189,7 +191,9 @@ fn always_writes_a_rule_for_exactly_that_tool() {
         "$schema": "https://example.com/kept-as-it-is",
     }));
     let mut pml = project.stdio();
-    let code = "for (const n of ['1', '2']) await mcp.filesystem.write_file({ path: n, content: n }); return 'ok';";
+    let code = "for (const n of await mcp.json.parse({ data: '[\"1\", \"2\"]' }))
+          await mcp.filesystem.write_file({ path: n, content: n });
+        return 'ok';";
     let pending = pml.execute(code);
     approve(&project, question(&pending), true);
     let done = pml.resume(&pending, true, false);

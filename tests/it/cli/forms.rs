@@ -160,8 +160,8 @@ fn several_questions_are_asked_one_after_the_other() {
     let mut pml = project.stdio_with_forms(Era::Handshake);
     let id = pml.begin(
         "
-        await mcp.filesystem.write_file({ path: 'a.txt', content: '1' });
-        await mcp.filesystem.write_file({ path: 'b.txt', content: args.b ?? '2' });
+        const done = await mcp.filesystem.write_file({ path: 'a.txt', content: '1' });
+        await mcp.filesystem.write_file({ path: 'b.txt', content: (done && args.b) ?? '2' });
         return 'done';",
     );
     for name in ["a.txt", "b.txt"] {

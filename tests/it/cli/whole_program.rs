@@ -8,10 +8,10 @@ use crate::support::mcp_client::{Era, envelope};
 use crate::support::terminal::{approve, on_terminal};
 use crate::support::{PATIENCE, poll};
 
-/// Writes two files with known arguments.
+/// Writes two files with known arguments, and one whose path depends on a result.
 const TWO: &str = "
-    await mcp.filesystem.write_file({ path: 'a.txt', content: 'a' });
-    await mcp.filesystem.write_file({ path: args.name ?? 'none', content: 'b' });
+    const done = await mcp.filesystem.write_file({ path: 'a.txt', content: 'a' });
+    await mcp.filesystem.write_file({ path: (done && args.name) ?? 'none', content: 'b' });
     await mcp.filesystem.write_file({ path: 'b.txt', content: 'b' });
     return 'written';";
 
@@ -149,14 +149,13 @@ fn args_are_part_of_the_plan() {
     assert!(
         description(&asked).starts_with(
             "1. Run `filesystem:write_file` with {\"path\":\"1.txt\",\"content\":\"t\\u{202e}\"}\n\
-             2. Run `filesystem:write_file` with {\"path\":\"3.txt\",\"content\":\"3\"}\n\
-             Not covered"
+             2. Run `filesystem:write_file` with {\"path\":\"2.txt\",\"content\":\"x\"}\n\
+             3. Run `filesystem:write_file` with {\"path\":\"3.txt\",\"content\":\"3\"}\n\
+             Allowing"
         ),
         "{asked:#}"
     );
-    let second = pml.resume(&asked, true, false);
-    assert_eq!(question(&second)["context"]["arguments"]["path"], "2.txt");
-    assert_eq!(success(&pml.resume(&second, true, false)), "written");
+    assert_eq!(success(&pml.resume(&asked, true, false)), "written");
     assert_eq!(project.read("1.txt"), "t\u{202e}");
 }
 

@@ -23,7 +23,7 @@ const LINES_LIMIT: usize = 10;
 pub(crate) struct AskedPlan {
     /// What the whole program will and may do, for the picture.
     pub(crate) plan: Arc<Plan>,
-    /// The calls, in the order in which the program has them.
+    /// The calls, in the order in which the program has them, or makes them if that is known.
     pub(crate) calls: Vec<PlannedCall>,
     /// Those that the answer does not cover.
     pub(crate) later: Vec<LaterCalls>,
@@ -38,8 +38,8 @@ pub(crate) struct PlannedCall {
     pub(crate) call: AskedCall,
     /// Whether the program may end without making it.
     pub(crate) may: bool,
-    /// The line of the call in the program, from 1.
-    pub(crate) line: u32,
+    /// The line of the call in the program, from 1, if it is known.
+    pub(crate) line: Option<u32>,
     /// Why it is dangerous in itself, if it is.
     pub(crate) danger: Option<NeedsPerson>,
 }
@@ -97,6 +97,42 @@ impl PlannedCall {
 }
 
 impl AskedPlan {
+    /// Adds a call, or counts it if it is in the list already.
+    pub(crate) fn add(&mut self, new: PlannedCall) {
+        let is_same = |known: &&mut PlannedCall| {
+            known.may == new.may
+                && known.call.tool == new.call.tool
+                && known.call.arguments == new.call.arguments
+                && known.call.touched == new.call.touched
+        };
+        match self.calls.iter_mut().find(is_same) {
+            Some(known) => known.call.count += 1,
+            None => self.calls.push(new),
+        }
+    }
+
+    /// Sorts the calls by their places in the program's course. One without a place follows the one before it.
+    pub(crate) fn sort_by(&mut self, place: impl Fn(&AskedCall) -> Option<usize>) {
+        let mut last = 0;
+        let mut placed: Vec<(usize, PlannedCall)> = Vec::with_capacity(self.calls.len());
+        for planned in self.calls.drain(..) {
+            last = place(&planned.call).unwrap_or(last);
+            placed.push((last, planned));
+        }
+        placed.sort_by_key(|(place, _)| *place);
+        self.calls = placed.into_iter().map(|(_, planned)| planned).collect();
+    }
+
+    /// Adds a call of this line that the answer does not cover.
+    pub(crate) fn add_later(&mut self, tool: &ToolId, why: Uncovered, line: u32) {
+        let is_same = |known: &&mut LaterCalls| known.tool == *tool && known.why == why;
+        match self.later.iter_mut().find(is_same) {
+            Some(known) if known.lines.last() == Some(&line) => {}
+            Some(known) => known.lines.push(line),
+            None => self.later.push(LaterCalls { tool: tool.clone(), why, lines: vec![line] }),
+        }
+    }
+
     /// Returns how many calls the answer covers.
     pub(crate) fn count(&self) -> u64 {
         self.calls.iter().map(|planned| planned.call.count).sum()
@@ -159,7 +195,9 @@ impl AskedPlan {
     pub(super) fn context(&self) -> Value {
         let calls = self.calls.iter().map(|planned| {
             let mut context = context(&planned.call);
-            context["line"] = planned.line.into();
+            if let Some(line) = planned.line {
+                context["line"] = line.into();
+            }
             if planned.may {
                 context["may"] = true.into();
             }
