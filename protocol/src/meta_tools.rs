@@ -10,7 +10,8 @@ program that does the whole job and submit it with `pml_execute`: call tools as 
 Programs have no network, files or packages of their own; every effect is a tool call. If an answer \
 has status `approval_required`, ask the user, then call `pml_continue`.";
 
-/// The `_meta` key under which a forwarded call names its run: `{run_id, call_index}`.
+/// The `_meta` key under which a forwarded call names its run: `{run_id, call_index}`. The gateway makes one call under
+/// each name.
 pub const RUN_META: &str = "ai.casys.pml/run";
 
 /// Returns `_meta` for the MCP result of an envelope.

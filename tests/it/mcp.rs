@@ -7,6 +7,7 @@ mod cancellation;
 mod client_kinds;
 mod clients;
 mod conformance;
+mod named_calls;
 mod progress;
 pub(crate) mod sdk_clients;
 mod stdio_protocol;

@@ -33,13 +33,29 @@ pub(crate) struct Cloud {
     keys: KeySource,
 }
 
-/// Identifies a forwarded call within its run; also its idempotency key.
+/// Identifies a forwarded call within its run. The gateway makes one call under a name, and answers the next ones with
+/// its outcome.
 #[derive(Debug, Clone)]
 pub(crate) struct CallName<'a> {
     /// The run.
     pub(crate) run_id: &'a str,
-    /// The call's index in the run.
-    pub(crate) call_index: u64,
+    /// The call's name in the record of the run.
+    pub(crate) call: &'a str,
+    /// When the user had it made again, in milliseconds since 1970.
+    pub(crate) again_ms: Option<i64>,
+}
+
+impl CallName<'_> {
+    /// Returns the value of `_meta["ai.casys.pml/run"]`.
+    fn meta(&self) -> Value {
+        let index =
+            self.call.parse::<u64>().map_or_else(|_| json!(self.call), |number| json!(number));
+        let mut meta = json!({ "run_id": self.run_id, "call_index": index });
+        if let Some(again) = self.again_ms {
+            meta["again_ms"] = again.into();
+        }
+        meta
+    }
 }
 
 impl Cloud {
@@ -207,7 +223,7 @@ impl Cloud {
             "io.modelcontextprotocol/clientCapabilities": {},
         });
         if let Some(run) = run {
-            meta[RUN_META] = json!({ "run_id": run.run_id, "call_index": run.call_index });
+            meta[RUN_META] = run.meta();
         }
         let id = request_id();
         let body = json!({

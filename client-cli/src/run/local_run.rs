@@ -157,11 +157,11 @@ impl LocalRun {
         }
     }
 
-    /// Counts a call and returns its number, which is unique in the run.
+    /// Counts a call.
     ///
     /// # Errors
     /// Returns the error that ended the run, or `TOO_MANY_CALLS`.
-    pub(crate) fn begin_call(&self) -> Result<u64, ErrorBody> {
+    pub(crate) fn begin_call(&self) -> Result<(), ErrorBody> {
         let mut state = self.state();
         // After a refusal, no further call starts while the run is being ended.
         if let Some(refused) = &state.refused {
@@ -169,7 +169,7 @@ impl LocalRun {
         }
         state.calls += 1;
         if state.calls <= self.limits.calls {
-            return Ok(state.calls);
+            return Ok(());
         }
         // `end` locks the state again.
         drop(state);

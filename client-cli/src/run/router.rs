@@ -67,8 +67,6 @@ struct Caller {
 struct AdmittedCall<'a> {
     id: ToolId,
     target: Target,
-    /// Its number in the run, which is unique.
-    number: u64,
     /// The clocks of all programs that wait for it.
     clocks: Vec<WallClock>,
     permit: Permit,
@@ -124,10 +122,10 @@ impl ToolCaller for Router {
             let mut routing = Routing::Client;
             // First, so that calls of tools that do not exist count towards the limit too. It also bounds the records
             // of a run, so the call that exceeds it has none.
-            let number = caller.run.begin_call();
-            let is_recorded = number.is_ok();
-            let step = match &number {
-                Ok(_) => caller.step(&call, &tool).await,
+            let counted = caller.run.begin_call();
+            let is_recorded = counted.is_ok();
+            let step = match &counted {
+                Ok(()) => caller.step(&call, &tool).await,
                 Err(_) => Ok(Step::Make(None)),
             };
             let mut refused = None;
@@ -139,10 +137,8 @@ impl ToolCaller for Router {
                 }
                 Ok(Step::Fail(error)) => caller.end(index, Err(error)),
                 Ok(Step::Make(begun)) => {
-                    let admitted = match number {
-                        Ok(number) => {
-                            caller.admit(&call, number, begun, &mut routing, &cancel).await
-                        }
+                    let admitted = match counted {
+                        Ok(()) => caller.admit(&call, begun, &mut routing, &cancel).await,
                         Err(error) => Err(error),
                     };
                     match admitted {
@@ -243,7 +239,6 @@ impl Caller {
     async fn admit(
         &self,
         call: &ToolCall,
-        number: u64,
         begun: Option<Begun>,
         routing: &mut Routing,
         cancel: &CancellationToken,
@@ -267,7 +262,7 @@ impl Caller {
             slot = self.executing.acquire() => slot.map_err(|_| cancelled())?,
             () = cancel.cancelled() => return Err(cancelled()),
         };
-        Ok(AdmittedCall { id, target, number, clocks, permit, begun, _slot: slot })
+        Ok(AdmittedCall { id, target, clocks, permit, begun, _slot: slot })
     }
 
     /// Makes a call, between the records of its start and its end.
@@ -307,7 +302,7 @@ impl Caller {
         call: ToolCall,
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
-        let AdmittedCall { id, target, number, clocks, permit, begun: _, _slot } = admitted;
+        let AdmittedCall { id, target, clocks, permit, begun, _slot } = admitted;
         let (index, arguments) = (call.id, call.args);
         let app = &self.run.app;
         let result = match &target {
@@ -339,10 +334,21 @@ impl Caller {
                 return self.run_within(capability, index, arguments, clock, clocks, cancel).await;
             }
             Target::Gateway { name: full, .. } => {
-                // `number` and not the index of the call: nested programs count from 1 again, and
-                // two calls of a run must not share an idempotency key.
-                let name = CallName { run_id: &self.run.id, call_index: number };
-                let answer = app.cloud()?.call_tool(full, arguments, &name, cancel).await;
+                // The same name as in the record: if the call was begun before the run was resumed, and has
+                // arrived, the gateway has its outcome.
+                let call = self.name(index);
+                let name = CallName { run_id: &self.run.id, call: &call, again_ms: None };
+                let cloud = app.cloud()?;
+                let sent = begun.map(|_| arguments.clone());
+                let answer = cloud.call_tool(full, arguments, &name, cancel).await;
+                let answer = match (answer, sent) {
+                    // The user said that it is to be made again.
+                    (Err(error), Some(arguments)) if is_unknown(error.error_code) => {
+                        let name = CallName { again_ms: Some(now_ms()), ..name };
+                        cloud.call_tool(full, arguments, &name, cancel).await
+                    }
+                    (answer, _) => answer,
+                };
                 answer.map_err(offline)?
             }
         };
@@ -434,6 +440,11 @@ impl Caller {
 
 fn cancelled() -> ErrorBody {
     ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled")
+}
+
+/// Returns whether the gateway does not know the outcome of a call that it received before.
+fn is_unknown(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::CallIndeterminate | ErrorCode::RequestInProgress)
 }
 
 /// Converts the error for an unreachable gateway: a server tool cannot be called offline.

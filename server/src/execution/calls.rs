@@ -1,6 +1,7 @@
 //! One tool call on the gateway: from a running program, or directly by a client.
 
 mod nested;
+mod once;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use self::nested::Nesting;
+use self::once::{CallName, has_effects, once};
 use crate::admission::memory::Reserved;
 use crate::execution::capabilities::{self, Reach};
 use crate::execution::discover::discover;
@@ -172,9 +174,14 @@ pub(crate) async fn call_directly(
 ) -> CallToolResult {
     let started = Instant::now();
     let memory = Slot::default();
-    let answer = call_registered(gateway, requester, id, arguments, cancel, &memory).await;
-    // The client's own claim: it connects log lines, and nothing is decided by it.
-    let run_id = run.as_ref().and_then(|run| run.get("run_id")).and_then(Value::as_str);
+    let name = match run.map(CallName::read).transpose() {
+        Ok(name) => name,
+        Err(error) => return envelope_result(&Envelope::error(error)),
+    };
+    let answer =
+        call_registered(gateway, requester, id, arguments, name.as_ref(), cancel, &memory).await;
+    // The client's own claim. It connects log lines.
+    let run_id = name.as_ref().map(|name| name.run_id.as_str());
     tracing::info!(
         scope = %requester.scope(),
         tool.name = %id,
@@ -194,6 +201,7 @@ async fn call_registered(
     requester: &Requester,
     id: &ToolId,
     arguments: Value,
+    name: Option<&CallName>,
     cancel: CancellationToken,
     memory: &Slot<Reserved>,
 ) -> Result<Value, ErrorBody> {
@@ -213,7 +221,14 @@ async fn call_registered(
         return Err(refusal::needs_package(why, vec![id.to_string()]));
     }
     let context = RunContext::new(gateway.clone(), requester.clone(), reached);
-    let mut result = call(&context, tool, arguments, cancel, memory).await?;
+    let mut result = match name.filter(|_| has_effects(tool)) {
+        Some(name) => {
+            let sent = arguments.clone();
+            let made = call(&context, tool, arguments, cancel, memory);
+            once(gateway, requester, name, (id.as_str(), &sent), made).await?
+        }
+        None => call(&context, tool, arguments, cancel, memory).await?,
+    };
     // The CLI learns from the result how to convert it to a program's value.
     tool.result.stamp(&mut result);
     Ok(result)

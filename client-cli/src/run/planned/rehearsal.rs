@@ -8,13 +8,15 @@
 //! runs is asked about again.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use analysis::{Analysis, PlannedTask};
 use futures::future::{BoxFuture, FutureExt as _};
 use protocol::ToolId;
-use sandbox::{CallError, Limits, Pool, Program, ProgramClock, Repeatable, ToolCall, ToolCaller};
+use sandbox::{
+    CallError, FailureKind, Limits, Pool, Program, ProgramClock, Repeatable, ToolCall, ToolCaller,
+};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +25,11 @@ use crate::run::journal::RunStart;
 
 /// How long one rehearsal may take.
 const TIME_LIMIT: Duration = Duration::from_millis(300);
+
+/// The maximum number of calls of one rehearsal, and the maximum total length of their arguments as JSON, in bytes. At
+/// the limit, the rehearsal ends.
+const CALLS_LIMIT: usize = 500;
+const ARGUMENTS_LIMIT: usize = 4 << 20;
 
 /// The results that the calls get, one for each rehearsal: of different lengths, and numbers as JSON.
 const RESULTS: [&str; 2] = ["0", "12"];
@@ -151,7 +158,8 @@ async fn run(
     result: &'static str,
     cancel: &CancellationToken,
 ) -> Run {
-    let calls = Arc::new(Mutex::default());
+    let ended = cancel.child_token();
+    let stage = Arc::new(Stage { noted: Mutex::default(), result, ended: ended.clone() });
     let program = Program {
         source: analysis.program.clone(),
         args: args.clone(),
@@ -165,16 +173,39 @@ async fn run(
     let mut limits = Limits { wall: TIME_LIMIT, cpu: TIME_LIMIT, ..Limits::client() };
     // As when it runs.
     limits.in_flight = usize::try_from(limits.calls).unwrap_or(limits.in_flight);
-    let tools = Arc::new(Stage { calls: Arc::clone(&calls), result });
-    let outcome = sandboxes.run(program, &limits, tools, cancel.child_token()).await;
-    let calls = std::mem::take(&mut *calls.lock().unwrap_or_else(PoisonError::into_inner));
-    Run { calls, has_ended: outcome.result.is_ok() }
+    let tools: Arc<dyn ToolCaller> = Arc::clone(&stage) as _;
+    let outcome = sandboxes.run(program, &limits, tools, ended).await;
+    let failure = outcome.result.err().map(|failure| failure.kind);
+    let calls = match failure {
+        None
+        | Some(FailureKind::Exception | FailureKind::StackOverflow | FailureKind::Deadlock) => {
+            std::mem::take(&mut stage.noted().calls)
+        }
+        // How far it came depends on the machine.
+        Some(_) => Vec::new(),
+    };
+    Run { calls, has_ended: failure.is_none() }
 }
 
 /// Notes the calls of a program, and answers each with the same text.
 struct Stage {
-    calls: Arc<Mutex<Vec<Call>>>,
+    noted: Mutex<Noted>,
     result: &'static str,
+    /// Ends the rehearsal.
+    ended: CancellationToken,
+}
+
+#[derive(Default)]
+struct Noted {
+    calls: Vec<Call>,
+    /// The total length of their arguments.
+    bytes: usize,
+}
+
+impl Stage {
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl ToolCaller for Stage {
@@ -184,8 +215,13 @@ impl ToolCaller for Stage {
         _cancel: CancellationToken,
     ) -> BoxFuture<'static, Result<Value, CallError>> {
         if let Ok(tool) = ToolId::from_call(&call.namespace, &call.action) {
-            let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-            calls.push(Call { tool, arguments: call.args });
+            let mut noted = self.noted();
+            noted.bytes += call.args.to_string().len();
+            if noted.bytes > ARGUMENTS_LIMIT || noted.calls.len() == CALLS_LIMIT {
+                self.ended.cancel();
+            } else {
+                noted.calls.push(Call { tool, arguments: call.args });
+            }
         }
         futures::future::ready(Ok(self.result.into())).boxed()
     }
