@@ -199,8 +199,8 @@ fn the_next_question_is_asked_as_before() {
     let project = Project::offline();
     let mut pml = project.stdio();
     let asked = pml.execute(
-        "await mcp.filesystem.write_file({ path: 'a.txt', content: '1' });
-         await mcp.filesystem.write_file({ path: 'b.txt', content: args.b ?? '2' });
+        "const done = await mcp.filesystem.write_file({ path: 'a.txt', content: '1' });
+         await mcp.filesystem.write_file({ path: 'b.txt', content: done });
          return 'done';",
     );
     assert_eq!(on_terminal(&project, &["approve"], &[("ow: ", "y")]).1, 0);

@@ -131,7 +131,7 @@ fn always_also_approves_concurrent_calls_of_the_tool() {
     let mut pml = project.stdio();
     let waiting = pml.execute(
         "return (await Promise.all(['a', 'b', 'c'].map((name) =>
-             mcp.filesystem.write_file({ path: name, content: '' })))).length",
+             mcp.filesystem.write_file({ path: name, content: `${Math.random()}` })))).length",
     );
     approve(&project, question(&waiting), true);
     assert_eq!(success(&pml.resume(&waiting, true, false)), 3);
