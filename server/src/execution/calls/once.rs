@@ -63,9 +63,19 @@ impl CallName {
 /// The stored outcome of a call.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Outcome {
-    Result(Value),
-    Error(ErrorBody),
+enum Outcome<R, E> {
+    Result(R),
+    Error(E),
+}
+
+/// What becomes of the claim of a call that has ended.
+enum Settled {
+    /// The call was not made, so its name is free again.
+    Released,
+    /// The outcome is stored.
+    Stored(StoredAnswer),
+    /// The outcome is not known, or is too large: the name stays claimed.
+    Claimed,
 }
 
 /// Returns whether it matters how often a tool is called. The gateway's own tools are pure functions or searches.
@@ -116,18 +126,14 @@ pub(super) async fn once(
     }
     // If this future is dropped, or an outcome is not known, the call stays claimed: it is not made again.
     let answer = call.await;
-    let settled = match &answer {
-        Err(error) if was_not_made(error.error_code) => Some(None),
-        Err(error) if was_answered(error.error_code) => stored(&Outcome::Error(error.clone())),
-        Err(_) => None,
-        Ok(result) => stored(&Outcome::Result(result.clone())),
+    let kept = match settled(&answer) {
+        Settled::Released => None,
+        Settled::Stored(outcome) => Some(outcome),
+        Settled::Claimed => return answer,
     };
-    if let Some(settled) = settled {
-        let tenant = requester.tenant();
-        // The call was made, whether or not that can be recorded.
-        if let Err(error) = gateway.registry.settle_request(&tenant, key, settled).await {
-            tracing::error!(error = %error, "Could not store the outcome of a call");
-        }
+    // The call was made, whether or not that can be recorded.
+    if let Err(error) = gateway.registry.settle_request(&requester.tenant(), key, kept).await {
+        tracing::error!(error = %error, "Could not store the outcome of a call");
     }
     answer
 }
@@ -150,12 +156,19 @@ fn was_answered(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::ToolFailed | ErrorCode::ProgramFailed)
 }
 
-/// Returns what is stored; `None` if it is too large.
-#[expect(clippy::option_option, reason = "the outer one is whether the call is settled")]
-fn stored(outcome: &Outcome) -> Option<Option<StoredAnswer>> {
-    let body = serde_json::to_string(outcome).ok().filter(|body| body.len() <= ANSWER_LIMIT)?;
-    // Postgres has no NUL in a text.
-    (!body.contains("\\u0000")).then_some(Some(StoredAnswer { status: STORED, body }))
+fn settled(answer: &Result<Value, ErrorBody>) -> Settled {
+    let outcome: Outcome<&Value, &ErrorBody> = match answer {
+        Ok(result) => Outcome::Result(result),
+        Err(error) if was_answered(error.error_code) => Outcome::Error(error),
+        Err(error) if was_not_made(error.error_code) => return Settled::Released,
+        Err(_) => return Settled::Claimed,
+    };
+    match serde_json::to_string(&outcome) {
+        Ok(body) if body.len() <= ANSWER_LIMIT => {
+            Settled::Stored(StoredAnswer { status: STORED, body })
+        }
+        _ => Settled::Claimed,
+    }
 }
 
 fn outcome(answer: &StoredAnswer) -> Result<Value, ErrorBody> {
