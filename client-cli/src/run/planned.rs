@@ -128,7 +128,6 @@ impl LocalRun {
         let begun = Instant::now();
         // Nobody is asked about a call that exceeds a limit.
         let trial = self.policy.unused();
-        let mut changed = HashSet::new();
         let mut asked = AskedPlan {
             plan: Arc::clone(&plan),
             calls: Vec::new(),
@@ -148,21 +147,19 @@ impl LocalRun {
                 }
                 match planned {
                     Planned::Runs => {}
-                    Planned::Asked(mut new) => {
-                        // What the file will be when the program gets there is not known.
-                        if let Some(preview) = &new.call.preview
-                            && !changed.insert(preview.real.clone())
-                        {
-                            new.call.preview = None;
-                        }
-                        asked.add(*new);
-                    }
+                    Planned::Asked(new) => asked.add(*new),
                     Planned::Later(why) => asked.add_later(&task.tool, why, task.line),
                 }
             }
         }
         if let Some(rehearsal) = &rehearsal {
             asked.sort_by(|call| rehearsal.place(&call.tool, &call.arguments));
+        }
+        let mut changed = HashSet::new();
+        for planned in &mut asked.calls {
+            // After the first change of a file, it is not what it is now.
+            let preview = &mut planned.call.preview;
+            preview.take_if(|preview| !changed.insert(preview.real.clone()));
         }
         (asked.count() >= CALLS_MIN).then_some(asked)
     }

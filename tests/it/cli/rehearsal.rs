@@ -164,6 +164,26 @@ fn a_rehearsal_ends_in_any_case() {
     }
 }
 
+/// Only the first change of a file is shown as lines: what the file is before the second one is not known.
+#[test]
+fn only_the_first_change_of_a_file_is_shown() {
+    let project = Project::offline().allow(&["filesystem:read_text_file"]);
+    project.write("log.txt", "old\n");
+    let mut pml = project.stdio();
+    let code = "
+        const note = (text) => mcp.filesystem.write_file({ path: 'log.txt', content: text });
+        for (const text of ['one\\n', 'two\\n']) await note(text);
+        await mcp.filesystem.write_file({ path: 'log.txt', content: 'three' });
+        return 'written';";
+    let asked = pml.execute(code);
+    let text = description(&asked);
+    assert_eq!(text.matches("-old").count(), 1, "{text}");
+    let first = text.split("\n2. ").next().unwrap();
+    assert!(first.contains("-old\n") && first.contains("+one\n"), "{text}");
+    assert_eq!(success(&pml.resume(&asked, true, false)), "written");
+    assert_eq!(project.read("log.txt"), "three");
+}
+
 /// A call that fails, or needs no approval, is not in the list of a loop either.
 #[test]
 fn only_calls_that_need_approval_are_listed() {
