@@ -149,10 +149,37 @@ fn the_default_output_is_text_without_colours() {
         "if `data.ok`",
         "Leaves this machine",
         "t1 filesystem:read_text_file → t2 json:parse, t3 slack:post_message (through t2)",
-        "may send their arguments, from here: t4 shell:exec",
     ] {
         assert!(shown.contains(part), "no {part} in\n{shown}");
     }
+    // The command is confined without network.
+    assert!(!shown.contains("may send"), "{shown}");
+}
+
+/// A command may send its arguments unless it is known to be confined without network.
+#[test]
+fn commands_with_network_may_send_their_arguments() {
+    let project = Project::offline();
+    for (arguments, may_send) in [
+        ("{ command: ['make'] }", false),
+        ("{ command: ['make', args.x], access: 'workspace' }", false),
+        ("{ command: ['make'], access: 'network' }", true),
+        ("{ command: ['make'], access: 'unconfined' }", true),
+        ("{ command: ['make'], access: args.access }", true),
+        ("{ command: ['make'], ...args }", true),
+        ("args.all", true),
+    ] {
+        let code = format!("return await mcp.shell.exec({arguments})");
+        let shown = text(&project.run_with(&["plan", "-"], code.as_bytes()).stdout);
+        let part = "may send their arguments, from here: t1 shell:exec";
+        assert_eq!(shown.contains(part), may_send, "{arguments}\n{shown}");
+    }
+    // A server of the user's own that is called `shell` is not confined.
+    let server = json!({ "shell": { "command": "cat", "override": true } });
+    let project = Project::offline().configure(&json!({ "mcpServers": server }));
+    let code = b"return await mcp.shell.exec({ command: ['make'] })";
+    let shown = text(&project.run_with(&["plan", "-"], code).stdout);
+    assert!(shown.contains("may send"), "{shown}");
 }
 
 /// Colours are used on a terminal only, and not with `NO_COLOR`.

@@ -1,9 +1,9 @@
 //! The part of a plan's text that lists what leaves the machine.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
-use analysis::{Effect, Plan, PlannedTask};
+use analysis::{Argument, Effect, Plan, PlannedTask};
 use protocol::{Egress, Side, ToolId, escape_text};
 
 use super::style::{Part, Style};
@@ -17,6 +17,7 @@ pub(super) fn leaves_machine(
     plan: &Plan,
     style: Style,
     sends_to: &BTreeMap<ToolId, String>,
+    native: &BTreeSet<ToolId>,
     out: &mut String,
 ) {
     if plan.runs_on == Side::Server {
@@ -60,6 +61,7 @@ pub(super) fn leaves_machine(
         .tasks
         .iter()
         .filter(|task| task.side == Side::Client && !task.sends_within && reaches_out(task.effect))
+        .filter(|task| !(native.contains(&task.tool) && has_no_network(task)))
         .map(|task| format!("{} {}", task.id, escape_text(task.tool.as_str())))
         .collect();
     if !open.is_empty() {
@@ -70,6 +72,16 @@ pub(super) fn leaves_machine(
             open.join(", ")
         );
     }
+}
+
+/// Returns whether a call of a native tool runs a command that is confined without network.
+fn has_no_network(task: &PlannedTask) -> bool {
+    let is_default = match task.arguments.get("access") {
+        None => !task.arguments.contains_key("*"),
+        Some(Argument::Literal { value }) => value == "workspace",
+        Some(_) => false,
+    };
+    task.tool.as_str() == "shell:exec" && is_default
 }
 
 /// Returns whether a tool on the user's machine could itself send data over the network.

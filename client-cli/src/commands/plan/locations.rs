@@ -27,7 +27,9 @@ pub(super) fn basis(placement: &Placement) -> Basis {
     let sends_to = placement.tools.iter();
     let sends_to =
         sends_to.filter_map(|(id, placed)| Some((id.clone(), placed.sends_to.clone()?))).collect();
-    Basis { opening, doubtful, sends_to, text_goes_to: placement.text_goes_to.clone() }
+    let native = placement.tools.iter().filter(|(_, placed)| placed.source == Source::Native);
+    let native = native.map(|(id, _)| id.clone()).collect();
+    Basis { opening, doubtful, sends_to, native, text_goes_to: placement.text_goes_to.clone() }
 }
 
 /// Adds the locations and their sources to the JSON of a plan.

@@ -29,6 +29,8 @@ pub(crate) struct Basis {
     pub(crate) doubtful: BTreeSet<ToolId>,
     /// The tools of remote servers that are called from this machine, with the address of the server.
     pub(crate) sends_to: BTreeMap<ToolId, String>,
+    /// The tools that are built into `pml`.
+    pub(crate) native: BTreeSet<ToolId>,
     /// The gateway that gets the text of the program when it runs.
     pub(crate) text_goes_to: Option<String>,
 }
@@ -49,7 +51,7 @@ pub(crate) fn text_on(plan: &Plan, style: &Style, basis: &Basis) -> String {
     gaps(plan, *style, &mut out);
     groups(plan, *style, basis, &mut out);
     order(plan, *style, &mut out);
-    leaves_machine(plan, *style, &basis.sends_to, &mut out);
+    leaves_machine(plan, *style, &basis.sends_to, &basis.native, &mut out);
     out
 }
 
