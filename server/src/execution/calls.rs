@@ -225,7 +225,7 @@ async fn call_registered(
         Some(name) => {
             let sent = arguments.clone();
             let made = call(&context, tool, arguments, cancel, memory);
-            once(gateway, requester, name, (id.as_str(), &sent), made).await?
+            once(gateway, requester, name, tool.kind, (id.as_str(), &sent), made).await?
         }
         None => call(&context, tool, arguments, cancel, memory).await?,
     };

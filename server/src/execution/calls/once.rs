@@ -87,11 +87,12 @@ pub(super) fn has_effects(tool: &ResolvedTool) -> bool {
 ///
 /// # Errors
 /// Returns the error of the call, `IDEMPOTENCY_KEY_REUSED` if another call has the name, `REQUEST_IN_PROGRESS` if the
-/// call has not ended or its outcome is not known, or `DATABASE_UNAVAILABLE`.
+/// call has not ended, `CALL_INDETERMINATE` if its outcome is not known, or `DATABASE_UNAVAILABLE`.
 pub(super) async fn once(
     gateway: &SharedGateway,
     requester: &Requester,
     name: &CallName,
+    kind: EntryType,
     (tool, arguments): (&str, &Value),
     call: impl Future<Output = Result<Value, ErrorBody>>,
 ) -> Result<Value, ErrorBody> {
@@ -126,7 +127,7 @@ pub(super) async fn once(
     }
     // If this future is dropped, or an outcome is not known, the call stays claimed: it is not made again.
     let answer = call.await;
-    let kept = match settled(&answer) {
+    let kept = match settled(kind, &answer) {
         Settled::Released => None,
         Settled::Stored(outcome) => Some(outcome),
         Settled::Claimed => return answer,
@@ -156,11 +157,14 @@ fn was_answered(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::ToolFailed | ErrorCode::ProgramFailed)
 }
 
-fn settled(answer: &Result<Value, ErrorBody>) -> Settled {
+fn settled(kind: EntryType, answer: &Result<Value, ErrorBody>) -> Settled {
     let outcome: Outcome<&Value, &ErrorBody> = match answer {
         Ok(result) => Outcome::Result(result),
         Err(error) if was_answered(error.error_code) => Outcome::Error(error),
-        Err(error) if was_not_made(error.error_code) => return Settled::Released,
+        // The error of a capability may be that of a later call in it.
+        Err(error) if kind == EntryType::Http && was_not_made(error.error_code) => {
+            return Settled::Released;
+        }
         Err(_) => return Settled::Claimed,
     };
     match serde_json::to_string(&outcome) {
