@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use analysis::{Analysis, Limits};
+use execution::failure::job_error;
 use protocol::{ErrorBody, ErrorCode};
-use sandbox::{JobFailure, JobLimits, JobPool, SandboxError};
+use sandbox::{JobLimits, JobPool, SandboxError};
 
 /// The sealed job that every child of this program can run.
 pub(crate) const ANALYSE: sandbox::Job = sandbox::Job { name: "analyse", run: analysis::job };
@@ -26,7 +27,7 @@ impl Analyser {
     /// Analyses a program.
     ///
     /// # Errors
-    /// Returns `TOO_COMPLEX` when the child had to be killed, `SANDBOX_UNAVAILABLE` when no child can be started.
+    /// Returns the error of [`execution::failure::job_error`] when the child gives no answer.
     pub(crate) async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
         // Refused before the text is copied to the child.
         if let Some(refused) = analysis::refuse_too_large(source, &Limits::default()) {
@@ -41,15 +42,5 @@ impl Analyser {
                 format!("the analysis returned an invalid answer: {error}"),
             )
         })
-    }
-}
-
-/// Returns the error of a sealed job that gave no answer; `what` names the job.
-pub(crate) fn job_error(failure: JobFailure, what: &str) -> ErrorBody {
-    match failure {
-        JobFailure::Unavailable(reason) => ErrorBody::new(ErrorCode::SandboxUnavailable, reason),
-        // All other failures count as caused by the input: it exceeded a limit of the child or
-        // crashed it.
-        killed => ErrorBody::new(ErrorCode::TooComplex, format!("{what} was stopped: {killed}")),
     }
 }

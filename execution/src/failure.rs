@@ -1,7 +1,7 @@
 //! Converts failures of the sandbox to error bodies of the protocol.
 
 use protocol::{CallLog, ErrorBody, ErrorCode, ProgramFailure, program_error};
-use sandbox::{Failure, FailureKind};
+use sandbox::{Failure, FailureKind, JobFailure};
 
 /// Converts the failure of the program `source` to the error of its envelope; `calls` is the log of its calls.
 pub fn error_body(failure: &Failure, source: &str, calls: &CallLog) -> ErrorBody {
@@ -16,6 +16,21 @@ pub fn error_body(failure: &Failure, source: &str, calls: &CallLog) -> ErrorBody
         call: failure.call,
     };
     program_error(&failure, source, calls)
+}
+
+/// Returns the error of a sealed job that gave no answer; `what` names the job.
+///
+/// A job that the machine was too busy for is `BUSY`, and one without a child is `SANDBOX_UNAVAILABLE`. All other
+/// failures are `TOO_COMPLEX`: the input made the job exceed a limit, or crash.
+pub fn job_error(failure: JobFailure, what: &str) -> ErrorBody {
+    let code = match failure {
+        JobFailure::Unavailable(reason) => {
+            return ErrorBody::new(ErrorCode::SandboxUnavailable, reason);
+        }
+        JobFailure::Starved { .. } => ErrorCode::Busy,
+        _ => ErrorCode::TooComplex,
+    };
+    ErrorBody::new(code, format!("{what} was stopped: {failure}"))
 }
 
 fn code_of(kind: FailureKind) -> ErrorCode {
@@ -36,5 +51,21 @@ fn code_of(kind: FailureKind) -> ErrorCode {
         FailureKind::Cancelled => ErrorCode::Cancelled,
         FailureKind::Crashed => ErrorCode::SandboxCrashed,
         FailureKind::Unavailable => ErrorCode::SandboxUnavailable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_the_input_is_called_too_complex() {
+        let code = |failure| job_error(failure, "the analysis").error_code;
+        assert_eq!(code(JobFailure::TimedOut), ErrorCode::TooComplex);
+        assert_eq!(code(JobFailure::OutOfMemory), ErrorCode::TooComplex);
+        assert_eq!(code(JobFailure::Starved { within: Duration::from_secs(9) }), ErrorCode::Busy);
+        assert_eq!(code(JobFailure::Unavailable(String::new())), ErrorCode::SandboxUnavailable);
     }
 }

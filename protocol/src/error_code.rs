@@ -216,7 +216,7 @@ error_codes! {
     /// The gateway's answer does not follow PML's protocol.
     GatewayBadAnswer = 5006, "GATEWAY_BAD_ANSWER",
         "Check that the URL is that of a PML gateway of a matching version.";
-    /// All slots are in use.
+    /// All slots are in use, or the machine is too busy.
     Busy = 5007, "BUSY",
         "Retry in a moment.";
     /// A configuration file or variable is invalid.

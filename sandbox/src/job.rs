@@ -18,9 +18,9 @@ pub struct Job {
 pub struct JobLimits {
     /// Bytes of address space of the child, including its stack and the binary's own mapping.
     pub address_space: u64,
-    /// CPU time of one job.
+    /// CPU time of one job: the limit on the work that an input may cause.
     pub cpu: Duration,
-    /// Time of one job from start to end.
+    /// Time of one job from start to end. Much more than `cpu`, because other processes use the machine as well.
     pub wall: Duration,
     /// Bytes of stack.
     pub stack: usize,
@@ -34,8 +34,8 @@ impl Default for JobLimits {
     fn default() -> JobLimits {
         JobLimits {
             address_space: 512 * MIB as u64,
-            cpu: Duration::from_secs(1),
-            wall: Duration::from_secs(2),
+            cpu: Duration::from_secs(2),
+            wall: Duration::from_secs(20),
             stack: 64 * MIB,
             input_bytes: MIB,
             output_bytes: 16 * MIB,
@@ -47,9 +47,15 @@ impl Default for JobLimits {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobFailure {
-    /// The CPU or the wall time ran out.
-    #[error("the job exceeded its time limit")]
+    /// The CPU time ran out.
+    #[error("the job exceeded its limit of CPU time")]
     TimedOut,
+    /// The wall time ran out before the CPU time did: the machine did not get to the job.
+    #[error("the machine is too busy: the job did not end within {} s, although it has CPU time left", .within.as_secs())]
+    Starved {
+        /// The limit.
+        within: Duration,
+    },
     /// The address space ran out.
     #[error("the job exceeded its memory limit")]
     OutOfMemory,

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use analysis::{Analysis, Limits};
+use execution::failure::job_error;
 use moka::future::Cache;
 use protocol::{ErrorBody, ErrorCode, Integrity};
-use sandbox::{JobFailure, JobLimits, JobPool, SandboxError};
+use sandbox::{JobLimits, JobPool, SandboxError};
 
 /// The analysis as a sealed job, which a child process of this program can run.
 pub(crate) const ANALYSE: sandbox::Job = sandbox::Job { name: "analyse", run: analysis::job };
@@ -34,7 +35,7 @@ impl Analyser {
     /// Analyses a program. An invalid program is not an error: the analysis contains its diagnostics.
     ///
     /// # Errors
-    /// Returns `TOO_COMPLEX` when the child had to be killed, and `SANDBOX_UNAVAILABLE` when no child can be started.
+    /// Returns the error of [`execution::failure::job_error`] when the child gives no answer.
     pub(crate) async fn analyse(&self, source: &str) -> Result<Arc<Analysis>, ErrorBody> {
         // A source over the limit is refused here, without sending it to a child.
         if let Some(refused) = analysis::refuse_too_large(source, &Limits::default()) {
@@ -45,8 +46,8 @@ impl Analyser {
         if let Some(found) = self.cache.get(&key).await {
             return Ok(found);
         }
-        let answer =
-            self.jobs.run(analysis::Request::new(source).encode()).await.map_err(job_error)?;
+        let answer = self.jobs.run(analysis::Request::new(source).encode()).await;
+        let answer = answer.map_err(|failure| job_error(failure, "the analysis of the program"))?;
         let analysis = analysis::decode(&answer).map_err(|error| {
             ErrorBody::new(
                 ErrorCode::Internal,
@@ -54,18 +55,8 @@ impl Analyser {
             )
         })?;
         let analysis = Arc::new(analysis);
-        // Failures are not cached: a busy machine alone can make a child exceed its time limit.
+        // Failures are not cached: those of a busy machine pass.
         self.cache.insert(key, Arc::clone(&analysis)).await;
         Ok(analysis)
-    }
-}
-
-fn job_error(failure: JobFailure) -> ErrorBody {
-    match failure {
-        JobFailure::Unavailable(reason) => ErrorBody::new(ErrorCode::SandboxUnavailable, reason),
-        killed => ErrorBody::new(
-            ErrorCode::TooComplex,
-            format!("the analysis of the program was stopped: {killed}"),
-        ),
     }
 }

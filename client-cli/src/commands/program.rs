@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use analysis::{Bundle, Bundled, Diagnostic, FileDiagnostic, Needed, Sources};
+use execution::failure::job_error;
 use protocol::{ErrorBody, ErrorCode, escape_text};
 use sandbox::{JobLimits, JobPool};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::terminal::{interrupted, note, read_program};
-use crate::analyser::job_error;
 use crate::error::CliError;
 use crate::workspace::Workspace;
 use crate::workspace::path_error::PathError;

@@ -65,7 +65,7 @@ impl JobPool {
         let answer = tokio::select! {
             answer = exchange => answer,
             () = cpu_reaches(&cpu, spent_before, self.limits.cpu + CPU_GRACE) => Err(Broken::TimedOut),
-            () = tokio::time::sleep(self.limits.wall) => Err(Broken::TimedOut),
+            () = tokio::time::sleep(self.limits.wall) => Err(Broken::Starved),
         };
         match answer {
             Ok(output) => {
@@ -74,6 +74,7 @@ impl JobPool {
             }
             // Dropping the loan kills the child: nothing else stops a function that runs.
             Err(Broken::TimedOut) => Err(JobFailure::TimedOut),
+            Err(Broken::Starved) => Err(JobFailure::Starved { within: self.limits.wall }),
             Err(Broken::TooLarge) => {
                 Err(JobFailure::OutputTooLarge { limit: self.limits.output_bytes })
             }
@@ -108,6 +109,7 @@ async fn post_mortem(lent: Lent) -> JobFailure {
 /// Why an exchange has no output.
 enum Broken {
     TimedOut,
+    Starved,
     TooLarge,
     Closed,
 }

@@ -97,7 +97,8 @@ async fn a_worker_that_dies_is_replaced() {
     let run = async |input: &str| own.run(input.as_bytes().to_vec()).await;
     for round in 0..2 {
         assert_eq!(run("loop").await, Err(JobFailure::TimedOut), "{round}");
-        assert_eq!(run("sleep").await, Err(JobFailure::TimedOut), "{round}");
+        let within = Duration::from_secs(1);
+        assert_eq!(run("sleep").await, Err(JobFailure::Starved { within }), "{round}");
         assert_eq!(run("memory").await, Err(JobFailure::OutOfMemory), "{round}");
         assert_eq!(
             run("stack").await,

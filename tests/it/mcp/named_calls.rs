@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
+use crate::registry::capabilities::published;
 use crate::support::cli::Project;
 use crate::support::expect::success;
 use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
@@ -68,9 +69,14 @@ fn tool() -> Value {
     json!({ "name": "add", "description": "Counts a call", "inputSchema": { "type": "object" } })
 }
 
-/// Calls `counter:add`; returns the text of the result, or the name of the error.
+/// Calls `counter:add`; see [`call`].
 fn add(tenant: &Tenant, era: Era, name: &Value, arguments: &Value) -> String {
-    let mut params = json!({ "name": "counter:add", "arguments": arguments });
+    call(tenant, era, "counter:add", name, arguments)
+}
+
+/// Calls a tool; returns the text of the result, or the name of the error.
+fn call(tenant: &Tenant, era: Era, tool: &str, name: &Value, arguments: &Value) -> String {
+    let mut params = json!({ "name": tool, "arguments": arguments });
     if !name.is_null() {
         params["_meta"] = json!({ "ai.casys.pml/run": name });
     }
@@ -130,6 +136,25 @@ fn a_call_with_an_unknown_outcome_is_not_made_again() {
     home.sql("update idempotency_keys set claimed_at = claimed_at - interval '1 minute'");
     assert_eq!(add(&tenant, Era::Stateless, &name, &closes), "CALL_INDETERMINATE");
     assert_eq!(counter.count(), made);
+}
+
+/// The error of a capability may be that of a call after one that took effect.
+#[test]
+fn a_capability_that_failed_is_not_run_again() {
+    let (home, server, counter, _) = started();
+    let tenant = server.tenant_with_rights("execute,read,publish");
+    counter.publish(&home, &tenant);
+    let code =
+        "/** Counts. */ await mcp.counter.add({}); return await mcp.math.eval({ wrong: args.x });";
+    published(&tenant, "twice.run", code);
+    let name = json!({ "run_id": "r", "call_index": 1 });
+    let run = |name: &Value| call(&tenant, Era::Stateless, "twice:run", name, &json!({ "x": 1 }));
+    let first = run(&name);
+    assert_eq!((first.as_str(), counter.count()), ("INVALID_ARGUMENTS", 1));
+    let second = run(&name);
+    assert_eq!(counter.count(), 1, "{first}, {second}");
+    run(&Value::Null);
+    assert_eq!(counter.count(), 2, "the capability still calls its tool");
 }
 
 #[test]
