@@ -52,13 +52,13 @@ impl App {
     /// # Errors
     /// Returns `CONFIG_INVALID` for a file that does not parse: it never counts as a file without rules.
     pub(crate) fn open(settings: &Settings) -> Result<Arc<Self>, ErrorBody> {
-        let workspace = Workspace::find(settings.workspace.as_deref()).map_err(config_error)?;
+        let mut workspace = Workspace::find(settings.workspace.as_deref()).map_err(config_error)?;
         if let Some(warning) = workspace.warning() {
             tracing::warn!("{warning}");
         }
-        let workspace = Arc::new(workspace);
         let store = TrustStore::of_user().map_err(config_error)?;
-        let config = Config::load(&workspace, &store).map_err(config_error)?;
+        let config = Config::open(&mut workspace, &store).map_err(config_error)?;
+        let workspace = Arc::new(workspace);
         for warning in config.warnings() {
             tracing::warn!("{warning}");
         }
@@ -74,7 +74,7 @@ impl App {
         let configured = config.mcp_servers.keys().chain(config.private_mcps.keys());
         let configured = configured.cloned().collect();
         // An invalid URL or key file is an error only for what needs the gateway.
-        let cloud = open_cloud(settings, &config, workspace.root());
+        let cloud = open_cloud(settings, &config, &workspace.root_paths());
         let known = KnownTools::new(store.folder(), workspace.root());
         Ok(Arc::new(Self {
             lockfile: Lockfile::load(Arc::clone(&workspace), store.clone())?,
@@ -287,7 +287,7 @@ fn start_pool(
 }
 
 /// Finds the gateway and the source of its API key.
-fn open_cloud(settings: &Settings, config: &Config, root: &Path) -> Result<Cloud, ErrorBody> {
+fn open_cloud(settings: &Settings, config: &Config, roots: &[PathBuf]) -> Result<Cloud, ErrorBody> {
     let variable = |name| std::env::var(name).ok();
     let url = variable(keys::URL_VARIABLE);
     let remembered = keys::remembered_gateway().map_err(config_error)?;
@@ -298,7 +298,7 @@ fn open_cloud(settings: &Settings, config: &Config, root: &Path) -> Result<Cloud
         remembered.as_deref(),
     )
     .map_err(config_error)?;
-    let keys = KeySource::of_user(&gateway, Some(root)).map_err(config_error)?;
+    let keys = KeySource::of_user(&gateway, roots).map_err(config_error)?;
     Cloud::new(gateway, keys)
 }
 

@@ -4,6 +4,7 @@ mod file;
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 
 use protocol::ToolId;
@@ -84,6 +85,8 @@ pub(crate) struct Config {
     pub(crate) ignored_untrusted: Vec<String>,
     /// The workspace, if it is not the file's folder.
     pub(crate) workspace: Option<String>,
+    /// Further folders of the workspace.
+    pub(crate) roots: Vec<String>,
     /// The gateway.
     pub(crate) cloud_url: Option<String>,
     /// What the tools may touch.
@@ -101,12 +104,28 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Reads a workspace's file as far as it is trusted.
+    /// Reads a workspace's file as far as it is trusted, and adds the `roots` in it to the workspace.
+    ///
+    /// # Errors
+    /// Returns [`ConfigError`] if the file exists but cannot be read and parsed completely, or if a root cannot be used.
+    pub(crate) fn open(workspace: &mut Workspace, store: &TrustStore) -> Result<Self, ConfigError> {
+        let config = Self::load_file(workspace, store)?;
+        workspace.add_roots(&config.roots).map_err(|reason| unusable(&reason))?;
+        config.complete(workspace)
+    }
+
+    /// Reads the file again. The `roots` of the workspace stay as they are.
     ///
     /// # Errors
     /// Returns [`ConfigError`] if the file exists but cannot be read and parsed completely.
     pub(crate) fn load(workspace: &Workspace, store: &TrustStore) -> Result<Self, ConfigError> {
-        let mut config = Self::load_file(workspace, store)?;
+        Self::load_file(workspace, store)?.complete(workspace)
+    }
+
+    /// Prepares the policy, and applies it and the user's own settings.
+    fn complete(self, workspace: &Workspace) -> Result<Self, ConfigError> {
+        let mut config = self;
+        check_places(&config.policy, workspace)?;
         if config.policy.is_of_file() {
             let environment = Environment::load(workspace);
             let prepared = config.policy.prepare(|name| program(&environment, workspace, name));
@@ -151,6 +170,7 @@ impl Config {
                 }
             };
             drop_if(file.workspace.take().is_some(), "workspace");
+            drop_if(!std::mem::take(&mut file.roots).is_empty(), "roots");
             drop_if(file.cloud.take().is_some(), "cloud");
             drop_if(!std::mem::take(&mut file.permissions.0.allow).is_empty(), "permissions.allow");
             drop_if(!std::mem::take(&mut file.private_mcps).0.is_empty(), "private_mcps");
@@ -169,6 +189,7 @@ impl Config {
             policy,
             ignored_untrusted: ignored,
             workspace: file.workspace,
+            roots: file.roots,
             cloud_url: file.cloud.map(|cloud| cloud.0.url),
             // Also without trust: it only restricts.
             permissions: Permissions::new(file.permissions.0, FILE)
@@ -200,14 +221,44 @@ impl Config {
     }
 }
 
+/// Checks that each absolute pattern of a policy is for places in a folder of the workspace.
+fn check_places(policy: &Policy, workspace: &Workspace) -> Result<(), ConfigError> {
+    // Without trust, the folders that the file names were not added, and its policy only restricts.
+    if policy.is_untrusted() {
+        return Ok(());
+    }
+    let roots = workspace.root_paths();
+    for pattern in policy.absolute_places() {
+        let path = Path::new(pattern);
+        if path.starts_with(workspace.root()) {
+            let reason =
+                format!("the pattern `{pattern}` must be relative to the project's folder");
+            return Err(unusable(&reason));
+        }
+        if !roots.iter().any(|root| path.starts_with(root)) {
+            let roots: Vec<_> = roots[1..].iter().map(|root| root.to_string_lossy()).collect();
+            let known = match roots.is_empty() {
+                true => "`roots` names no folder".to_owned(),
+                false => format!("these are `{}`", roots.join("`, `")),
+            };
+            let reason = format!("the pattern `{pattern}` is in no folder of `roots`: {known}");
+            return Err(unusable(&reason));
+        }
+    }
+    Ok(())
+}
+
 /// Returns the policy of a file's content, as if the user trusted it.
 ///
 /// # Errors
 /// Returns [`ConfigError`] if the content is invalid, or an example of the policy does not hold.
-pub(crate) fn policy_of(workspace: &Workspace, content: &[u8]) -> Result<Policy, ConfigError> {
-    let mut policy = Config::of(file::parse(content)?, Trust::Trusted).policy;
-    let environment = Environment::load(workspace);
-    let prepared = policy.prepare(|name| program(&environment, workspace, name));
+pub(crate) fn policy_of(mut workspace: Workspace, content: &[u8]) -> Result<Policy, ConfigError> {
+    let config = Config::of(file::parse(content)?, Trust::Trusted);
+    workspace.add_roots(&config.roots).map_err(|reason| unusable(&reason))?;
+    let mut policy = config.policy;
+    check_places(&policy, &workspace)?;
+    let environment = Environment::load(&workspace);
+    let prepared = policy.prepare(|name| program(&environment, &workspace, name));
     prepared.map_err(|reason| unusable(&reason))?;
     Ok(policy)
 }

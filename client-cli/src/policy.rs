@@ -115,6 +115,19 @@ impl Policy {
         Self { rules: file.map(PolicyFile::into_rules), is_untrusted: !is_trusted, replaced }
     }
 
+    /// Returns whether the user has not trusted its file.
+    pub(crate) fn is_untrusted(&self) -> bool {
+        self.is_untrusted
+    }
+
+    /// Returns its patterns for places outside the project's folder.
+    pub(crate) fn absolute_places(&self) -> impl Iterator<Item = &str> {
+        let accesses = self.rules.iter().flat_map(|rules| [&rules.read, &rules.write]);
+        let patterns =
+            accesses.flatten().flat_map(|access| access.allow.iter().chain(&access.deny));
+        patterns.map(PlacePattern::as_str).filter(|pattern| pattern.starts_with('/'))
+    }
+
     /// Returns whether the file has a policy.
     pub(crate) fn is_of_file(&self) -> bool {
         self.rules.is_some()

@@ -214,7 +214,8 @@ impl Plan {
             Step::Move { to, .. } => Some(to),
             _ => None,
         };
-        if let Some(parent) = put.and_then(|path| path.parent()).filter(|parent| *parent != "")
+        if let Some(parent) =
+            put.and_then(|path| path.parent()).filter(|parent| !workspace.is_folder_itself(parent))
             && find(workspace, &self.steps, parent)? != Found::Folder
         {
             let name = shown(&parent.to_string_lossy());

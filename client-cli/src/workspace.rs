@@ -1,4 +1,4 @@
-//! The workspace: the folder that local tools can access.
+//! The workspace: the folders that local tools can access.
 
 pub(crate) mod beneath;
 pub(crate) mod changes;
@@ -6,13 +6,14 @@ pub(crate) mod dotenv;
 pub(crate) mod path_error;
 pub(crate) mod protected;
 pub(crate) mod reach;
+mod roots;
 pub(crate) mod touched;
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use self::roots::{Root, RootError};
 
 /// Files and folders that mark the root of a project.
 const MARKERS: &[&str] = &[".git", "deno.json", "package.json", ".pml.json"];
@@ -41,16 +42,16 @@ pub enum WorkspaceError {
     },
 }
 
-/// The folder that local tools are restricted to, held open for the life of the process.
+/// The folders that local tools are restricted to, held open for the life of the process: the project's, and those that
+/// `roots` in a trusted `.pml.json` adds.
 ///
-/// Tools resolve paths against the open descriptor, not against the folder's path: renaming or replacing the folder
+/// Tools resolve paths against the open descriptors, not against the folders' paths: renaming or replacing a folder
 /// does not move the workspace.
 #[derive(Debug)]
 pub struct Workspace {
-    root: PathBuf,
-    aliases: Vec<PathBuf>,
-    directory: OwnedFd,
-    /// The protected places in it that depend on this machine.
+    project: Root,
+    further: Vec<Root>,
+    /// The protected places that depend on this machine.
     special: Vec<protected::MachinePlace>,
     warning: Option<String>,
 }
@@ -76,10 +77,10 @@ impl Workspace {
         if let Some(path) = named {
             // The home folder is accepted here, because the user named it, but with a warning.
             let mut workspace = Self::open(&current.join(path))?;
-            if workspace.contains_home() {
+            if workspace.project.contains_home() {
                 workspace.warning = Some(format!(
                     "the workspace `{}` contains all of your home folder; name a project's folder",
-                    workspace.root.display()
+                    workspace.root().display()
                 ));
             }
             return Ok(workspace);
@@ -96,26 +97,20 @@ impl Workspace {
         let mut workspace = Self::open(current)?.refuse_home()?;
         workspace.warning = Some(format!(
             "no project found in or above `{}`, so this folder is the workspace; set `{VARIABLE}` or run `pml init`",
-            workspace.root.display()
+            workspace.root().display()
         ));
         Ok(workspace)
     }
 
     /// Refuses the home folder and its parents.
     fn refuse_home(self) -> Result<Self, WorkspaceError> {
-        match self.contains_home() {
+        match self.project.contains_home() {
             true => Err(WorkspaceError::Unfit {
-                path: self.root,
+                path: self.project.path,
                 reason: "it contains your whole home folder; to use it as a workspace, name it",
             }),
             false => Ok(self),
         }
-    }
-
-    fn contains_home(&self) -> bool {
-        // The root has no links in its path, so the home folder is compared without links, too.
-        let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
-        home.is_some_and(|home| home.starts_with(&self.root))
     }
 
     /// Opens a folder as the workspace.
@@ -124,38 +119,22 @@ impl Workspace {
     /// Returns [`WorkspaceError`] if it is not a readable folder, if it is the root of the file system, or if its
     /// path is not UTF-8.
     pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
-        let opened = |source| WorkspaceError::Open { path: path.to_owned(), source };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory =
-            rustix::fs::open(path, flags, Mode::empty()).map_err(|e| opened(e.into()))?;
-        // The path is read back from the descriptor, so that both refer to the same folder.
-        let root = beneath::path_of(&directory).map_err(opened)?;
-        let unfit = |reason| WorkspaceError::Unfit { path: path.to_owned(), reason };
-        if root == Path::new("/") {
-            return Err(unfit("it is the root of the file system"));
-        }
-        // Tools and arguments of servers get the path as text.
-        if root.to_str().is_none() {
-            return Err(unfit("its name is not UTF-8"));
-        }
-        // Agents use the path as the user wrote it, possibly through a link, so that path is accepted too.
-        let aliases = std::path::absolute(path)
-            .ok()
-            .filter(|named| *named != root && !named.components().any(|c| c.as_os_str() == ".."))
-            .into_iter()
-            .collect();
-        let special = protected::of_machine(&root);
-        Ok(Self { root, aliases, directory, special, warning: None })
+        let project = Root::open(path).map_err(|error| match error {
+            RootError::Open(source) => WorkspaceError::Open { path: path.to_owned(), source },
+            RootError::Unfit(reason) => WorkspaceError::Unfit { path: path.to_owned(), reason },
+        })?;
+        let special = protected::of_machine();
+        Ok(Self { project, further: Vec::new(), special, warning: None })
     }
 
-    /// Returns the folder's canonical path.
+    /// Returns the canonical path of the project's folder.
     pub fn root(&self) -> &Path {
-        &self.root
+        &self.project.path
     }
 
-    /// Returns the open folder, for `openat2`.
+    /// Returns the project's folder, for `openat2`.
     pub fn directory(&self) -> BorrowedFd<'_> {
-        self.directory.as_fd()
+        self.project.directory.as_fd()
     }
 
     /// Returns a warning about the selected folder.

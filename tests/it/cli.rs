@@ -29,6 +29,7 @@ mod rehearsal;
 mod remote_servers;
 mod replay;
 mod resume;
+mod roots;
 mod runs;
 mod secrets;
 mod server_starts;

@@ -28,7 +28,7 @@ pub(super) async fn login(
     let (gateway, workspace) = gateway(settings)?;
     // Before the question, so that no key is typed in vain.
     let path = file()?;
-    let keyring = Keyring::of_user(Some(workspace.root())).map_err(|error| invalid(&error))?;
+    let keyring = Keyring::of_user(&workspace.root_paths()).map_err(|error| invalid(&error))?;
     let text = ask(&gateway, stop).await?;
     let key = ApiKey::new(&text, "stdin").map_err(|error| invalid(&error))?.ok_or_else(|| {
         CliError::cannot_run("no API key was given; nothing was stored")
@@ -96,7 +96,7 @@ pub(super) async fn logout(
     stop: &CancellationToken,
 ) -> Result<ExitCode, CliError> {
     let (gateway, workspace) = gateway(settings)?;
-    let keyring = Keyring::of_user(Some(workspace.root())).map_err(|error| invalid(&error))?;
+    let keyring = Keyring::of_user(&workspace.root_paths()).map_err(|error| invalid(&error))?;
     let was_in_file = keys::delete_key(&file()?, &gateway).map_err(|error| invalid(&error))?;
     let was_in_keyring = match keyring {
         Some(keyring) => {
@@ -125,10 +125,10 @@ pub(super) async fn logout(
 
 /// Finds the gateway and the workspace in the same way as every other command.
 fn gateway(settings: &Settings) -> Result<(Gateway, Workspace), CliError> {
-    let workspace =
+    let mut workspace =
         Workspace::find(settings.workspace.as_deref()).map_err(|error| invalid(&error))?;
     let store = TrustStore::of_user().map_err(|error| invalid(&error))?;
-    let config = Config::load(&workspace, &store).map_err(|error| invalid(&error))?;
+    let config = Config::open(&mut workspace, &store).map_err(|error| invalid(&error))?;
     let variable = std::env::var(keys::URL_VARIABLE).ok();
     let remembered = keys::remembered_gateway().map_err(|error| invalid(&error))?;
     let gateway = Gateway::choose(

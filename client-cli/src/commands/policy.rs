@@ -39,7 +39,7 @@ pub(crate) fn policy(settings: &Settings, command: PolicyCommand) -> Result<Exit
         }
     };
     let content = content.unwrap_or_else(|| b"{}".to_vec());
-    let policy = config::policy_of(&workspace, &content).map_err(|error| refused(&error))?;
+    let policy = config::policy_of(workspace, &content).map_err(|error| refused(&error))?;
     let hash =
         policy.written().map(|written| Integrity::of(canonical_json(written.clone()).as_bytes()));
     let (lines, found) = (summary(&policy), findings(&policy));

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::terminal::say;
 use crate::args::{RunsCommand, Settings};
+use crate::config::Config;
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::run_store::live::{Found, LiveRun};
@@ -33,6 +34,11 @@ pub(crate) fn runs(settings: &Settings, command: RunsCommand) -> Result<ExitCode
         RunsCommand::List { limit, json } => list(&workspace, limit, json),
         RunsCommand::Show { run, json } => show(&workspace, run.as_deref(), json),
         RunsCommand::Undo { run, dry_run, unverified, json } => {
+            let mut workspace = workspace;
+            let store =
+                TrustStore::of_user().map_err(|error| CliError::cannot_run(error.to_string()))?;
+            Config::open(&mut workspace, &store)
+                .map_err(|error| CliError::cannot_run(error.to_string()))?;
             undo::undo(&workspace, &run, undo::Options { dry_run, unverified, json })
         }
         RunsCommand::Resume(_) => unreachable!("it needs a runtime"),

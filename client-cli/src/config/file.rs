@@ -20,6 +20,8 @@ pub(super) struct ConfigFile {
     #[serde(default)]
     pub(super) workspace: Option<String>,
     #[serde(default)]
+    pub(super) roots: Vec<String>,
+    #[serde(default)]
     pub(super) cloud: Option<Strict<Cloud>>,
     #[serde(default)]
     pub(super) permissions: Strict<PermissionRules>,

@@ -45,7 +45,8 @@ pub(crate) struct PlacePattern {
 }
 
 impl PlacePattern {
-    /// Compiles a pattern for paths relative to the workspace.
+    /// Compiles a pattern for places: paths relative to the project's folder, or absolute ones in another folder of the
+    /// workspace.
     ///
     /// # Errors
     /// Returns why it is invalid, or could never match.
@@ -55,10 +56,12 @@ impl PlacePattern {
         if inner.is_empty() {
             return refused("is empty; `**` covers the whole workspace");
         }
-        if inner.starts_with(['/', '~']) || inner.split('/').any(|part| part == "..") {
+        if inner.starts_with('~') || inner.split('/').any(|part| part == "..") {
             return refused("leads out of the workspace; write it relative to its folder");
         }
-        if inner.split('/').any(|part| part == "." || part.is_empty()) {
+        // Whether an absolute pattern is in a folder of the workspace is checked when these are known.
+        let parts = inner.strip_prefix('/').unwrap_or(inner);
+        if parts.split('/').any(|part| part == "." || part.is_empty()) {
             return refused("has an empty part, and would match nothing");
         }
         let matcher = compile(inner, ignore_case)?;

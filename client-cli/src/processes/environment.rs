@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -201,20 +201,20 @@ impl Environment {
                 Some(dotenv::parse(&text))
             })
             .unwrap_or_default();
-        Self::new(variables.collect(), dotenv, Some(workspace.root()))
+        Self::new(variables.collect(), dotenv, &workspace.root_paths())
     }
 
     /// Creates an environment from variables.
     pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self::new(variables.into_iter().collect(), BTreeMap::new(), None)
+        Self::new(variables.into_iter().collect(), BTreeMap::new(), &[])
     }
 
     fn new(
         variables: BTreeMap<String, String>,
         dotenv: BTreeMap<String, String>,
-        root: Option<&Path>,
+        roots: &[PathBuf],
     ) -> Self {
-        let programs = Programs::new(variables.get("PATH").map(String::as_str), root);
+        let programs = Programs::new(variables.get("PATH").map(String::as_str), roots);
         Self { variables, dotenv, programs }
     }
 

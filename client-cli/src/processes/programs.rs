@@ -76,25 +76,25 @@ pub(crate) struct Program {
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
     folders: Vec<PathBuf>,
-    /// The canonical path of the workspace.
-    root: Option<PathBuf>,
+    /// The canonical paths of the workspace's folders, the project's first.
+    roots: Vec<PathBuf>,
 }
 
 impl Default for Programs {
     fn default() -> Self {
-        Self::new(None, None)
+        Self::new(None, &[])
     }
 }
 
 impl Programs {
     /// Uses the folders of a `PATH` that are neither in the workspace nor reached through it.
-    pub(crate) fn new(path: Option<&str>, root: Option<&Path>) -> Self {
+    pub(crate) fn new(path: Option<&str>, roots: &[PathBuf]) -> Self {
         let folders = |path: &str| -> Vec<PathBuf> {
             // A relative or empty entry depends on the current folder.
             let absolute = path.split(':').filter(|entry| entry.starts_with('/'));
             let mut folders: Vec<PathBuf> = Vec::new();
             for folder in absolute.map(PathBuf::from) {
-                if !leads_through(&folder, root) && !folders.contains(&folder) {
+                if !leads_through(&folder, roots) && !folders.contains(&folder) {
                     folders.push(folder);
                 }
             }
@@ -105,7 +105,7 @@ impl Programs {
             // An empty `PATH` would mean the current folder.
             found = folders(DEFAULT_PATH);
         }
-        Self { folders: found, root: root.map(Path::to_owned) }
+        Self { folders: found, roots: roots.to_owned() }
     }
 
     /// Returns the `PATH` for child processes.
@@ -149,12 +149,12 @@ impl Programs {
     }
 
     fn is_inside(&self, path: &Path) -> bool {
-        leads_through(path, self.root.as_deref())
+        leads_through(path, &self.roots)
     }
 
     /// Looks for a program in the usual folders of a project, for the error message.
     fn only_in_workspace(&self, name: &str) -> Option<ProgramError> {
-        let root = self.root.as_deref()?;
+        let root = self.roots.first()?;
         let folders = ["bin", "node_modules/.bin", ".venv/bin", "venv/bin"];
         let folder = folders.into_iter().find(|folder| can_run(&root.join(folder).join(name)))?;
         let path = format!("./{folder}/{name}");
@@ -256,7 +256,7 @@ mod tests {
                 None => self.at(name).display().to_string(),
             };
             let path: Vec<String> = folders.iter().map(absolute).collect();
-            Programs::new(Some(&path.join(":")), Some(&self.at("ws")))
+            Programs::new(Some(&path.join(":")), &[self.at("ws")])
         }
 
         fn find(&self, folders: &[&str], name: &str) -> Result<Program, ProgramError> {

@@ -141,11 +141,10 @@ impl Commands<'_> {
             CommandReach::Changing(access) => (access, true),
         };
         let confinement = (access != CommandAccess::Unconfined).then(|| {
-            let root = self.workspace.root();
             let mut confinement = confinement(&program, temporary.path(), &mut variables);
             confinement.network = access == CommandAccess::Network;
             let places = if changes { &mut confinement.write } else { &mut confinement.read };
-            places.push(root.to_owned());
+            places.extend(self.workspace.root_paths());
             confinement
         });
         variables.extend(job.variables);

@@ -68,7 +68,12 @@ pub fn call(
         "search_files" => list::search_files(workspace, arguments, cancelled)?,
         "get_file_info" => read::get_file_info(workspace, arguments)?,
         "list_allowed_directories" => {
-            format!("Allowed directories:\n{}", workspace.root().display())
+            let mut text = "Allowed directories:".to_owned();
+            for root in workspace.root_paths() {
+                text.push('\n');
+                text.push_str(&root.to_string_lossy());
+            }
+            text
         }
         _ => return Err(unknown(&format!("filesystem:{action}"))),
     };

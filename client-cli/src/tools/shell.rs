@@ -157,6 +157,7 @@ impl Shell<'_> {
             }
             false => (found.file.clone(), false),
         };
+        // As a place, if it is in the workspace.
         let real = file.strip_prefix(self.0.workspace.root()).unwrap_or(&file).to_owned();
         let program_led = Led { given: program_key(&argv[0]), real, by_link };
         let paths = vec![folder_led, program_led];

@@ -3,7 +3,7 @@
 //! The kernel resolves every path (`openat2` with `RESOLVE_BENEATH`), so there is no race between check and use. Rules
 //! about names are applied to the path of the opened file, never to the requested path.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -12,17 +12,15 @@ use rustix::io::Errno;
 use super::Workspace;
 use super::path_error::{PathError, shown};
 use super::protected::Guard;
+use super::roots::{Root, path_of};
 use crate::policy::Operation;
-
-/// The maximum number of retries of a resolution that raced with a rename.
-const RACE_RETRIES: usize = 16;
 
 /// An opened file or folder with its real path.
 #[derive(Debug)]
 pub(crate) struct Opened {
     /// The descriptor, which all further operations use.
     pub(crate) fd: OwnedFd,
-    /// Its path in the workspace with all links resolved; empty for the root.
+    /// Its place in the workspace with all links resolved; empty for the project's folder.
     pub(crate) real: PathBuf,
     /// Its metadata.
     pub(crate) stat: Stat,
@@ -42,17 +40,13 @@ pub(crate) struct Place {
     pub(crate) folder: OwnedFd,
     /// The name in it.
     pub(crate) name: String,
-    /// The folder's real path in the workspace, joined with the name.
+    /// The folder's place in the workspace with all links resolved, joined with the name.
     pub(crate) real: PathBuf,
 }
 
-/// Returns the kernel's path for a descriptor.
-pub(crate) fn path_of(fd: impl AsFd) -> std::io::Result<PathBuf> {
-    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
-}
-
 impl Workspace {
-    /// Parses a path as programs write it: relative to the workspace, or absolute within it.
+    /// Parses a path as programs write it: relative to the project's folder, or absolute within the workspace. Returns
+    /// the place, with the links in it.
     ///
     /// # Errors
     /// Returns [`PathError::Outside`] for `..`, `~`, URLs, NUL bytes, and absolute paths outside the workspace.
@@ -68,18 +62,16 @@ impl Workspace {
             return Err(outside("it is a URL; give a path"));
         }
         let path = Path::new(given);
-        let inner = if path.is_absolute() {
-            std::iter::once(self.root.as_path())
-                .chain(self.aliases.iter().map(PathBuf::as_path))
-                .find_map(|root| path.strip_prefix(root).ok())
+        let (mut place, inner) = if path.is_absolute() {
+            self.folders()
+                .find_map(|root| Some((self.place_at(&root.path)?, root.rest_of(path)?)))
                 .ok_or_else(|| outside("it is absolute and not beneath the workspace's folder"))?
         } else {
-            path
+            (PathBuf::new(), path)
         };
-        let mut relative = PathBuf::new();
         for component in inner.components() {
             match component {
-                Component::Normal(name) => relative.push(name),
+                Component::Normal(name) => place.push(name),
                 Component::CurDir => {}
                 _ => {
                     return Err(outside(
@@ -88,7 +80,7 @@ impl Workspace {
                 }
             }
         }
-        Ok(relative)
+        Ok(place)
     }
 
     /// Opens a path with flags of `open`, following links that stay in the workspace.
@@ -102,19 +94,18 @@ impl Workspace {
         flags: OFlags,
     ) -> Result<Opened, PathError> {
         let system = |errno| PathError::System { path: shown(given), errno };
+        let outside = |reason| PathError::Outside { path: shown(given), reason };
+        let (root, inner) = self.folder_of(relative).ok_or_else(|| outside("it leads outside"))?;
         // openat2(2): `BENEATH` blocks magic links too at present, but callers must not rely on
         // that.
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let fd = match self.resolve(relative, flags, resolve) {
-            // The path leads outside, or contains an absolute link, which may lead back into the
-            // workspace.
-            Err(Errno::XDEV) => self.resolve_absolute_links(relative, flags),
+        let fd = match root.resolve(inner, flags, resolve) {
+            // The path leads outside this folder, or contains an absolute link. It may lead back into the workspace.
+            Err(Errno::XDEV) => self.resolve_absolute_links(root, inner, flags),
             other => other,
         };
         let fd = fd.map_err(|errno| match errno {
-            Errno::XDEV => {
-                PathError::Outside { path: shown(given), reason: "a link in it leads outside" }
-            }
+            Errno::XDEV => outside("a link in it leads outside"),
             Errno::NOSYS => PathError::Unsupported,
             other => system(other),
         })?;
@@ -123,59 +114,43 @@ impl Workspace {
         let real = path_of(&fd).map_err(|_| PathError::Unsupported)?;
         // The kernel returns the present path. If the workspace was moved, that does not begin with
         // the path at which it was opened.
-        let real = real.strip_prefix(&self.root).map(Path::to_owned).map_err(|_| {
-            PathError::Outside { path: shown(given), reason: "the workspace was moved" }
-        })?;
+        let real = self.place_at(&real).ok_or_else(|| outside("the workspace was moved"))?;
         Ok(Opened { fd, real, stat })
     }
 
-    fn resolve(
+    /// Follows links that lead out of a folder and back into the workspace, which `RESOLVE_BENEATH` refuses. The resolved
+    /// path is opened without following links, so a link that changes in the meantime is refused.
+    fn resolve_absolute_links(
         &self,
-        relative: &Path,
+        root: &Root,
+        inner: &Path,
         flags: OFlags,
-        resolve: ResolveFlags,
     ) -> Result<OwnedFd, Errno> {
-        // `openat2` reports an empty path as missing.
-        let target = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-        let flags = flags | OFlags::CLOEXEC;
-        for _ in 0..RACE_RETRIES {
-            match rustix::fs::openat2(&self.directory, target, flags, Mode::empty(), resolve) {
-                // Something was renamed during the resolution.
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                other => return other,
-            }
-        }
-        Err(Errno::AGAIN)
-    }
-
-    /// Follows absolute links that point back into the workspace, which `RESOLVE_BENEATH` refuses. The resolved path is
-    /// opened without following links, so a link that changes in the meantime is refused.
-    fn resolve_absolute_links(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         // Each failure becomes `XDEV`, because the original error would tell what exists outside.
         let in_folder = || {
-            let folder = relative.parent().ok_or(Errno::XDEV)?;
-            let folder = self.root.join(folder).canonicalize().map_err(|_| Errno::XDEV)?;
-            Ok(folder.join(relative.file_name().ok_or(Errno::XDEV)?))
+            let folder = inner.parent().ok_or(Errno::XDEV)?;
+            let folder = root.path.join(folder).canonicalize().map_err(|_| Errno::XDEV)?;
+            Ok(folder.join(inner.file_name().ok_or(Errno::XDEV)?))
         };
         // `canonicalize` would also follow a link in the last component, which must be kept here.
         let target = if flags.contains(OFlags::NOFOLLOW) {
             in_folder()?
         } else {
-            match self.root.join(relative).canonicalize() {
+            match root.path.join(inner).canonicalize() {
                 Ok(target) => target,
                 // The last component may be missing; the error depends on whether it would be in the workspace.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => in_folder()?,
                 Err(_) => return Err(Errno::XDEV),
             }
         };
-        let inner = target.strip_prefix(&self.root).map_err(|_| Errno::XDEV)?;
+        let (root, inner) = self.folder_of(&target).ok_or(Errno::XDEV)?;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let last_may_be_link = flags.contains(OFlags::NOFOLLOW | OFlags::PATH);
         let links =
             if last_may_be_link { ResolveFlags::empty() } else { ResolveFlags::NO_SYMLINKS };
         // The answer must not reveal whether something exists outside: a link to a missing file there gets the same
         // error as a link to an existing one.
-        self.resolve(inner, flags, resolve | links).map_err(|errno| match errno {
+        root.resolve(inner, flags, resolve | links).map_err(|errno| match errno {
             Errno::LOOP => Errno::XDEV,
             other => other,
         })
@@ -217,11 +192,12 @@ impl Workspace {
     /// # Errors
     /// Returns [`PathError`] if the path is the workspace itself, or the folder does not exist in the workspace.
     pub(crate) fn open_place(&self, given: &str, relative: &Path) -> Result<Place, PathError> {
-        let name =
-            relative.file_name().and_then(|name| name.to_str()).ok_or(PathError::Outside {
-                path: shown(given),
-                reason: "it is the workspace itself",
-            })?;
+        let itself =
+            || PathError::Outside { path: shown(given), reason: "it is the workspace itself" };
+        if self.is_folder_itself(relative) {
+            return Err(itself());
+        }
+        let name = relative.file_name().and_then(|name| name.to_str()).ok_or_else(itself)?;
         let folder = relative.parent().unwrap_or(Path::new(""));
         let folder = self.open_beneath(given, folder, OFlags::PATH | OFlags::DIRECTORY)?;
         let real = folder.real.join(name);
@@ -267,7 +243,7 @@ impl Workspace {
                 Err(error) => return Err(error),
             }
         }
-        // Not reached: the last ancestor is the empty path, which is the open workspace.
+        // Not reached: the outermost ancestor that is tried is a folder of the workspace, which is open.
         Ok(relative.to_owned())
     }
 

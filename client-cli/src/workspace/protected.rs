@@ -26,7 +26,7 @@ pub enum Guard {
 /// A protected place that a call touches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Protected {
-    /// Its real path in the workspace.
+    /// Its place in the workspace with all links resolved.
     pub real: PathBuf,
     /// Its protection.
     pub guard: Guard,
@@ -168,13 +168,14 @@ fn by_name(real: &Path, operation: Operation) -> Option<(Guard, &'static str)> {
 /// A protected place that depends on this machine.
 #[derive(Debug, Clone)]
 pub(super) struct MachinePlace {
-    real: PathBuf,
+    /// Its canonical path.
+    path: PathBuf,
     access: Access,
     reason: &'static str,
 }
 
-/// Finds the protected places of this machine in a workspace: PML's folders and those on the `PATH`.
-pub(super) fn of_machine(root: &Path) -> Vec<MachinePlace> {
+/// Finds the protected places of this machine: PML's folders and those on the `PATH`.
+pub(super) fn of_machine() -> Vec<MachinePlace> {
     // The program itself is included: whoever replaces it decides every later call.
     let own = [files::records_folder(), files::settings_folder(), std::env::current_exe().ok()];
     let reason = "it contains PML's records and permissions";
@@ -184,11 +185,10 @@ pub(super) fn of_machine(root: &Path) -> Vec<MachinePlace> {
     // Relative entries depend on the current folder. `Programs` ignores them as well.
     let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
     let folders: Vec<_> = folders.map(|folder| (folder, Access::Ask, reason)).collect();
-    let places = own.chain(folders).filter_map(|(place, access, reason)| {
-        let real = resolved(&place).strip_prefix(root).ok()?.to_owned();
-        Some(MachinePlace { real, access, reason })
-    });
-    places.collect()
+    let places = own.chain(folders);
+    places
+        .map(|(place, access, reason)| MachinePlace { path: resolved(&place), access, reason })
+        .collect()
 }
 
 /// Resolves the links in the existing part of a path.
@@ -203,12 +203,13 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 impl Workspace {
-    /// Returns the protection of a place from an operation. `real` is its path with all links resolved.
+    /// Returns the protection of a place from an operation; `real` is the place with all links resolved.
     pub(crate) fn protection(&self, real: &Path, operation: Operation) -> Option<Protected> {
         let named = by_name(real, operation);
+        let path = self.root().join(real);
         let special = self.special.iter().filter_map(|special| {
-            let beneath = real.starts_with(&special.real);
-            let moves_it = operation == Operation::Move && special.real.starts_with(real);
+            let beneath = path.starts_with(&special.path);
+            let moves_it = operation == Operation::Move && special.path.starts_with(&path);
             let guard = special.access.guard(operation)?;
             (beneath || moves_it).then_some((guard, special.reason))
         });

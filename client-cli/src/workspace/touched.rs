@@ -15,7 +15,7 @@ use crate::policy::{Command, Judged, Policy, PolicyOfRun};
 pub struct Led {
     /// The path as the call has it.
     pub given: String,
-    /// Its real path in the workspace.
+    /// Its place in the workspace with all links resolved.
     pub real: PathBuf,
     /// Whether a link leads there.
     pub by_link: bool,

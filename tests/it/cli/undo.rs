@@ -46,7 +46,7 @@ fn snapshot(root: &Path) -> BTreeMap<String, String> {
     found
 }
 
-fn last_run(project: &Project) -> String {
+pub(crate) fn last_run(project: &Project) -> String {
     let listed = project.run(&["runs", "list", "--limit", "1", "--json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     listed["runs"][0]["run_id"].as_str().unwrap().to_owned()

@@ -1,7 +1,7 @@
 //! What `pml doctor` checks in a project: its folder, its files, its gateway, its API key and the programs that it
 //! needs.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use protocol::escape_text;
 use sandbox::Confinement;
@@ -76,7 +76,7 @@ impl Finding {
 /// Checks everything. An item that cannot be checked is reported as failed.
 pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let workspace = match Workspace::find(settings.workspace.as_deref()) {
+    let mut workspace = match Workspace::find(settings.workspace.as_deref()) {
         Ok(workspace) => workspace,
         Err(error) => return vec![Finding::new("workspace", State::Failed(2), error.to_string())],
     };
@@ -86,7 +86,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     });
     let config = TrustStore::of_user()
         .map_err(|error| error.to_string())
-        .and_then(|store| Config::load(&workspace, &store).map_err(|error| error.to_string()));
+        .and_then(|store| Config::open(&mut workspace, &store).map_err(|error| error.to_string()));
     let url = match config {
         Ok(config) => {
             findings.push(trust(&config));
@@ -98,7 +98,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
             None
         }
     };
-    findings.extend(gateway(settings, url.as_deref(), workspace.root()).await);
+    findings.extend(gateway(settings, url.as_deref(), &workspace.root_paths()).await);
     findings.push(match Confinement::check_support() {
         Ok(()) => Finding::new("commands", State::Good, "can be confined to the workspace"),
         Err(reason) => {
@@ -107,7 +107,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
         }
     });
     let search = std::env::var("PATH").ok();
-    let programs = Programs::new(search.as_deref(), Some(workspace.root()));
+    let programs = Programs::new(search.as_deref(), &workspace.root_paths());
     for (program, for_what) in [("npx", "npm"), ("uvx", "PyPI")] {
         findings.push(match programs.find(program, workspace.root()) {
             Ok(found) => Finding::new(program, State::Good, found.file.display().to_string()),
@@ -142,7 +142,7 @@ fn trust(config: &Config) -> Finding {
     Finding::new(".pml.json", state, detail)
 }
 
-async fn gateway(settings: &Settings, file: Option<&str>, root: &Path) -> Vec<Finding> {
+async fn gateway(settings: &Settings, file: Option<&str>, roots: &[PathBuf]) -> Vec<Finding> {
     let variable = |name| std::env::var(name).ok();
     let failed = |what, error: &dyn std::fmt::Display| {
         vec![Finding::new(what, State::Failed(2), error.to_string())]
@@ -160,7 +160,7 @@ async fn gateway(settings: &Settings, file: Option<&str>, root: &Path) -> Vec<Fi
         let detail = "none configured; programs whose tools are all local run without one. To configure one, run `pml login --url URL`";
         return vec![Finding::new("gateway", State::Warning, detail)];
     }
-    let keys = match KeySource::of_user(&gateway, Some(root)) {
+    let keys = match KeySource::of_user(&gateway, roots) {
         Ok(keys) => keys,
         Err(error) => return failed("key", &error),
     };

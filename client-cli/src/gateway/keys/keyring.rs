@@ -51,11 +51,11 @@ pub(crate) struct KeyringError(String);
 
 impl Keyring {
     /// Finds the keyring. Returns `None` without a session bus or `secret-tool`, or if `PML_KEYRING` is `off`. A
-    /// program in the workspace `root` is not used.
+    /// program in `roots`, the folders of the workspace, is not used.
     ///
     /// # Errors
     /// Returns [`KeyError::Setting`] for any other value of `PML_KEYRING`.
-    pub(crate) fn of_user(root: Option<&Path>) -> Result<Option<Self>, KeyError> {
+    pub(crate) fn of_user(roots: &[PathBuf]) -> Result<Option<Self>, KeyError> {
         let set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         match set(KEYRING_VARIABLE).as_deref().map(str::trim) {
             None | Some("on") => {}
@@ -65,7 +65,7 @@ impl Keyring {
         if set("DBUS_SESSION_BUS_ADDRESS").is_none() {
             return Ok(None);
         }
-        let programs = Programs::new(set("PATH").as_deref(), root);
+        let programs = Programs::new(set("PATH").as_deref(), roots);
         let program = programs.find(PROGRAM, Path::new("/")).ok();
         Ok(program.map(|program| Self { program: program.file, path: programs.path() }))
     }

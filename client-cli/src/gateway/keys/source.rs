@@ -1,7 +1,7 @@
 //! The source of a gateway's API key.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::OnceCell;
@@ -61,12 +61,12 @@ impl KeySource {
         Self::new(gateway, None, Some((key, KeyPlace::Given)))
     }
 
-    /// Creates the source for this user: `PML_API_KEY`, the keyring, the file. `root` is the workspace, if there is
-    /// one.
+    /// Creates the source for this user: `PML_API_KEY`, the keyring, the file. `roots` are the folders of the
+    /// workspace.
     ///
     /// # Errors
     /// Returns [`KeyError`] if the variable or the file cannot be used.
-    pub(crate) fn of_user(gateway: &Gateway, root: Option<&Path>) -> Result<Self, KeyError> {
+    pub(crate) fn of_user(gateway: &Gateway, roots: &[PathBuf]) -> Result<Self, KeyError> {
         if let Some(key) = from_variable(gateway, super::variable())? {
             // Without the keyring, which would otherwise be asked first and may prompt the user.
             return Ok(Self::new(gateway, None, Some((key, KeyPlace::Variable))));
@@ -75,7 +75,7 @@ impl KeySource {
         // Read now, so that an invalid file is an error even if the keyring has a key.
         let stored = from_file(gateway, file.as_deref())?;
         let stored = stored.zip(file.map(KeyPlace::File));
-        Ok(Self::new(gateway, Keyring::of_user(root)?, stored))
+        Ok(Self::new(gateway, Keyring::of_user(roots)?, stored))
     }
 
     fn new(

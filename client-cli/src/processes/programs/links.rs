@@ -8,12 +8,14 @@ use std::path::{Component, Path, PathBuf};
 /// The maximum number of followed links, the same as the kernel's.
 const LINKS_LIMIT: usize = 40;
 
-/// Returns whether a path is in a folder or passes through a link in it. In both cases, anybody who can write to the
-/// folder determines where the path leads.
+/// Returns whether a path is in one of these folders or passes through a link in one. In both cases, anybody who can
+/// write to the folder determines where the path leads.
 ///
-/// A missing file does not; a cycle of links counts as leading into the folder.
-pub(super) fn leads_through(path: &Path, root: Option<&Path>) -> bool {
-    let Some(root) = root else { return false };
+/// A missing file does not; a cycle of links counts as leading into a folder.
+pub(super) fn leads_through(path: &Path, roots: &[PathBuf]) -> bool {
+    if roots.is_empty() {
+        return false;
+    }
     let mut rest: VecDeque<OsString> = parts(path).collect();
     // All callers pass absolute paths.
     let mut at = PathBuf::from("/");
@@ -25,7 +27,7 @@ pub(super) fn leads_through(path: &Path, root: Option<&Path>) -> bool {
         }
         // `at` contains no links, so this is the real path of the next part.
         let next = at.join(&part);
-        if next.starts_with(root) {
+        if roots.iter().any(|root| next.starts_with(root)) {
             return true;
         }
         match std::fs::read_link(&next) {

@@ -1,6 +1,6 @@
 //! Changes files and folders. Every change is made relative to an opened folder.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -141,7 +141,7 @@ pub(super) fn check_create(check: &mut Check<'_>, value: Value) -> Result<(), Na
     // The missing folders on the way are created, too.
     let workspace = check.workspace;
     let real = workspace.real_of(&path, &workspace.relative(&path)?)?;
-    for parent in real.ancestors().skip(1).filter(|parent| parent.as_os_str() != "") {
+    for parent in real.ancestors().skip(1).take_while(|part| !workspace.is_folder_itself(part)) {
         match workspace.open_beneath(&path, parent, OFlags::PATH) {
             Ok(_) => break,
             Err(error) if error.is_missing() => {}
@@ -175,18 +175,16 @@ pub(super) fn create_directory(workspace: Reach<'_>, value: Value) -> Result<Str
     let input: CreateDirectory = arguments("filesystem:create_directory", value)?;
     let given = &input.path;
     let relative = workspace.relative(given)?;
-    let mut prefix = PathBuf::new();
     // One component at a time, because a single call with the whole path could follow a link out of
     // the workspace.
-    for component in relative.components() {
-        prefix.push(component);
+    for prefix in workspace.way_to(&relative) {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        match workspace.open_beneath(given, &prefix, flags) {
+        match workspace.open_beneath(given, prefix, flags) {
             Ok(_) => continue,
             Err(error) if error.is_missing() => {}
             Err(error) => return Err(error.into()),
         }
-        let place = workspace.open_place(given, &prefix)?;
+        let place = workspace.open_place(given, prefix)?;
         workspace.allow_parent(given, &place.real)?;
         announce(workspace, Change::CreateFolder { path: &place.real })?;
         match rustix::fs::mkdirat(&place.folder, &place.name, Mode::from_raw_mode(0o777)) {
@@ -194,7 +192,7 @@ pub(super) fn create_directory(workspace: Reach<'_>, value: Value) -> Result<Str
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(PathError::System { path: shown(given), errno }.into()),
         }
-        workspace.open_beneath(given, &prefix, flags)?;
+        workspace.open_beneath(given, prefix, flags)?;
     }
     Ok(format!("Successfully created directory {given}"))
 }
