@@ -3,15 +3,14 @@
 //! Otherwise, anybody who can write to the workspace could choose what runs under the name `npx`. The same holds for
 //! the interpreter of `npx`: many programs are scripts, and the kernel resolves their interpreter.
 
-mod links;
 mod script;
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use self::links::leads_through;
 use self::script::{first_line, named_for_env};
+use crate::workspace::links::leads_through;
 
 /// The search path if the user has no usable `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";

@@ -4,12 +4,13 @@
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::Workspace;
+use super::links::leads_through;
 
 /// The maximum number of retries of a resolution that raced with a rename.
 const RACE_RETRIES: usize = 16;
@@ -99,6 +100,22 @@ impl Root {
     }
 }
 
+/// Joins a path to a canonical one. Each `..` at its beginning removes a name.
+fn beside(folder: &Path, path: &Path) -> PathBuf {
+    let mut joined = folder.to_owned();
+    let mut rest = path.components();
+    loop {
+        let before = rest.clone();
+        match rest.next() {
+            Some(Component::ParentDir) => {
+                joined.pop();
+            }
+            Some(Component::CurDir) => {}
+            _ => return joined.join(before.as_path()),
+        }
+    }
+}
+
 impl Workspace {
     /// Adds folders, as `roots` in `.pml.json` names them: relative to the project's folder, or to the home folder with
     /// `~/`, or absolute.
@@ -106,17 +123,19 @@ impl Workspace {
     /// # Errors
     /// Returns why one of them cannot be used. Then none is added.
     pub(crate) fn add_roots(&mut self, names: &[String]) -> Result<(), String> {
+        let refused =
+            |name: &str, why: &str| format!("`roots`: the folder `{}` {why}", name.escape_debug());
         let mut added: Vec<Root> = Vec::new();
+        let mut paths = Vec::new();
         for name in names {
-            let refused =
-                |why: &str| format!("`roots`: the folder `{}` {why}", name.escape_debug());
+            let refused = |why: &str| refused(name, why);
             let path = match name.strip_prefix("~/") {
                 Some(rest) => {
                     let home = std::env::home_dir().filter(|home| home.is_absolute());
                     home.ok_or_else(|| refused("is in your home folder, which is not known"))?
                         .join(rest)
                 }
-                None => self.root().join(name),
+                None => beside(self.root(), Path::new(name)),
             };
             let root = Root::open(&path).map_err(|error| match error {
                 RootError::Open(error) => refused(&format!("cannot be opened: {error}")),
@@ -137,6 +156,17 @@ impl Workspace {
                 return Err(refused(&format!("cannot be used: it overlaps with `{other}`")));
             }
             added.push(root);
+            paths.push(path);
+        }
+        for (place, (name, path)) in names.iter().zip(&paths).enumerate() {
+            let others = added.iter().enumerate().filter(|(other, _)| *other != place);
+            let others = self.folders().chain(others.map(|(_, root)| root));
+            let others: Vec<_> = others.map(|root| root.path.clone()).collect();
+            // Otherwise, whoever can change a link in the workspace would choose what is opened at the next start.
+            if leads_through(path, &others) {
+                let why = "cannot be used: its path leads through the workspace, where programs could change it";
+                return Err(refused(name, why));
+            }
         }
         self.further.extend(added);
         Ok(())

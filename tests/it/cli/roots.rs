@@ -216,6 +216,11 @@ fn a_folder_that_cannot_be_a_root_stops_pml() {
     folder_beside(&project, "shared/inner");
     std::fs::create_dir_all(project.path("src")).unwrap();
     std::fs::write(project.path("file"), "").unwrap();
+    // A program could point these links elsewhere before the next start.
+    symlink("../shared", project.path("link")).unwrap();
+    symlink(project.path("link"), folder_beside(&project, "links").join("back")).unwrap();
+    symlink(folder_beside(&project, "other"), project.home().join("other")).unwrap();
+    symlink("../links", folder_beside(&project, "shared").join("to-links")).unwrap();
     let mut project = project;
     for (roots, message) in [
         (json!(["../missing"]), "cannot be opened"),
@@ -228,11 +233,22 @@ fn a_folder_that_cannot_be_a_root_stops_pml() {
         (json!(["src"]), "overlaps"),
         (json!(["../shared", "../shared/inner"]), "overlaps"),
         (json!(["~/missing"]), "cannot be opened"),
+        (json!(["link"]), "leads through the workspace"),
+        (json!(["src/../../shared"]), "leads through the workspace"),
+        (json!(["../links/back"]), "leads through the workspace"),
+        (json!(["../shared/to-links", "../shared"]), "leads through the workspace"),
     ] {
         project = project.configure(&json!({ "roots": roots }));
         let output = project.run_with(&["exec", "-"], b"return 1");
         let said = text(&output.stderr);
         assert!(output.status.code() == Some(2) && said.contains(message), "{roots}: {said}");
+    }
+    for roots in [json!(["~/other"]), json!(["./../other", "../shared"])] {
+        project = project.configure(&json!({ "roots": roots }));
+        let output = project.run_with(&["exec", "-"], b"return 1");
+        assert_eq!(output.status.code(), Some(0), "{roots}: {}", text(&output.stderr));
+        let found = text(&project.run(&["doctor"]).stdout);
+        assert!(found.contains("root ") && found.contains("/other"), "{found}");
     }
 }
 

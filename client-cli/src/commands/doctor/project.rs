@@ -90,6 +90,10 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     let url = match config {
         Ok(config) => {
             findings.push(trust(&config));
+            let further = workspace.root_paths().into_iter().skip(1);
+            findings.extend(
+                further.map(|root| Finding::new("root", State::Good, root.display().to_string())),
+            );
             config.cloud_url
         }
         // The other checks continue without the gateway that the file may name.
