@@ -4,6 +4,7 @@
 
 mod asking;
 mod lines;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -11,19 +12,21 @@ use execution::mcp_server::{envelope_result, parse};
 use protocol::discovery::DiscoverRequest;
 use protocol::meta_tools;
 use protocol::{
-    ContinueRequest, CreateRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest, Integrity,
-    ToolId,
+    Approval, ContinueRequest, CreateRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest,
+    Integrity, ToolId,
 };
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ResultType,
-    ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, GetTaskParams,
+    GetTaskResult, Implementation, ResultType, ServerCapabilities, ServerConfig, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt as _};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use self::asking::{Channel, Rounds};
+use self::tasks::{Created, Tasks};
 use crate::app::App;
 use crate::consent::question;
 use crate::discover;
@@ -35,7 +38,8 @@ use crate::run::{Runs, create, execute, progress, resume};
 /// Returns an error if the handshake fails, unless stdin was closed.
 pub(crate) async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()> {
     let runs = Arc::new(Runs::with_posted_questions(app));
-    let handler = StdioHandler { runs: Arc::clone(&runs), rounds: Arc::default() };
+    let handler =
+        StdioHandler { runs: Arc::clone(&runs), rounds: Arc::default(), tasks: Arc::default() };
     let served = async {
         let (transport, mut written) = lines::connect(tokio::io::stdin(), tokio::io::stdout());
         let greeted = tokio::select! {
@@ -73,12 +77,13 @@ pub(crate) async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Res
 struct StdioHandler {
     runs: Arc<Runs>,
     rounds: Arc<Rounds>,
+    tasks: Arc<Tasks>,
 }
 
 impl ServerHandler for StdioHandler {
     fn get_info(&self) -> ServerConfig {
         let mut info = ServerConfig::default();
-        info.capabilities = ServerCapabilities::builder().enable_tools().build();
+        info.capabilities = ServerCapabilities::builder().enable_tools().enable_tasks().build();
         info.server_info = Implementation::new("pml", env!("CARGO_PKG_VERSION"));
         info.instructions = Some(meta_tools::INSTRUCTIONS.to_owned());
         info
@@ -98,13 +103,49 @@ impl ServerHandler for StdioHandler {
             None => answer.await,
         };
         if let CallToolResponse::Complete(result) = &mut answer {
-            // Set on every result, also on the gateway's; rmcp removes it for clients of older versions.
-            result.result_type = Some(ResultType::COMPLETE);
+            mark_complete(result);
         }
         Ok(answer)
     }
 
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, rmcp::ErrorData> {
+        self.tasks.get(&request.task_id).ok_or_else(|| {
+            let id = protocol::escape_text(&request.task_id);
+            rmcp::ErrorData::invalid_params(format!("there is no task `{id}`"), None)
+        })
+    }
+
+    // Both are acknowledged for any id: SEP-2663, "Task Input Requests" and "Task Cancellation".
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), rmcp::ErrorData> {
+        self.tasks.update(&request.task_id, &request.input_responses);
+        Ok(())
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), rmcp::ErrorData> {
+        self.tasks.cancel(&request.task_id);
+        Ok(())
+    }
+
     execution::meta_tools_only!();
+}
+
+/// Marks a result as that of a complete call: every result, also the gateway's. rmcp removes it for clients of older
+/// versions.
+fn mark_complete(result: &mut CallToolResult) {
+    result.result_type = Some(ResultType::COMPLETE);
 }
 
 /// The answer to a call, before it becomes an MCP result.
@@ -153,6 +194,7 @@ impl StdioHandler {
         while let Envelope::ApprovalRequired(approval) = &envelope {
             match &channel {
                 Some(Channel::Result) => return self.rounds.ask((**approval).clone(), call).into(),
+                Some(Channel::Task) => return self.begin_task((**approval).clone(), is_direct),
                 Some(Channel::Request(peer)) => {
                     let id = &approval.workflow_id;
                     let answer = tokio::select! {
@@ -182,6 +224,85 @@ impl StdioHandler {
             }
         }
         self.complete(envelope, is_direct).await
+    }
+
+    /// Turns a call that asks into a task.
+    fn begin_task(&self, approval: Approval, is_direct: bool) -> CallToolResponse {
+        let Created { id, stop } = self.tasks.create();
+        let answered = self.tasks.ask(&id, approval.clone());
+        let handle = self.tasks.handle(&id).expect("it was just created");
+        let handler = self.clone();
+        tokio::spawn(async move {
+            let envelope = handler.follow_task(&id, approval, answered, &stop).await;
+            let result = match envelope {
+                Some(envelope) => Some(handler.complete(envelope, is_direct).await),
+                None => None,
+            };
+            let result = result.and_then(|response| {
+                let CallToolResponse::Complete(mut result) = response else { return None };
+                mark_complete(&mut result);
+                serde_json::to_value(result).ok()?.as_object().cloned()
+            });
+            handler.tasks.end(&id, result);
+        });
+        CallToolResponse::Task(handle)
+    }
+
+    /// Follows a task until its run ends, or until the client has answered a question without a decision. Returns `None`
+    /// if the task was cancelled.
+    async fn follow_task(
+        &self,
+        id: &str,
+        mut approval: Approval,
+        mut answered: oneshot::Receiver<Option<ContinueRequest>>,
+        stop: &CancellationToken,
+    ) -> Option<Envelope> {
+        let by = question::Channel::Client;
+        loop {
+            let workflow_id = approval.workflow_id.clone();
+            let envelope = tokio::select! {
+                decision = &mut answered => match decision.ok().flatten() {
+                    Some(decision) => {
+                        resume::resume(&self.runs, &decision, by, false, stop.clone()).await
+                    }
+                    // Not asked again: the client would have to decide how often. Another channel can answer.
+                    None => return Some(Envelope::ApprovalRequired(Box::new(approval))),
+                },
+                // A run of the gateway is not paused here, so only the client can answer it.
+                outcome = self.runs.answered_elsewhere(&workflow_id, stop), if workflow_id.starts_with("wl_") => {
+                    self.tasks.works(id);
+                    match outcome {
+                        Some(envelope) => envelope,
+                        // The question is no longer open. The error says why.
+                        None => {
+                            let denial = ContinueRequest {
+                                workflow_id,
+                                approved: false,
+                                always: false,
+                                without: Vec::new(),
+                            };
+                            resume::resume(&self.runs, &denial, by, false, stop.clone()).await
+                        }
+                    }
+                }
+                () = stop.cancelled() => {
+                    self.runs.abandon(&workflow_id);
+                    return None;
+                }
+            };
+            match envelope {
+                Envelope::ApprovalRequired(next) => {
+                    approval = *next;
+                    answered = self.tasks.ask(id, approval.clone());
+                }
+                Envelope::Error(error)
+                    if stop.is_cancelled() && error.error.error_code == ErrorCode::Cancelled =>
+                {
+                    return None;
+                }
+                ended => return Some(ended),
+            }
+        }
     }
 
     /// Makes a call. `waits` says whether an answer that only a person can give is waited for.

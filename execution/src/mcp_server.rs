@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use protocol::meta_tools::{self, MetaTool};
 use protocol::{Envelope, ErrorBody, ErrorCode};
-use rmcp::model::{CallToolResult, CustomRequest, MetaObject, Tool, ToolAnnotations};
+use rmcp::model::{
+    CallToolResult, CustomRequest, MetaObject, ServerCapabilities, Tool, ToolAnnotations,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -61,10 +63,14 @@ pub fn structured_result(body: &impl Serialize, is_error: bool) -> CallToolResul
     }
 }
 
-/// Returns the error for a message that did not decode as an MCP request.
-pub fn undecoded(request: CustomRequest) -> rmcp::ErrorData {
+/// The methods of the extension `io.modelcontextprotocol/tasks` (SEP-2663).
+const TASK_METHODS: [&str; 3] = ["tasks/get", "tasks/update", "tasks/cancel"];
+
+/// Returns the error for a message that did not decode as an MCP request, by a server with these capabilities.
+pub fn undecoded(request: CustomRequest, capabilities: &ServerCapabilities) -> rmcp::ErrorData {
     let method = request.method;
-    if meta_tools::METHODS.contains(&method.as_str()) {
+    let is_of_tasks = capabilities.supports_tasks() && TASK_METHODS.contains(&method.as_str());
+    if is_of_tasks || meta_tools::METHODS.contains(&method.as_str()) {
         let message = format!("the parameters of `{method}` are invalid");
         rmcp::ErrorData::invalid_params(message, None)
     } else {
@@ -133,7 +139,7 @@ macro_rules! meta_tools_only {
             request: rmcp::model::CustomRequest,
             _: rmcp::service::RequestContext<rmcp::service::RoleServer>,
         ) -> Result<rmcp::model::CustomResult, rmcp::ErrorData> {
-            Err($crate::mcp_server::undecoded(request))
+            Err($crate::mcp_server::undecoded(request, &self.get_info().capabilities))
         }
     };
 }

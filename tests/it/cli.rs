@@ -33,6 +33,7 @@ mod roots;
 mod runs;
 mod secrets;
 mod server_starts;
+mod tasks;
 mod undo;
 mod web;
 mod whole_program;

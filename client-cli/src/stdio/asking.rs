@@ -2,7 +2,7 @@
 //!
 //! The client shows the question and returns what the person chose, so the model cannot answer it. Clients of 2025
 //! versions are sent `elicitation/create` within the call. Those of 2026-07-28 get the question as the result
-//! `input_required` and repeat the call with the answer.
+//! `input_required` and repeat the call with the answer; if they offer tasks, the call becomes a task that has the question.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -37,6 +37,8 @@ pub(super) enum Channel {
     Request(Peer<RoleServer>),
     /// By a result that requires input.
     Result,
+    /// By a task that requires input.
+    Task,
 }
 
 impl Channel {
@@ -47,10 +49,11 @@ impl Channel {
         if elicitation.form.is_none() && elicitation.url.is_some() {
             return None;
         }
-        Some(match context.protocol_version()? >= ProtocolVersion::V_2026_07_28 {
-            true => Self::Result,
-            false => Self::Request(context.peer.clone()),
-        })
+        if context.protocol_version()? < ProtocolVersion::V_2026_07_28 {
+            return Some(Self::Request(context.peer.clone()));
+        }
+        let has_tasks = context.client_capabilities()?.supports_tasks();
+        Some(if has_tasks { Self::Task } else { Self::Result })
     }
 }
 
@@ -63,6 +66,11 @@ pub(super) async fn ask(peer: &Peer<RoleServer>, approval: &Approval) -> Option<
             None
         }
     }
+}
+
+/// Returns the request that asks a question.
+pub(super) fn elicitation(approval: &Approval) -> ElicitRequest {
+    ElicitRequest::new(form(approval))
 }
 
 /// The form that asks a question.
@@ -101,7 +109,7 @@ fn form(approval: &Approval) -> ElicitRequestParams {
 
 /// Reads the answer of a client; `None` if it is no decision. A cancelled form is not a denial: some clients cancel
 /// every form by themselves. An accepted form without a valid choice is not an approval.
-fn decision(approval: &Approval, answer: &ElicitResult) -> Option<ContinueRequest> {
+pub(super) fn decision(approval: &Approval, answer: &ElicitResult) -> Option<ContinueRequest> {
     let of = |approved, always| {
         let (workflow_id, without) = (approval.workflow_id.clone(), Vec::new());
         Some(ContinueRequest { workflow_id, approved, always, without })
@@ -149,7 +157,7 @@ struct Round {
 impl Rounds {
     /// Returns the result that asks a question of a call.
     pub(super) fn ask(&self, approval: Approval, call: Integrity) -> InputRequiredResult {
-        let request = InputRequest::Elicitation(ElicitRequest::new(form(&approval)));
+        let request = InputRequest::Elicitation(elicitation(&approval));
         // A handle and not the state itself: there is nothing in it that could be forged.
         let handle = uuid::Uuid::new_v4().simple().to_string();
         let mut rounds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
