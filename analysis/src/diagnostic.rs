@@ -1,6 +1,6 @@
 //! Errors and warnings about a program, with their positions.
 
-use protocol::ErrorCode;
+use protocol::{ErrorCode, escape_text};
 use serde::{Deserialize, Serialize};
 
 /// The kind of a diagnostic. The names are stable.
@@ -229,11 +229,9 @@ fn frame(line: u32, text: &str, column: u32) -> String {
     let caret = column as usize - 1;
     // A long line is cut so that the caret stays visible.
     let first = caret.saturating_sub(FRAME_WIDTH * 3 / 4);
-    let mut head = String::new();
-    let mut tail = String::new();
-    for (at, character) in text.chars().enumerate().skip(first).take(FRAME_WIDTH) {
-        escape(character, if at < caret { &mut head } else { &mut tail });
-    }
+    let mut visible = text.chars().skip(first).take(FRAME_WIDTH);
+    let head: String = visible.by_ref().take(caret - first).collect();
+    let (head, tail) = (escape_text(&head), escape_text(&visible.collect::<String>()));
     let cut = if first > 0 { "…" } else { "" };
     let number = line.to_string();
     let indent = " ".repeat(number.len());
@@ -246,31 +244,9 @@ pub(crate) fn shown(text: &str, limit: usize) -> String {
     if text.len() <= limit && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return text.to_owned();
     }
-    let mut out = String::with_capacity(text.len().min(limit * 2));
-    for (count, character) in text.chars().enumerate() {
-        if count == limit {
-            out.push('…');
-            break;
-        }
-        escape(character, &mut out);
-    }
-    out
-}
-
-/// Writes one character; characters that control a terminal, are invisible or reorder text are escaped.
-fn escape(character: char, out: &mut String) {
-    match character {
-        '\t' => out.push(' '),
-        '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}'
-        | '\u{061c}'
-        | '\u{180e}'
-        | '\u{feff}'
-        | '\u{fff9}'..='\u{fffb}'
-        | '\u{e0000}'..='\u{e007f}' => out.extend(character.escape_unicode()),
-        _ if character.is_control() => out.extend(character.escape_unicode()),
-        _ => out.push(character),
+    match text.char_indices().nth(limit) {
+        Some((end, _)) => escape_text(&text[..end]) + "…",
+        None => escape_text(text),
     }
 }
 
@@ -299,6 +275,13 @@ mod tests {
         let found = at("let a = '\u{202e}\u{1b}[31m'; b", 24);
         assert!(!found.frame.contains(['\u{202e}', '\u{1b}']), "{}", found.frame);
         assert!(found.frame.contains("\\u{202e}"), "{}", found.frame);
+        // Fillers and selectors are invisible, too; what makes a symbol an emoji is kept.
+        let found = at("let \u{3164} = '⚠\u{fe0f}\u{e0101}'; b", 0);
+        assert_eq!(
+            found.frame.lines().next(),
+            Some("1 | let \\u{3164} = '⚠\u{fe0f}\\u{e0101}'; b")
+        );
+        assert_eq!(shown("a\u{ad}bc", 3), "a\\u{ad}b…");
         let long = format!("{}x", "é".repeat(5_000));
         assert!(at(&long, 10_000).frame.chars().count() < 300);
     }
