@@ -116,7 +116,7 @@ impl App {
     /// # Errors
     /// Returns why no sealed child can be started.
     pub(crate) fn sandboxes(&self) -> Result<&Pool, ErrorBody> {
-        start_pool(&self.sandboxes, PoolConfig::default())
+        start_pool(&self.sandboxes, PoolConfig::default)
     }
 
     /// Returns the sandboxes of capabilities, which start with their first use.
@@ -127,9 +127,10 @@ impl App {
     /// # Errors
     /// Returns why no sealed child can be started.
     pub(crate) fn nested_sandboxes(&self) -> Result<&Pool, ErrorBody> {
-        let defaults = PoolConfig::default();
-        let max_running = defaults.max_running * CAPABILITY_DEPTH;
-        start_pool(&self.nested, PoolConfig { max_running, ..defaults })
+        start_pool(&self.nested, || {
+            let defaults = PoolConfig::default();
+            PoolConfig { max_running: defaults.max_running * CAPABILITY_DEPTH, ..defaults }
+        })
     }
 
     /// Returns the run store, which is opened or created with its first use, and again if it was deleted.
@@ -278,11 +279,11 @@ impl App {
 
 fn start_pool(
     pool: &OnceLock<Result<Pool, ErrorBody>>,
-    config: PoolConfig,
+    config: impl FnOnce() -> PoolConfig,
 ) -> Result<&Pool, ErrorBody> {
     // One waiting child hides the start-up time from one user. The default, a multiple of the
     // processors, is for a gateway.
-    let start = || Pool::new(PoolConfig { warm: 1, ..config }).map_err(sandbox_error);
+    let start = || Pool::new(PoolConfig { warm: 1, ..config() }).map_err(sandbox_error);
     pool.get_or_init(start).as_ref().map_err(Clone::clone)
 }
 

@@ -193,7 +193,19 @@ impl RunStore {
     /// # Errors
     /// Returns why it was not stored.
     pub(crate) async fn append(&self, record: Record) -> Result<(), Arc<StoreError>> {
-        self.writer.append(Some(record)).await
+        self.append_after(&[], record).await
+    }
+
+    /// Appends a record unless one of `after` was lost. When this returns, the record is stored.
+    ///
+    /// # Errors
+    /// Returns why it was not stored, or why the other one was not.
+    pub(crate) async fn append_after(
+        &self,
+        after: &[&Arc<Lost>],
+        record: Record,
+    ) -> Result<(), Arc<StoreError>> {
+        self.writer.append(Some(record), after).await
     }
 
     /// Appends a record without waiting; `lost` gets the failure if it is not stored. Records are stored in the order
@@ -202,7 +214,20 @@ impl RunStore {
     /// # Errors
     /// Returns that the store is closed.
     pub(crate) fn queue(&self, record: Record, lost: &Arc<Lost>) -> Result<(), Arc<StoreError>> {
-        self.writer.queue(record, lost)
+        self.queue_after(&[], record, lost)
+    }
+
+    /// The same, unless one of `after` was lost.
+    ///
+    /// # Errors
+    /// Returns that the store is closed.
+    pub(crate) fn queue_after(
+        &self,
+        after: &[&Arc<Lost>],
+        record: Record,
+        lost: &Arc<Lost>,
+    ) -> Result<(), Arc<StoreError>> {
+        self.writer.queue(record, lost, after)
     }
 
     /// Waits until the records that were appended before are stored.
@@ -210,7 +235,7 @@ impl RunStore {
     /// # Errors
     /// Returns why one of them was not.
     pub(crate) async fn flush(&self) -> Result<(), Arc<StoreError>> {
-        self.writer.append(None).await
+        self.writer.append(None, &[]).await
     }
 }
 

@@ -220,6 +220,12 @@ enum Native {
     Pml,
 }
 
+/// Returns whether a native tool only reads files, so that its call has no effect outside the program.
+pub(crate) fn only_reads(tool: &ToolId) -> bool {
+    matches!(Native::of(tool.namespace()), Some(Native::Filesystem))
+        && !filesystem::changes(tool.action())
+}
+
 /// The namespaces that `pml` itself implements. This is the only list of them.
 const NAMESPACES: &[(&str, Native)] = &[
     ("filesystem", Native::Filesystem),

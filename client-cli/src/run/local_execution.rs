@@ -106,7 +106,7 @@ impl LocalExecution {
         );
         let recorder = match &journal {
             Some(_) => Recorder::resume(store, &id, &permissions).await?,
-            None => match Recorder::begin(store, &id, &self.program, &permissions).await {
+            None => match Recorder::begin(store, &id, &self.program, &permissions) {
                 Ok(recorder) => recorder,
                 Err(error) => {
                     // No record of the run names its lock.
@@ -165,10 +165,6 @@ impl LocalExecution {
             failure = outcome.result.as_ref().err().map(|failure| failure.kind.as_str()),
             "The program ended"
         );
-        // Before its result is known to anybody.
-        if let Err(error) = run.recorder.finish_calls().await {
-            run.end_with(error);
-        }
         let complete = run.journal.as_ref().map_or(Ok(()), |journal| journal.check_complete());
         if let Err(error) = complete {
             run.end_with(error);
@@ -240,20 +236,39 @@ impl LocalExecution {
     }
 }
 
-/// Records the end of a run. Its calls are recorded already, so if this fails, the caller still gets the result.
+/// Records the end of a run, before its result is known to anybody. If only this record cannot be stored, the caller still
+/// gets the result. If one of a call was lost, the run has failed.
 async fn record_end(run: &LocalRun, live: LiveRun, envelope: &mut Envelope) {
     if let Err(error) = run.record_open_question().await {
         tracing::warn!(error = %error.message, "An unanswered question was not recorded");
     }
-    let (recorded, warnings) = match envelope {
-        Envelope::Success(success) => {
-            (run.recorder.end(Ok(&success.result)).await, Some(&mut success.run.warnings))
-        }
-        Envelope::Error(failed) => {
-            let recorded = run.recorder.end(Err(&failed.error)).await;
-            (recorded, failed.run.as_mut().map(|run| &mut run.warnings))
-        }
+    let mut recorded = match envelope {
+        Envelope::Success(success) => run.recorder.end(Ok(&success.result)).await,
+        Envelope::Error(failed) => run.recorder.end(Err(&failed.error)).await,
         Envelope::ExecuteLocally(_) | Envelope::ApprovalRequired(_) => return,
+    };
+    if recorded.is_err()
+        && let Err(lost) = run.recorder.none_lost()
+    {
+        run.end_with(lost);
+        if let Some(error) = run.ended().refused {
+            recorded = run.recorder.fail(&error).await;
+            let note = match envelope {
+                Envelope::Success(success) => Some(success.run.clone()),
+                Envelope::Error(failed) => failed.run.take(),
+                Envelope::ExecuteLocally(_) | Envelope::ApprovalRequired(_) => None,
+            };
+            *envelope = Envelope::Error(Box::new(RunError { error, run: note }));
+        }
+    }
+    if run.recorder.is_unbegun() {
+        // No record names its lock.
+        return live.end();
+    }
+    let warnings = match envelope {
+        Envelope::Success(success) => Some(&mut success.run.warnings),
+        Envelope::Error(failed) => failed.run.as_mut().map(|run| &mut run.warnings),
+        Envelope::ExecuteLocally(_) | Envelope::ApprovalRequired(_) => None,
     };
     match (recorded, warnings) {
         (Ok(()), _) => live.end(),

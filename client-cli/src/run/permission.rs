@@ -130,6 +130,7 @@ impl LocalRun {
             count = waiting_call.settle() => count,
             () = cancel.cancelled() => return Err(cancelled()),
         };
+        self.recorder.check_stored().await.map_err(|error| self.end_with(error))?;
         let (answer, answered) = oneshot::channel();
         let (starts, shown) = (start.is_some(), start.as_ref().and_then(|start| start.hash));
         let preview = self.app.preview(id, target, pending.arguments, &self.policy);

@@ -62,6 +62,7 @@ impl LocalRun {
         if !can_ask && plan.calls.iter().all(|planned| planned.may) {
             return Ok(());
         }
+        self.recorder.check_stored().await.map_err(|error| self.end_with(error))?;
         let (answer, answered) = oneshot::channel();
         let asked_at = record::now();
         let calls: Vec<AskedCall> = plan.calls.iter().map(|planned| planned.call.clone()).collect();

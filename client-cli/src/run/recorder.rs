@@ -15,12 +15,15 @@ use crate::run_store::record::{
     Failure, ProgramStarted, RUN, Record, RunBegan, RunEnded, RunResumed, Status, now,
 };
 use crate::run_store::{Keeping, Lost, RunStore};
+use crate::tools::only_reads;
 use crate::workspace::changes::Change;
 
 /// The records of one run.
 pub(crate) struct Recorder {
     store: Arc<RunStore>,
     run: String,
+    /// Why the beginning of the run was not stored, if so. Then nothing else of it is.
+    unbegun: Arc<Lost>,
     /// Why the end of a call was not stored, if so.
     lost: Arc<Lost>,
 }
@@ -48,19 +51,25 @@ pub(crate) struct AnsweredQuestion {
 }
 
 impl Recorder {
-    /// Records the start of a run.
+    fn new(store: Arc<RunStore>, run: String) -> Self {
+        Self { store, run, unbegun: Arc::default(), lost: Arc::default() }
+    }
+
+    /// Records the start of a run without waiting: it is stored before the first question or call. Without these, nothing
+    /// has happened that the user could look for.
     ///
     /// # Errors
-    /// Returns `RUN_STORE_UNAVAILABLE`. The program must not start then.
-    pub(crate) async fn begin(
+    /// Returns `RUN_STORE_UNAVAILABLE`. The program must not start then. If it is known only later, the records that
+    /// wait for it fail.
+    pub(crate) fn begin(
         store: Arc<RunStore>,
         run: &str,
         program: &LocalProgram,
         permissions: &Permissions,
     ) -> Result<Self, ErrorBody> {
-        let recorder = Self { store, run: run.to_owned(), lost: Arc::default() };
+        let recorder = Self::new(store, run.to_owned());
         let plan = json!({ "dag": program.analysis.dag, "dynamic": program.analysis.dynamic });
-        recorder.began(&program.code, &program.args, &plan, permissions).await?;
+        recorder.began(&program.code, &program.args, &plan, permissions)?;
         Ok(recorder)
     }
 
@@ -76,12 +85,12 @@ impl Recorder {
         error: &ErrorBody,
     ) -> Result<(), ErrorBody> {
         let run = uuid::Uuid::now_v7().to_string();
-        let recorder = Self { store, run, lost: Arc::default() };
-        recorder.began(code, args, &Value::Null, permissions).await?;
+        let recorder = Self::new(store, run);
+        recorder.began(code, args, &Value::Null, permissions)?;
         recorder.end(Err(error)).await
     }
 
-    async fn began(
+    fn began(
         &self,
         code: &str,
         args: &Value,
@@ -98,7 +107,8 @@ impl Recorder {
             plan: self.content(plan)?,
             policy: self.content(&json!(permissions))?,
         };
-        self.append(Record::RunBegan(began)).await
+        let queued = self.store.queue(Record::RunBegan(began), &self.unbegun);
+        queued.map_err(|error| error.body())
     }
 
     /// Records that a run goes on whose `pml` was stopped.
@@ -110,7 +120,7 @@ impl Recorder {
         run: &str,
         permissions: &Permissions,
     ) -> Result<Self, ErrorBody> {
-        let recorder = Self { store, run: run.to_owned(), lost: Arc::default() };
+        let recorder = Self::new(store, run.to_owned());
         let resumed = RunResumed {
             at: now(),
             run: run.to_owned(),
@@ -129,12 +139,26 @@ impl Recorder {
         let seed = start.seed.iter().map(|byte| format!("{byte:02x}")).collect();
         let (at, run, epoch_ms) = (now(), self.run.clone(), start.epoch_ms);
         let started = ProgramStarted { at, run, epoch_ms, seed };
-        let queued = self.store.queue(Record::ProgramStarted(started), &self.lost);
-        queued.map_err(|error| error.body())
+        self.queue(Record::ProgramStarted(started))
+    }
+
+    /// Waits until all records so far are stored, before the user is asked: an answer that cannot be recorded does not
+    /// count.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`. Nobody must be asked then.
+    pub(crate) async fn check_stored(&self) -> Result<(), ErrorBody> {
+        let flushed = self.store.flush().await;
+        // What was lost says more than the failure after it.
+        self.none_lost()?;
+        flushed.map_err(|error| error.body())
     }
 
     /// Records that a call is about to be made, and why it may be. `epoch_ms` is what the clock of a capability's
     /// program shows at its start.
+    ///
+    /// Waits until that is stored, unless the call only reads files. What the program does with what it has read stays
+    /// in the sandbox until its next call, or its own result, is stored, which is after this record.
     ///
     /// # Errors
     /// Returns `RUN_STORE_UNAVAILABLE`. The call must not be made then.
@@ -147,18 +171,23 @@ impl Recorder {
         decision: String,
         epoch_ms: Option<i64>,
     ) -> Result<(), ErrorBody> {
-        self.append(Record::CallBegan(CallBegan {
+        let native = matches!(target, Target::Native);
+        let began = Record::CallBegan(CallBegan {
             at: now(),
             run: self.run.clone(),
             call: call.to_owned(),
             tool: tool.to_string(),
             routing: target.routing().as_str().to_owned(),
-            native: matches!(target, Target::Native),
+            native,
             args: self.content(arguments)?,
             decision,
             epoch_ms,
-        }))
-        .await
+        });
+        if native && only_reads(tool) {
+            self.none_lost()?;
+            return self.queue(began);
+        }
+        self.append(began).await
     }
 
     /// Records that a call is about to be made which was begun before the run was resumed.
@@ -183,8 +212,8 @@ impl Recorder {
     /// before any later record of the run. The program gets the answer at this time, before those of later records.
     ///
     /// # Errors
-    /// Returns `RUN_STORE_UNAVAILABLE`. If that is known only later, the start of the next call and
-    /// [`Recorder::finish_calls`] fail with it.
+    /// Returns `RUN_STORE_UNAVAILABLE`. If that is known only later, the start of the next call and [`Recorder::end`]
+    /// fail with it.
     pub(crate) fn end_call(
         &self,
         call: &str,
@@ -203,18 +232,7 @@ impl Recorder {
             error: answer.as_ref().err().map(Failure::of),
             at_ms: Some(at_ms),
         });
-        self.store.queue(ended, &self.lost).map_err(|error| error.body())
-    }
-
-    /// Waits until the ends of all calls are stored.
-    ///
-    /// # Errors
-    /// Returns `RUN_STORE_UNAVAILABLE` if one was not. The run has failed then.
-    pub(crate) async fn finish_calls(&self) -> Result<(), ErrorBody> {
-        let flushed = self.store.flush().await;
-        // What was lost says more than the failure after it.
-        self.none_lost()?;
-        flushed.map_err(|error| error.body())
+        self.queue(ended)
     }
 
     /// Records a call that was refused, so that it was not made; without waiting, like [`Recorder::end_call`].
@@ -238,7 +256,7 @@ impl Recorder {
             error: Failure::of(error),
             at_ms: Some(at_ms),
         });
-        self.store.queue(refused, &self.lost).map_err(|error| error.body())
+        self.queue(refused)
     }
 
     /// Records the answer to a question.
@@ -268,11 +286,33 @@ impl Recorder {
         .await
     }
 
-    /// Records the end of the run.
+    /// Records the end of the run, unless another record of it was lost.
     ///
     /// # Errors
-    /// Returns `RUN_STORE_UNAVAILABLE`.
+    /// Returns `RUN_STORE_UNAVAILABLE`. If [`Recorder::none_lost`] has an error then, the run has failed, and
+    /// [`Recorder::fail`] records its end.
     pub(crate) async fn end(&self, result: Result<&Value, &ErrorBody>) -> Result<(), ErrorBody> {
+        self.end_after(&[&self.unbegun, &self.lost], result).await
+    }
+
+    /// Records the end of a run of which another record was lost.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`, also if the beginning was lost: then nothing of the run is recorded.
+    pub(crate) async fn fail(&self, error: &ErrorBody) -> Result<(), ErrorBody> {
+        self.end_after(&[&self.unbegun], Err(error)).await
+    }
+
+    /// Returns whether the beginning of the run is known not to be stored.
+    pub(crate) fn is_unbegun(&self) -> bool {
+        self.unbegun.get().is_some()
+    }
+
+    async fn end_after(
+        &self,
+        after: &[&Arc<Lost>],
+        result: Result<&Value, &ErrorBody>,
+    ) -> Result<(), ErrorBody> {
         let ended = Record::RunEnded(RunEnded {
             at: now(),
             run: self.run.clone(),
@@ -283,8 +323,7 @@ impl Recorder {
             },
             error: result.err().map(Failure::of),
         });
-        // Not `append`: that the end of a call was lost is in `result`.
-        self.store.append(ended).await.map_err(|error| error.body())
+        self.store.append_after(after, ended).await.map_err(|error| error.body())
     }
 
     fn content(&self, value: &Value) -> Result<Content, ErrorBody> {
@@ -292,12 +331,24 @@ impl Recorder {
     }
 
     async fn append(&self, record: Record) -> Result<(), ErrorBody> {
-        self.store.append(record).await.map_err(|error| error.body())?;
-        self.none_lost()
+        let stored = self.store.append_after(&[&self.unbegun], record).await;
+        // What was lost says more than the failure after it.
+        self.none_lost()?;
+        stored.map_err(|error| error.body())
     }
 
-    fn none_lost(&self) -> Result<(), ErrorBody> {
-        self.lost.get().map_or(Ok(()), |error| Err(error.body()))
+    fn queue(&self, record: Record) -> Result<(), ErrorBody> {
+        let queued = self.store.queue_after(&[&self.unbegun], record, &self.lost);
+        queued.map_err(|error| error.body())
+    }
+
+    /// Returns that a record was lost for which nobody waited.
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`.
+    pub(crate) fn none_lost(&self) -> Result<(), ErrorBody> {
+        let lost = self.unbegun.get().or_else(|| self.lost.get());
+        lost.map_or(Ok(()), |error| Err(error.body()))
     }
 }
 

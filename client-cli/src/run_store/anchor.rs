@@ -5,8 +5,8 @@
 //! kill between the two leaves both ends in it, and either is right.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -98,21 +98,35 @@ impl Anchor {
 
     /// Returns what the file says.
     pub(super) fn read(&self) -> Result<Known, StoreError> {
-        let mut text = String::new();
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(0))
-            .and_then(|_| file.take(LIMIT).read_to_string(&mut text))
-            .map_err(|error| StoreError::system(&self.path, error))?;
+        let text = self.text().map_err(|error| StoreError::system(&self.path, error))?;
         parse(&text).ok_or_else(|| {
             let error = std::io::Error::other("it is damaged; delete it");
             StoreError::system(&self.path, error)
         })
     }
 
-    /// Stores the ends before and after a commit that is about to be made.
-    pub(super) fn begin(&self, before: &Head, after: &Head) -> Result<(), StoreError> {
+    fn text(&self) -> std::io::Result<String> {
+        // Nearly always the whole file, in one call: this is read for each commit.
+        let mut text = vec![0; 1024];
+        let read = self.file.read_at(&mut text, 0)?;
+        text.truncate(read);
+        if read == 1024 {
+            let mut file = &self.file;
+            file.seek(SeekFrom::Start(read as u64))?;
+            file.take(LIMIT - read as u64).read_to_end(&mut text)?;
+        }
+        String::from_utf8(text).map_err(std::io::Error::other)
+    }
+
+    /// Stores the ends before and after a commit that is about to be made. The caller has locked the database, and read
+    /// `known` since then.
+    pub(super) fn begin(
+        &self,
+        mut known: Known,
+        before: &Head,
+        after: &Head,
+    ) -> Result<(), StoreError> {
         self.locked(|| {
-            let mut known = self.read()?;
             if let Some((_, last)) = &known.ends
                 && last.store != after.store
             {
@@ -153,10 +167,9 @@ impl Anchor {
             text += earlier;
             text.push('\n');
         }
-        let mut file = &self.file;
+        let file = &self.file;
         // Never shorter than before, and the first two lines have a fixed length: a single write replaces them.
-        file.seek(SeekFrom::Start(0))
-            .and_then(|_| file.write_all(text.as_bytes()))
+        file.write_all_at(text.as_bytes(), 0)
             // A file system does much more to cut a file than to compare its length.
             .and_then(|()| match file.metadata()?.len() == text.len() as u64 {
                 true => Ok(()),

@@ -471,11 +471,12 @@ impl Record {
         }
     }
 
-    /// Returns whether it is about a program's start or a call. The end of its run follows.
-    pub(super) fn is_of_call(&self) -> bool {
+    /// Returns whether the end of its run follows.
+    pub(super) fn is_followed(&self) -> bool {
         matches!(
             self,
-            Self::ProgramStarted(_)
+            Self::RunBegan(_)
+                | Self::ProgramStarted(_)
                 | Self::CallBegan(_)
                 | Self::FileChanging(_)
                 | Self::CallRepeated(_)

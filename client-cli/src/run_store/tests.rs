@@ -282,6 +282,38 @@ async fn a_deleted_store_is_not_written_to() {
     assert_eq!((verified.faults, verified.earlier.len()), (vec![], 1));
 }
 
+/// A record is not stored without the one that it follows, although the store is usable again by then.
+#[tokio::test]
+async fn nothing_follows_a_lost_record() {
+    let project = Project::new();
+    let store = project.open().unwrap();
+    let stored = project.last().0;
+    let call = |call: &str| {
+        Record::CallRefused(CallRefused {
+            at: now(),
+            run: "one".to_owned(),
+            call: call.to_owned(),
+            tool: "x:y".to_owned(),
+            args: store.content(&json!({})).unwrap(),
+            error: Failure { code: String::new(), message: String::new(), redacted: false },
+            at_ms: None,
+        })
+    };
+    let (lost, later, other) = (Arc::default(), Arc::default(), Arc::default());
+    let away = project.root().join("away");
+    std::fs::rename(project.file(), &away).unwrap();
+    store.queue(call("1"), &lost).unwrap();
+    store.flush().await.unwrap_err();
+    std::fs::rename(&away, project.file()).unwrap();
+    store.queue_after(&[&other, &lost], call("2"), &later).unwrap();
+    let error = store.append_after(&[&lost], call("3")).await.unwrap_err();
+    assert!(matches!(*error, StoreError::Gone), "{error}");
+    assert!(matches!(**later.get().unwrap(), StoreError::Gone), "{later:?}");
+    store.append_after(&[&other], call("4")).await.unwrap();
+    drop(store);
+    assert_eq!((project.last().0, project.fault()), (stored + 1, None));
+}
+
 /// UP-07: a store of a newer version, and a file that is none, are refused and stay as they are.
 #[tokio::test]
 async fn a_file_of_a_newer_version_is_left_alone() {

@@ -19,13 +19,22 @@ use super::verify::chained;
 const BATCH: usize = 256;
 
 /// How long a record that nobody waits for may wait for one that somebody waits for, to share its commit.
-const SHARING: Duration = Duration::from_millis(2);
+const SHARING: Duration = Duration::from_millis(5);
 
 /// What the thread does next.
 struct Job {
     /// The record to store; `None` to store those before it.
     record: Option<Record>,
     report: Report,
+    /// The record is stored only if none of these was lost.
+    after: Vec<Arc<Lost>>,
+}
+
+impl Job {
+    /// Returns why a record was lost without which this one must not be stored.
+    fn obstacle(&self) -> Option<Arc<StoreError>> {
+        self.after.iter().find_map(|lost| lost.get().cloned())
+    }
 }
 
 /// Where to report whether a record is stored.
@@ -76,6 +85,17 @@ struct Store {
     unsettled: Option<Head>,
 }
 
+impl Report {
+    fn send(self, written: &Result<(), Arc<StoreError>>) {
+        match (self, written) {
+            // The call that waits may have been cancelled; its record stays.
+            (Self::To(done), written) => drop(done.send(written.clone())),
+            (Self::Later(lost), Err(error)) => drop(lost.set(Arc::clone(error))),
+            (Self::Later(_), Ok(())) => {}
+        }
+    }
+}
+
 impl Writer {
     /// Starts the thread, after a check that the store ends where `pml` last wrote.
     pub(super) fn start(
@@ -94,27 +114,42 @@ impl Writer {
         Ok(Self { jobs, file })
     }
 
-    /// Stores all records that were queued before, and then this one.
-    pub(super) async fn append(&self, record: Option<Record>) -> Result<(), Arc<StoreError>> {
+    /// Stores all records that were queued before, and then this one, unless one of `after` was lost.
+    pub(super) async fn append(
+        &self,
+        record: Option<Record>,
+        after: &[&Arc<Lost>],
+    ) -> Result<(), Arc<StoreError>> {
         let (done, stored) = oneshot::channel();
-        self.send(Job { record, report: Report::To(done) })?;
+        self.send(record, Report::To(done), after)?;
         stored.await.map_err(|_| Arc::new(StoreError::Closed))?
     }
 
     /// Stores a record on a thread that may block.
     pub(super) fn append_blocking(&self, record: Record) -> Result<(), Arc<StoreError>> {
         let (done, stored) = oneshot::channel();
-        self.send(Job { record: Some(record), report: Report::To(done) })?;
+        self.send(Some(record), Report::To(done), &[])?;
         stored.blocking_recv().map_err(|_| Arc::new(StoreError::Closed))?
     }
 
-    /// Appends a record without waiting; `lost` gets a later failure.
-    pub(super) fn queue(&self, record: Record, lost: &Arc<Lost>) -> Result<(), Arc<StoreError>> {
-        self.send(Job { record: Some(record), report: Report::Later(Arc::clone(lost)) })
+    /// Appends a record without waiting, unless one of `after` was lost; `lost` gets a later failure.
+    pub(super) fn queue(
+        &self,
+        record: Record,
+        lost: &Arc<Lost>,
+        after: &[&Arc<Lost>],
+    ) -> Result<(), Arc<StoreError>> {
+        self.send(Some(record), Report::Later(Arc::clone(lost)), after)
     }
 
-    fn send(&self, job: Job) -> Result<(), Arc<StoreError>> {
-        self.jobs.send(job).map_err(|_| Arc::new(StoreError::Closed))
+    fn send(
+        &self,
+        record: Option<Record>,
+        report: Report,
+        after: &[&Arc<Lost>],
+    ) -> Result<(), Arc<StoreError>> {
+        let after = after.iter().map(|lost| Arc::clone(lost)).collect();
+        self.jobs.send(Job { record, report, after }).map_err(|_| Arc::new(StoreError::Closed))
     }
 
     /// Returns whether the store is still the one at its path.
@@ -125,22 +160,23 @@ impl Writer {
 
 fn write_all(store: &mut Store, queue: &Receiver<Job>) {
     while let Ok(first) = queue.recv() {
-        let jobs = batch(first, queue);
+        let mut jobs = batch(first, queue);
+        // In order, and before the rest: what they were to follow was lost in an earlier commit.
+        for job in jobs.extract_if(.., |job| job.obstacle().is_some()) {
+            if let Some(error) = job.obstacle() {
+                job.report.send(&Err(error));
+            }
+        }
         let records: Vec<&Record> = jobs.iter().filter_map(|job| job.record.as_ref()).collect();
         let mut written = if records.is_empty() { Ok(()) } else { store.commit(&records) };
-        // A call does not wait for the anchor: the record of the run's end follows it, and waits.
-        if !records.iter().all(|record| record.is_of_call()) {
+        // Nothing waits for the anchor but the record of a run's end, which follows the others.
+        if !records.iter().all(|record| record.is_followed()) {
             written = written.and_then(|()| store.settle());
         }
         let written = written.map_err(Arc::new);
         // In order: who waits for a record can rely on what became of those before it.
         for job in jobs {
-            match (job.report, &written) {
-                // The call that waits may have been cancelled; its record stays.
-                (Report::To(done), written) => drop(done.send(written.clone())),
-                (Report::Later(lost), Err(error)) => drop(lost.set(Arc::clone(error))),
-                (Report::Later(_), Ok(())) => {}
-            }
+            job.report.send(&written);
         }
         if let Err(error) = store.settle() {
             // The next commit tries again, and reports the failure.
@@ -192,7 +228,7 @@ impl Store {
             return Ok(());
         }
         let before = found.unwrap_or_else(|| Head::empty(end.store.clone()));
-        self.anchor.begin(&before, &end)?;
+        self.anchor.begin(known, &before, &end)?;
         transaction.commit()?;
         self.unsettled = Some(end);
         Ok(())
