@@ -17,10 +17,11 @@ use crate::config::{self, Config};
 use crate::consent::lockfile::Lockfile;
 use crate::consent::permissions::Permissions;
 use crate::consent::trust::TrustStore;
+use crate::files::records;
 use crate::gateway::cloud::Cloud;
 use crate::gateway::keys::{self, Gateway, KeySource};
 use crate::local_mcp::known::KnownTools;
-use crate::local_mcp::{LocalServers, Remote, ServerSpec, Timing};
+use crate::local_mcp::{LocalServers, Remote, Timing};
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::run_store::RunStore;
@@ -70,7 +71,9 @@ impl App {
             supervisor.clone(),
             Timing::default(),
         );
-        add_configured(&local, &config)?;
+        add_configured(&local, &config, |server| {
+            folder_of(store.folder(), &workspace, HOMES, server)
+        })?;
         let configured = config.mcp_servers.keys().chain(config.private_mcps.keys());
         let configured = configured.cloned().collect();
         // An invalid URL or key file is an error only for what needs the gateway.
@@ -304,17 +307,31 @@ fn open_cloud(settings: &Settings, config: &Config, roots: &[PathBuf]) -> Result
 }
 
 /// Registers the servers of `.pml.json`; `private_mcps` hide `mcpServers`.
-fn add_configured(local: &LocalServers, config: &Config) -> Result<(), ErrorBody> {
+fn add_configured(
+    local: &LocalServers,
+    config: &Config,
+    home_of: impl Fn(&str) -> PathBuf,
+) -> Result<(), ErrorBody> {
     for (namespace, server) in config.private_mcps.iter().chain(&config.mcp_servers) {
         if local.knows(namespace) {
             tracing::warn!("`{namespace}` in `private_mcps` hides the one in `mcpServers`");
             continue;
         }
         local
-            .add(namespace, ServerSpec::from(server))
+            .add(namespace, server.spec(home_of(namespace)))
             .map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
     }
     Ok(())
+}
+
+/// The homes of sealed servers, among the user's records.
+const HOMES: &str = "server-homes";
+
+/// Returns the folder of a server among the user's records, which may not exist yet.
+fn folder_of(records: &Path, workspace: &Workspace, kind: &str, server: &str) -> PathBuf {
+    // A path cannot contain NUL, so two pairs of a workspace and a server never share a name.
+    let name = records::name(&format!("{}\0{server}", workspace.root().display()));
+    records.join(kind).join(name)
 }
 
 /// Returns the path of this program, which sealed children and supervisors also run.

@@ -3,8 +3,10 @@
 mod error;
 mod fetch;
 pub(crate) mod known;
+mod relay;
 mod remote;
 mod running;
+mod seal;
 mod server;
 pub(crate) mod spawn;
 
@@ -20,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 pub use error::LocalMcpError;
 pub(crate) use remote::Remote;
 
+use crate::policy::HostPattern;
 use crate::processes::environment::{Environment, Source, check_variable};
 use crate::processes::programs::Program;
 use crate::processes::supervise::Supervisor;
@@ -45,6 +48,26 @@ pub struct ServerSpec {
     pub of_registry: bool,
     /// A working directory outside the workspace, instead of `cwd`.
     pub own_folder: Option<PathBuf>,
+    /// What it can reach; `None` for a server that is not confined.
+    pub seal: Option<Seal>,
+}
+
+/// The confinement of a server: it can change the workspace and its own folder, and read these and what is installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seal {
+    /// What it can connect to.
+    pub network: Reachable,
+    /// Its own folder, which is its `HOME`. It is created when the server starts, and kept.
+    pub home: PathBuf,
+}
+
+/// What a sealed server can connect to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reachable {
+    /// These hosts, through a proxy; nothing if the list is empty.
+    Hosts(Vec<HostPattern>),
+    /// Everything, over IP.
+    All,
 }
 
 /// What starting a server grants it.

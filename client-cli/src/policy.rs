@@ -21,6 +21,7 @@ pub(crate) use self::file::PolicyFile;
 use self::file::{Access, Rules};
 use self::glob::PlacePattern;
 pub(crate) use self::usage::PolicyOfRun;
+pub(crate) use self::web::HostPattern;
 pub(crate) use self::web::REDIRECTS;
 
 /// The namespaces whose calls a policy can inspect. All other tools are listed by name in `tools`.

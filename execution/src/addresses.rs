@@ -155,6 +155,12 @@ fn plain(host: &str) -> String {
     }
 }
 
+/// Returns whether an address is globally reachable: not of this machine, of a private network, or of a cloud's metadata
+/// service.
+pub fn is_public(address: IpAddr) -> bool {
+    reach(address) == Reach::Public
+}
+
 fn reach(address: IpAddr) -> Reach {
     match address {
         IpAddr::V4(address) => reach_v4(address),

@@ -4,6 +4,8 @@
 //! every system call. Landlock limits the files that it can open, and a filter of system calls its sockets. Both hold
 //! for everything that it starts, and nothing takes them back.
 
+mod network;
+
 use std::path::PathBuf;
 
 use landlock::{
@@ -15,6 +17,8 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch, apply_filter,
 };
+
+pub use network::{Handover, PROXY_PORT};
 
 /// The oldest landlock that denies enough: before Linux 6.2, a file could be truncated that may not be written.
 const OLDEST: ABI = ABI::V3;
@@ -32,9 +36,22 @@ pub struct Confinement {
     pub read: Vec<PathBuf>,
     /// Those that it may also change.
     pub write: Vec<PathBuf>,
-    /// Whether it may open connections over IP. Other sockets, as those of the session bus and of Docker, let a process
-    /// leave its confinement, so it can never open them.
-    pub network: bool,
+    /// What it may open connections to.
+    pub network: Network,
+}
+
+/// What a confined process may open connections to. Sockets of other kinds than IP, as those of the session bus and of
+/// Docker, let a process leave its confinement, so it can never open them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Network {
+    /// Nothing: it cannot open a socket.
+    #[default]
+    None,
+    /// Only a proxy, at [`PROXY_PORT`] of 127.0.0.1: the process is in a network namespace of its own. The socket of the
+    /// proxy is handed over to the [`Handover`] at this path.
+    Proxied(PathBuf),
+    /// Everything, over IP.
+    All,
 }
 
 impl Confinement {
@@ -43,9 +60,13 @@ impl Confinement {
     /// # Errors
     /// Returns why this system cannot confine a process. The process may then be confined in part.
     pub fn apply(&self) -> Result<(), String> {
+        // First: a process without capabilities cannot set up a network.
+        if let Network::Proxied(handover) = &self.network {
+            network::enter(handover)?;
+        }
         drop_capabilities().map_err(|errno| format!("capset: {errno}"))?;
         self.limit_files().map_err(|error| format!("landlock: {error}"))?;
-        let filter = filter(self.network).map_err(|error| format!("seccomp filter: {error}"))?;
+        let filter = filter(&self.network).map_err(|error| format!("seccomp filter: {error}"))?;
         apply_filter(&filter).map_err(|error| format!("seccomp: {error}"))
     }
 
@@ -104,11 +125,11 @@ fn ruleset() -> Result<RulesetCreated, landlock::RulesetError> {
 }
 
 /// Returns a filter that fails the listed calls with `EACCES`, and kills a process that uses another call table.
-fn filter(network: bool) -> Result<BpfProgram, seccompiler::BackendError> {
+fn filter(network: &Network) -> Result<BpfProgram, seccompiler::BackendError> {
     let always = Vec::new;
     // `socketpair` connects only what one program starts, so it is not listed.
     let mut denied: Vec<(i64, Vec<SeccompRule>)> = vec![
-        (libc::SYS_socket, if network { other_than_ip()? } else { always() }),
+        (libc::SYS_socket, if *network == Network::None { always() } else { other_than_ip()? }),
         // It opens sockets that no filter of system calls sees.
         (libc::SYS_io_uring_setup, always()),
         // The keyring of the kernel has secrets of the user.

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::ffi::{CStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -46,8 +46,47 @@ pub struct Confinement {
     pub read: Vec<PathBuf>,
     /// Those that it may also change.
     pub write: Vec<PathBuf>,
-    /// Whether it may open connections over IP.
-    pub network: bool,
+    /// What it may open connections to.
+    pub network: Network,
+}
+
+/// What a confined process could open connections to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Network {
+    /// Nothing.
+    #[default]
+    None,
+    /// Only a proxy.
+    Proxied(PathBuf),
+    /// Everything, over IP.
+    All,
+}
+
+/// The port of the proxy.
+pub const PROXY_PORT: u16 = 3128;
+
+/// Would receive the socket of a proxy; cannot be created on this platform.
+#[derive(Debug)]
+pub struct Handover(Infallible);
+
+impl Handover {
+    /// Always fails.
+    ///
+    /// # Errors
+    /// Returns that this platform cannot confine a process.
+    pub fn new(_folder: &Path) -> std::io::Result<Self> {
+        Err(std::io::Error::other("it requires Linux"))
+    }
+
+    /// Unreachable: there is no value of this type.
+    pub fn path(&self) -> &Path {
+        match self.0 {}
+    }
+
+    /// Unreachable: there is no value of this type.
+    pub async fn receive(self) -> std::io::Result<std::net::TcpListener> {
+        match self.0 {}
+    }
 }
 
 impl Confinement {

@@ -31,6 +31,7 @@ mod replay;
 mod resume;
 mod roots;
 mod runs;
+mod sealed_servers;
 mod secrets;
 mod server_starts;
 mod tasks;

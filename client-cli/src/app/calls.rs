@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use super::{App, config_error, own_program};
 use crate::capabilities::Target;
 use crate::consent::decision::{Call, Decision, decide};
-use crate::files::records;
 use crate::local_mcp::{Grant, LocalMcpError, LocalServers, ServerSpec, Timing};
 use crate::policy::PolicyOfRun;
 use crate::processes::environment::Environment;
@@ -160,9 +159,7 @@ impl App {
 
     /// Returns the working folder of a server of the registry: a separate one, which may not exist yet.
     fn folder_of(&self, server: &str) -> PathBuf {
-        // A path cannot contain NUL, so two pairs of a workspace and a server never share a name.
-        let name = records::name(&format!("{}\0{server}", self.workspace().display()));
-        self.records().join("servers").join(name)
+        super::folder_of(self.records(), &self.workspace, "servers", server)
     }
 
     /// Starts a server separately from the project's own, lists its tools and stops it.

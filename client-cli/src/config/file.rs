@@ -1,5 +1,7 @@
 //! The grammar of `.pml.json`.
 
+use std::path::PathBuf;
+
 use protocol::ToolId;
 use protocol::look_alike::RESERVED_NAMESPACES;
 use serde::Deserialize;
@@ -7,8 +9,8 @@ use serde::Deserialize;
 use super::{ConfigError, FILE, unusable};
 use crate::consent::permissions::PermissionRules;
 use crate::files::strict_json::{Strict, UniqueMap};
-use crate::local_mcp::{Remote, ServerSpec};
-use crate::policy::PolicyFile;
+use crate::local_mcp::{Reachable, Remote, Seal, ServerSpec};
+use crate::policy::{HostPattern, PolicyFile};
 use crate::tools;
 
 #[derive(Debug, Default, Deserialize)]
@@ -104,17 +106,33 @@ pub(crate) enum AllHosts {
     All,
 }
 
-impl From<&McpServer> for ServerSpec {
-    fn from(entry: &McpServer) -> Self {
-        Self {
-            command: entry.command.clone(),
-            args: entry.args.clone(),
-            env: entry.env.0.clone(),
+impl McpServer {
+    /// Returns how the server is started. `home` is its own folder, if it is sealed.
+    pub(crate) fn spec(&self, home: PathBuf) -> ServerSpec {
+        // `parse` has refused an entry with an invalid address or host.
+        let network = self.network().ok().flatten();
+        ServerSpec {
+            command: self.command.clone(),
+            args: self.args.clone(),
+            env: self.env.0.clone(),
             env_required: Vec::new(),
-            cwd: entry.cwd.clone(),
-            // `parse` has refused an entry with an invalid address.
-            remote: entry.remote().ok().flatten(),
-            ..Self::default()
+            cwd: self.cwd.clone(),
+            remote: self.remote().ok().flatten(),
+            seal: network.map(|network| Seal { network, home }),
+            ..ServerSpec::default()
+        }
+    }
+
+    /// Returns what a sealed server may connect to; `None` for one that is not sealed.
+    fn network(&self) -> Result<Option<Reachable>, String> {
+        match &self.network {
+            None => Ok(None),
+            Some(Network::All(AllHosts::All)) => Ok(Some(Reachable::All)),
+            Some(Network::Hosts(hosts)) => {
+                let hosts: Result<Vec<_>, _> =
+                    hosts.iter().map(|host| HostPattern::new(host)).collect();
+                hosts.map(|hosts| Some(Reachable::Hosts(hosts)))
+            }
         }
     }
 }
@@ -130,12 +148,9 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
         serde_json::from_slice(content).map_err(|error| invalid(&error))?;
     for (name, entry) in file.mcp_servers.0.iter().chain(&file.private_mcps.0) {
         check_transport(name, &entry.0)?;
-        if matches!(entry.0.network, Some(Network::Hosts(_))) {
-            // A limit that is not enforced must not look like one.
-            let reason = format!(
-                "this version cannot restrict the hosts that `{name}` may reach; remove its `network`, or set it to \"all\""
-            );
-            return Err(unusable(&reason));
+        if let Err(reason) = entry.0.network() {
+            let name = name.escape_debug();
+            return Err(unusable(&format!("in the `network` of `{name}`: {reason}")));
         }
         // Only the namespace is checked, but an id needs an action.
         ToolId::new(name, "x").map_err(|error| unusable(&error.to_string()))?;
@@ -188,6 +203,12 @@ fn check_transport(name: &str, entry: &McpServer) -> Result<(), ConfigError> {
             if is_program {
                 return refused(
                     "is both a program and an HTTP server; write either `command` or `url`"
+                        .to_owned(),
+                );
+            }
+            if entry.network.is_some() {
+                return refused(
+                    "has a `network`, which is for programs; `pml` itself connects to a `url`"
                         .to_owned(),
                 );
             }

@@ -135,7 +135,12 @@ fn an_invalid_file_is_an_error() {
             None,
         ),
         ("{\"mcpServers\": {\"a\": {\"cmd\": \"x\"}}}", None),
-        ("{\"mcpServers\": {\"a\": {\"command\": \"x\", \"network\": [\"x.test\"]}}}", None),
+        (
+            "{\"mcpServers\": {\"a\": {\"command\": \"x\", \"network\": [\"https://x.test\"]}}}",
+            None,
+        ),
+        ("{\"mcpServers\": {\"a\": {\"command\": \"x\", \"network\": \"none\"}}}", None),
+        ("{\"mcpServers\": {\"a\": {\"url\": \"https://x.test/mcp\", \"network\": []}}}", None),
         ("{\"mcpServers\": {\"a b\": {\"command\": \"x\"}}}", None),
         ("{\"mcpServers\": {\"pml\": {\"command\": \"x\"}}}", None),
         ("{\"mcpServers\": {\"filesystem\": {\"command\": \"x\"}}}", None),

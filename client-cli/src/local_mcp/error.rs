@@ -109,6 +109,17 @@ pub enum LocalMcpError {
 }
 
 impl LocalMcpError {
+    /// Returns the error of a call with a note at the end of its reason.
+    pub(super) fn with_note(mut self, note: &str) -> Self {
+        if let Self::Refused { message: reason, .. }
+        | Self::Died { reason, .. }
+        | Self::Answer { reason, .. } = &mut self
+        {
+            *reason = format!("{reason} ({note})");
+        }
+        self
+    }
+
     /// Returns the stable code of the error.
     pub fn code(&self) -> protocol::ErrorCode {
         use protocol::ErrorCode;

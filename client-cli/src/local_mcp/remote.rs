@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use url::Url;
 
 use super::LocalMcpError;
+use super::relay::Refusals;
 use super::spawn::{Diagnosis, LINE_LIMIT, Session, StartFailure, client_config};
 use crate::http_client::{self, Credential};
 use crate::processes::environment::{Environment, EnvironmentError};
@@ -189,7 +190,14 @@ pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Sess
         Ok(Ok(service)) => {
             // There is no process whose end could be reported.
             let (_, ended) = watch::channel(None);
-            Ok(Session { service, ended, diagnosis: Diagnosis::default(), group: None })
+            Ok(Session {
+                service,
+                ended,
+                diagnosis: Diagnosis::default(),
+                group: None,
+                refusals: Refusals::default(),
+                _kept: None,
+            })
         }
         Ok(Err(error)) => Err(failure(format!("{origin} {}", start_reason(&error)))),
         Err(_) => Err(failure(format!("{origin} did not answer within {} s", limit.as_secs()))),

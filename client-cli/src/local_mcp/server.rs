@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::remote::{self, Prepared, Redactor};
 use super::running::{InUse, Running, Slot, Start, end, start};
+use super::seal::Sealing;
 use super::spawn::Launch;
 use super::{Grant, LocalMcpError, ServerSpec, Shared};
 use crate::processes::programs::{Program, ProgramError};
@@ -78,7 +79,15 @@ impl Server {
         };
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let running = self.running(cancel).await?;
-        let answer = self.ask(&running, request, cancel).await?;
+        let refusals = &running.0.session.refusals;
+        let mark = refusals.mark();
+        let answer = self.ask(&running, request, cancel).await;
+        // Calls at the same time may have caused it as well: the proxy does not know for which call the server connects.
+        let refused = refusals.since(mark);
+        let answer = answer.map_err(|error| match refused.is_empty() {
+            true => error,
+            false => error.with_note(&refused_note(&refused)),
+        })?;
         let invalid_answer = |reason: &str| LocalMcpError::Answer {
             server: self.name.clone(),
             reason: reason.to_owned(),
@@ -97,7 +106,13 @@ impl Server {
             // another type. What counts is checked below.
             other => serde_json::to_value(other),
         };
-        let value = value.map_err(|error| invalid_answer(&error.to_string()))?;
+        let mut value = value.map_err(|error| invalid_answer(&error.to_string()))?;
+        if !refused.is_empty() && value["isError"] == true {
+            let note = serde_json::json!({ "type": "text", "text": refused_note(&refused) });
+            if let Some(content) = value["content"].as_array_mut() {
+                content.push(note);
+            }
+        }
         let is_result = value.get("content").is_some_and(Value::is_array)
             || value.get("structuredContent").is_some();
         if is_result { Ok(value) } else { Err(invalid_answer("it is not a tool result")) }
@@ -323,11 +338,20 @@ impl Server {
             .for_server(&filled, &spec.env_required)
             .map_err(|source| LocalMcpError::Environment { server: server(), source })?;
         let folder = self.folder();
-        let program = self.program(&folder)?.file;
+        let program = self.program(&folder)?;
         let arguments =
             spec.args.iter().map(|argument| shared.expand_workspace(argument)).collect();
-        Ok(Start::Program(Launch { program, arguments, variables, folder }))
+        let seal = spec.seal.clone().map(|seal| {
+            let roots = shared.workspace.root_paths();
+            Sealing { seal, roots, interpreters: program.interpreters.clone() }
+        });
+        Ok(Start::Program(Launch { program: program.file, arguments, variables, folder, seal }))
     }
+}
+
+/// Returns what to say about a call during which the server was refused connections.
+fn refused_note(refused: &str) -> String {
+    format!("`pml` refused it a connection: {refused}")
 }
 
 /// Notifies the server on drop that a call is cancelled, unless it was answered.

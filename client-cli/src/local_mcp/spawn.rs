@@ -19,6 +19,8 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 
 use super::fetch;
+use super::relay::Refusals;
+use super::seal::{Kept, Sealing};
 use crate::processes::supervise::{Input, Supervisor};
 
 /// The maximum length of a line from a server in bytes: a tool result of 8 MiB is in it twice, as text and as
@@ -40,6 +42,8 @@ pub(super) struct Launch {
     pub(super) arguments: Vec<String>,
     pub(super) variables: BTreeMap<String, String>,
     pub(super) folder: PathBuf,
+    /// How it is confined; `None` if it is not.
+    pub(super) seal: Option<Sealing>,
 }
 
 /// What is known about why a server failed: the protocol violation that `pml` found, and the last stderr lines.
@@ -88,6 +92,10 @@ pub(super) struct Session {
     pub(super) ended: watch::Receiver<Option<String>>,
     pub(super) diagnosis: Diagnosis,
     pub(super) group: Option<i32>,
+    /// The connections that it was refused.
+    pub(super) refusals: Refusals,
+    /// What a sealed server needs while it runs.
+    pub(super) _kept: Option<Kept>,
 }
 
 /// Why a server did not start.
@@ -138,15 +146,27 @@ async fn attempt(
     lifecycle: ClientLifecycleMode,
     deadline: tokio::time::Instant,
 ) -> Result<Session, Attempt> {
-    let diagnosis = Diagnosis::default();
-    let failure = |reason: String, diagnosis: &Diagnosis| StartFailure {
-        reason: diagnosis.fault().unwrap_or(reason),
-        stderr: diagnosis.stderr(),
+    let (diagnosis, refusals) = (Diagnosis::default(), Refusals::default());
+    let failure = |reason: String, diagnosis: &Diagnosis| {
+        let mut reason = diagnosis.fault().unwrap_or(reason);
+        let refused = refusals.since(0);
+        if !refused.is_empty() {
+            reason = format!("{reason}; it was refused a connection: {refused}");
+        }
+        StartFailure { reason, stderr: diagnosis.stderr() }
     };
+    let sealed = launch
+        .seal
+        .as_ref()
+        .map(|seal| seal.prepare(&launch.program, &launch.arguments, &launch.variables, &refusals));
+    let sealed = sealed.transpose();
+    let sealed = sealed.map_err(|reason| Attempt::Failed(failure(reason, &diagnosis)))?;
     let mut argv = vec![launch.program.clone().into_os_string()];
     argv.extend(launch.arguments.iter().map(Into::into));
-    let mut command = supervisor.command(Input::Passed, &argv);
-    command.envs(&launch.variables).current_dir(&launch.folder);
+    let confinement = sealed.as_ref().map(|sealed| &sealed.confinement);
+    let mut command = supervisor.command(Input::Passed, confinement, &launch.program, &argv);
+    let variables = sealed.as_ref().map_or(&launch.variables, |sealed| &sealed.variables);
+    command.envs(variables).current_dir(&launch.folder);
     fetch::shorten_retries(&launch.program, &launch.variables, &mut command);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = tokio::process::Command::from(command).spawn().map_err(|error| {
@@ -162,7 +182,10 @@ async fn attempt(
     let hello = client_config()
         .serve_with_lifecycle(transport(stdout, stdin, diagnosis.clone()), lifecycle);
     match tokio::time::timeout_at(deadline, hello).await {
-        Ok(Ok(service)) => Ok(Session { service, ended, diagnosis, group }),
+        Ok(Ok(service)) => {
+            let _kept = sealed.map(|sealed| sealed.kept);
+            Ok(Session { service, ended, diagnosis, group, refusals, _kept })
+        }
         Ok(Err(error)) => {
             // The pipe of a server that exits closes before its exit is known. The exit explains
             // more than the error of the protocol, so it is awaited.

@@ -41,7 +41,7 @@ impl Web {
 
 /// A pattern of hosts: `example.com`, `*.example.com`, `*`, or an address; with a port or without.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct HostPattern {
+pub struct HostPattern {
     hosts: Hosts,
     /// Without a port, it covers those of `https` and `http`.
     port: Option<u16>,
@@ -61,7 +61,7 @@ impl HostPattern {
     ///
     /// # Errors
     /// Returns why it is none, with the pattern to write instead if that is known.
-    pub(super) fn new(text: &str) -> Result<Self, String> {
+    pub(crate) fn new(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| {
             Err(format!("`{}` is no pattern of hosts: {why}", protocol::escape_text(text)))
         };
@@ -119,7 +119,7 @@ impl HostPattern {
     }
 
     /// Returns whether it allows an address.
-    pub(super) fn covers(&self, url: &Url) -> bool {
+    pub(crate) fn covers(&self, url: &Url) -> bool {
         let is_port = match self.port {
             Some(port) => url.port_or_known_default() == Some(port),
             None => url.port().is_none(),
@@ -135,6 +135,11 @@ impl HostPattern {
             _ => false,
         };
         is_port && (is_beneath || self.is_host(url))
+    }
+
+    /// Returns whether it names exactly this host, and not every host.
+    pub(crate) fn is_one_of(&self, url: &Url) -> bool {
+        matches!(self.hosts, Hosts::One(_)) && self.covers(url)
     }
 
     fn is_host(&self, url: &Url) -> bool {

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use sandbox::Confinement;
+use sandbox::{Confinement, Network};
 
 use super::programs::Program;
 
@@ -119,7 +119,7 @@ pub(crate) fn confinement(
     for (variable, folder) in written.chain([("TMPDIR", temporary.to_owned())]) {
         variables.insert(variable.to_owned(), folder.to_string_lossy().into_owned());
     }
-    Confinement { read, write, network: false }
+    Confinement { read, write, network: Network::None }
 }
 
 /// Returns the user's settings of Git, which can be in several files. Git fails if it cannot read one of them.
@@ -187,7 +187,11 @@ pub(super) fn arguments(confinement: Option<&Confinement>) -> Vec<OsString> {
     let mut out = vec![CONFINED.into()];
     out.extend(read.iter().map(|path| place("r", path)));
     out.extend(write.iter().map(|path| place("w", path)));
-    out.extend(network.then(|| "n".into()));
+    match network {
+        Network::None => {}
+        Network::Proxied(handover) => out.push(place("p", handover)),
+        Network::All => out.push("n".into()),
+    }
     out.push(END.into());
     out
 }
@@ -212,7 +216,8 @@ pub(super) fn parse(arguments: &mut impl Iterator<Item = OsString>) -> Option<Op
         match kind {
             b'r' => confinement.read.push(path),
             b'w' => confinement.write.push(path),
-            b'n' => confinement.network = true,
+            b'n' => confinement.network = Network::All,
+            b'p' => confinement.network = Network::Proxied(path),
             _ => return None,
         }
     }
@@ -228,10 +233,13 @@ mod tests {
         let confined = Confinement {
             read: vec!["/usr".into(), odd.clone()],
             write: vec![odd, "--".into()],
-            network: true,
+            network: Network::All,
         };
-        let closed = Confinement { network: false, ..confined.clone() };
-        for case in [None, Some(confined), Some(closed), Some(Confinement::default())] {
+        let closed = Confinement { network: Network::None, ..confined.clone() };
+        let proxied = Confinement { network: Network::Proxied("/n\n".into()), ..confined.clone() };
+        for case in
+            [None, Some(confined), Some(closed), Some(proxied), Some(Confinement::default())]
+        {
             let mut given = arguments(case.as_ref());
             given.extend(["/bin/ls".into(), "ls".into()]);
             let mut given = given.into_iter();

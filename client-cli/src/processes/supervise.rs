@@ -63,17 +63,11 @@ impl Supervisor {
         Self { program: program.into() }
     }
 
-    /// Returns the command that runs `argv` under supervision, in a separate process group and with an empty
-    /// environment.
+    /// Returns the command that runs a program under supervision, in a separate process group and with an empty
+    /// environment. It may be confined, and its file may have another name than `argv` gives it.
     ///
     /// Standard input is a pipe. The caller must keep its write end open for as long as the program may run.
-    pub(crate) fn command<S: AsRef<OsStr>>(&self, input: Input, argv: &[S]) -> Command {
-        let program = argv.first().map_or(Path::new(""), |program| Path::new(program));
-        self.command_as(input, None, program, argv)
-    }
-
-    /// The same for a program that may be confined, and whose file may have another name than `argv` gives it.
-    pub(crate) fn command_as<S: AsRef<OsStr>>(
+    pub(crate) fn command<S: AsRef<OsStr>>(
         &self,
         input: Input,
         confinement: Option<&Confinement>,

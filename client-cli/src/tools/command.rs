@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use protocol::ErrorCode;
-use sandbox::Confinement;
+use sandbox::{Confinement, Network};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
@@ -142,7 +142,9 @@ impl Commands<'_> {
         };
         let confinement = (access != CommandAccess::Unconfined).then(|| {
             let mut confinement = confinement(&program, temporary.path(), &mut variables);
-            confinement.network = access == CommandAccess::Network;
+            if access == CommandAccess::Network {
+                confinement.network = Network::All;
+            }
             let places = if changes { &mut confinement.write } else { &mut confinement.read };
             places.extend(self.workspace.root_paths());
             confinement
@@ -156,7 +158,7 @@ impl Commands<'_> {
         let mut full: Vec<OsString> = vec![found.into_os_string()];
         full.extend(argv[1..].iter().map(Into::into));
         let input = Input::Bytes(stdin.len());
-        let mut command = self.supervisor.command_as(input, confinement.as_ref(), &file, &full);
+        let mut command = self.supervisor.command(input, confinement.as_ref(), &file, &full);
         command.envs(variables).current_dir(&folder);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut command = tokio::process::Command::from(command);

@@ -1,0 +1,162 @@
+//! The confinement of a server: its files, its network, and the variables that tell it about both.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use sandbox::{Confinement, Handover, Network, PROXY_PORT};
+use tempfile::TempDir;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::relay::{Refusals, Relay};
+use super::{Reachable, Seal};
+use crate::processes::confinement::confinement;
+use crate::processes::programs::Program;
+
+/// What the confinement of a server is made of.
+#[derive(Debug, Clone)]
+pub(super) struct Sealing {
+    pub(super) seal: Seal,
+    /// The folders of the workspace.
+    pub(super) roots: Vec<PathBuf>,
+    /// The interpreters of its program, if that is a script.
+    pub(super) interpreters: Vec<PathBuf>,
+}
+
+/// A confinement for one start, and what exists as long as the server runs.
+pub(super) struct Sealed {
+    pub(super) confinement: Confinement,
+    pub(super) variables: BTreeMap<String, String>,
+    pub(super) kept: Kept,
+}
+
+/// What a server needs while it runs. Dropping it removes the folder and stops the proxy.
+#[derive(Debug)]
+pub(super) struct Kept {
+    _temporary: TempDir,
+    _proxy: Option<DropGuard>,
+}
+
+impl Sealing {
+    /// Prepares a start of `file` with the variables in `given`: creates the server's folders, and starts its proxy, which
+    /// reports to `refusals`.
+    ///
+    /// # Errors
+    /// Returns why the server cannot be confined.
+    pub(super) fn prepare(
+        &self,
+        file: &Path,
+        arguments: &[String],
+        given: &BTreeMap<String, String>,
+        refusals: &Refusals,
+    ) -> Result<Sealed, String> {
+        Confinement::check_support().map_err(|reason| {
+            format!("this machine cannot confine it: {reason}; remove `network` from its entry to start it unconfined")
+        })?;
+        let home = &self.seal.home;
+        let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
+        created.map_err(|error| format!("cannot create its folder {}: {error}", home.display()))?;
+        let temporary = tempfile::Builder::new().prefix("pml-").tempdir();
+        let temporary =
+            temporary.map_err(|error| format!("cannot create a temporary folder: {error}"))?;
+        let mut variables = given.clone();
+        let program = Program {
+            file: file.to_owned(),
+            interpreters: self.interpreters.clone(),
+            is_of_workspace: false,
+        };
+        let mut confinement = confinement(&program, home, &mut variables);
+        confinement.write.push(temporary.path().to_owned());
+        confinement.write.extend(self.roots.iter().cloned());
+        let user = given.get("HOME").map(Path::new);
+        let named = arguments.iter().map(Path::new).chain([file]);
+        confinement.read.extend(named.filter_map(|path| package(path, user)));
+        for (name, folder) in [("HOME", &**home), ("TMPDIR", temporary.path())] {
+            variables.insert(name.to_owned(), folder.to_string_lossy().into_owned());
+        }
+        let (network, proxy) = match &self.seal.network {
+            Reachable::All => (Network::All, None),
+            Reachable::Hosts(hosts) if hosts.is_empty() => (Network::None, None),
+            Reachable::Hosts(hosts) => {
+                let handover = Handover::new(temporary.path())
+                    .map_err(|error| format!("cannot create the socket of its proxy: {error}"))?;
+                let network = Network::Proxied(handover.path().to_owned());
+                let stop = CancellationToken::new();
+                let relay = Relay::new(hosts.clone(), refusals.clone());
+                tokio::spawn(relay.serve(handover, stop.clone()));
+                set_proxy(&mut variables);
+                (network, Some(stop.drop_guard()))
+            }
+        };
+        confinement.network = network;
+        Ok(Sealed { confinement, variables, kept: Kept { _temporary: temporary, _proxy: proxy } })
+    }
+}
+
+/// Sets the variables by which programs find a proxy.
+fn set_proxy(variables: &mut BTreeMap<String, String>) {
+    let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
+    for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "http_proxy", "https_proxy"]
+    {
+        variables.insert(name.to_owned(), proxy.clone());
+    }
+    for name in ["NO_PROXY", "no_proxy"] {
+        variables.insert(name.to_owned(), String::new());
+    }
+    // Node ignores the others without it.
+    variables.insert("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
+}
+
+/// Returns the folder of the package that a path is in, or the file itself if it is in none: what a server is made of.
+/// `None` for what is not an absolute path of a file.
+fn package(path: &Path, user: Option<&Path>) -> Option<PathBuf> {
+    if !path.is_absolute() || !path.is_file() {
+        return None;
+    }
+    // Where npm installs the packages that this one needs.
+    let modules = path.ancestors().filter(|folder| folder.ends_with("node_modules")).last();
+    let marks = ["package.json", "pyproject.toml", "pyvenv.cfg"];
+    let marked = || {
+        path.ancestors().skip(1).find(|folder| marks.iter().any(|mark| folder.join(mark).is_file()))
+    };
+    let folder = modules.or_else(marked);
+    // Never what contains the user's folder.
+    let folder = folder.filter(|folder| {
+        folder.parent().is_some() && user.is_none_or(|user| !user.starts_with(folder))
+    });
+    Some(folder.unwrap_or(path).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_is_never_the_folder_of_the_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("home");
+        let file = |path: &str| {
+            let file = home.join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, "").unwrap();
+            file
+        };
+        file("tools/a/package.json");
+        file("tools/venv/pyvenv.cfg");
+        for (path, expected) in [
+            ("tools/a/dist/index.js", "tools/a"),
+            ("tools/b/node_modules/@x/y/node_modules/z/index.js", "tools/b/node_modules"),
+            ("tools/venv/bin/serve", "tools/venv"),
+            ("alone.py", "alone.py"),
+        ] {
+            let path = file(path);
+            assert_eq!(package(&path, Some(&home)), Some(home.join(expected)));
+        }
+        file("package.json");
+        let alone = home.join("alone.py");
+        assert_eq!(package(&alone, Some(&home)), Some(alone));
+        for no in ["alone.py", "/", "/nowhere", "--flag"] {
+            assert_eq!(package(Path::new(no), Some(&home)), None, "{no}");
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Sealed MCP servers: what a server whose entry has a `network` can reach.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::support::binaries::built;
+use crate::support::cli::{Project, text};
+use crate::support::expect::{failure, success};
+use crate::support::mcp_client::StdioClient;
+use crate::support::mcp_servers::{PYTHON, python};
+
+/// A web server on this machine, and the number of its connections.
+struct Site {
+    port: u16,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Site {
+    /// Starts a site that redirects `/away` to `away`.
+    fn start(away: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (count, away) = (Arc::clone(&connections), away.to_owned());
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::SeqCst);
+                let mut head = [0; 4096];
+                let length = stream.read(&mut head).unwrap_or(0);
+                let head = String::from_utf8_lossy(&head[..length]).into_owned();
+                let answer = if head.contains(" /away ") {
+                    format!("HTTP/1.1 302 Found\r\nLocation: {away}\r\nContent-Length: 0\r\n\r\n")
+                } else {
+                    let host = head.lines().find(|line| line.to_lowercase().starts_with("host:"));
+                    let text = format!("hello {}", host.unwrap_or_default());
+                    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len())
+                };
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        Self { port, connections }
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+/// Returns a project with a server that tries to leave its confinement; `network` is that of its entry.
+fn project(network: &Value) -> Project {
+    let project = Project::offline();
+    project.write("reaches_out.py", include_str!("../../fixtures/reaches_out.py"));
+    std::fs::create_dir_all(project.home().join(".ssh")).unwrap();
+    std::fs::write(project.home().join(".ssh/id"), "canary").unwrap();
+    project.configure(&json!({
+        "permissions": { "allow": ["*"] },
+        "mcpServers": { "reach": { "command": "python3", "args": ["reaches_out.py"], "network": network } },
+    }))
+}
+
+/// Makes an attempt; returns what the server answered, or why it failed.
+#[track_caller]
+fn attempt(pml: &mut StdioClient, kind: &str, arguments: Value) -> Result<String, String> {
+    let code = format!(
+        "try {{ return [true, await mcp.reach.{kind}({arguments})] }} catch (error) {{ return [false, String(error)] }}"
+    );
+    let envelope = pml.execute(&code);
+    let result = success(&envelope);
+    let text = result[1].as_str().map_or_else(|| result[1].to_string(), str::to_owned);
+    if result[0] == true { Ok(text) } else { Err(text) }
+}
+
+/// Makes attempts of which none may succeed.
+#[track_caller]
+fn all_fail(pml: &mut StdioClient, attempts: &[(&str, Value)]) {
+    for (kind, arguments) in attempts {
+        let tried = attempt(pml, kind, arguments.clone());
+        assert!(tried.is_err(), "{kind} {arguments}: {tried:?}");
+    }
+}
+
+/// Attempts on files and processes, which no sealed server may reach.
+fn on_this_machine(project: &Project) -> Vec<(&'static str, Value)> {
+    let secret = project.home().join(".ssh/id");
+    let outside = project.home().join("new.txt");
+    let child = format!("print(open({:?}).read())", secret.display().to_string());
+    let pid = std::process::id();
+    let mut attempts = vec![
+        ("read", json!({ "path": secret })),
+        ("read", json!({ "path": format!("/proc/self/root{}", secret.display()) })),
+        ("list", json!({ "path": project.home() })),
+        ("write", json!({ "path": outside })),
+        ("write", json!({ "path": "/etc/pml-test" })),
+        ("child", json!({ "code": child })),
+        ("memory", json!({ "pid": pid })),
+        ("trace", json!({ "pid": pid })),
+        ("raw", json!({})),
+        ("environ", json!({ "pid": pid })),
+        ("descriptor", json!({})),
+    ];
+    // Since Linux 6.12.
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|number| number.parse().unwrap_or(0));
+    if (numbers.next(), numbers.next()) >= (Some(6), Some(12)) {
+        attempts.push(("signal", json!({ "pid": pid })));
+    }
+    attempts
+}
+
+/// Without hosts, a server opens no socket of any kind; it can use the workspace and a home of its own.
+#[test]
+fn without_hosts_nothing_is_reached() {
+    let project = project(&json!([]));
+    let site = Site::start("");
+    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+    datagrams.set_nonblocking(true).unwrap();
+    let name = format!("pml-test-{}-{}", std::process::id(), site.port);
+    let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    let path = project.path("socket");
+    let open = UnixListener::bind(&path).unwrap();
+    hidden.set_nonblocking(true).unwrap();
+    open.set_nonblocking(true).unwrap();
+    let mut pml = project.stdio();
+
+    let port = site.port;
+    let child = format!("import socket; socket.create_connection(('127.0.0.1', {port}), 5)");
+    let mut attempts = on_this_machine(&project);
+    attempts.extend([
+        ("tcp", json!({ "port": port })),
+        ("udp", json!({ "port": datagrams.local_addr().unwrap().port() })),
+        ("dns", json!({})),
+        ("abstract", json!({ "name": name })),
+        ("path", json!({ "path": path })),
+        ("get", json!({ "url": format!("http://127.0.0.1:{port}/") })),
+        ("child", json!({ "code": child })),
+    ]);
+    all_fail(&mut pml, &attempts);
+    assert_eq!(site.connections(), 0);
+    assert!(datagrams.recv(&mut [0; 16]).is_err());
+    assert!(hidden.accept().is_err() && open.accept().is_err());
+    assert!(!project.home().join("new.txt").exists());
+
+    let inside = json!({ "path": project.path("inside.txt") });
+    assert_eq!(attempt(&mut pml, "write", inside).unwrap(), "7");
+    assert_eq!(project.read("inside.txt"), "changed");
+    let home = attempt(&mut pml, "home", json!({})).unwrap();
+    assert_ne!(home, project.home().display().to_string());
+    let kept = json!({ "path": format!("{home}/kept") });
+    assert_eq!(attempt(&mut pml, "write", kept.clone()).unwrap(), "7");
+    drop(pml);
+    assert_eq!(attempt(&mut project.stdio(), "read", kept).unwrap(), "changed");
+}
+
+/// With hosts, a server reaches these and nothing else, whatever it asks the proxy for. Its error says what it was refused
+/// and how to allow it.
+#[test]
+fn only_listed_hosts_are_reached() {
+    let other = Site::start("");
+    let site = Site::start(&format!("http://localhost:{}/", other.port));
+    let (port, closed) = (site.port, other.port);
+    let project = project(&json!([format!("localhost:{port}")]));
+    let mut pml = project.stdio();
+
+    let page = json!({ "url": format!("http://localhost:{port}/page") });
+    let host = format!("hello Host: localhost:{port}");
+    assert_eq!(attempt(&mut pml, "get", page).unwrap().to_lowercase(), host.to_lowercase());
+    let through = attempt(&mut pml, "tunnel", json!({ "host": format!("localhost:{port}") }));
+    assert!(through.as_ref().is_ok_and(|text| text.contains("hello")), "{through:?}");
+    // The host that was checked is the one that the site is told.
+    let lie = format!("GET http://localhost:{port}/ HTTP/1.1\r\nHost: localhost:{closed}");
+    let told = attempt(&mut pml, "proxy", json!({ "request": lie }));
+    assert!(told.as_ref().is_ok_and(|line| line.contains("200")), "{told:?}");
+
+    let refused = attempt(&mut pml, "get", json!({ "url": format!("http://localhost:{closed}/") }));
+    let refused = refused.unwrap_err();
+    let remedy = format!(
+        "its `network` does not list `localhost:{closed}`; to allow it, add \"localhost:{closed}\""
+    );
+    assert!(refused.contains(&remedy), "{refused}");
+    // Only the call during which it happened says so.
+    let missing = attempt(&mut pml, "read", json!({ "path": "nowhere" })).unwrap_err();
+    assert!(!missing.contains("network"), "{missing}");
+
+    let before = site.connections();
+    for request in [
+        format!("CONNECT localhost:{closed} HTTP/1.1"),
+        format!("CONNECT 127.0.0.1:{port} HTTP/1.1"),
+        format!("CONNECT [::1]:{port} HTTP/1.1"),
+        format!("CONNECT 2130706433:{port} HTTP/1.1"),
+        format!("CONNECT user@localhost:{port} HTTP/1.1"),
+        format!("CONNECT localhost.example:{port} HTTP/1.1"),
+        format!("CONNECT localhost:{port}@127.0.0.1:{closed} HTTP/1.1"),
+        "CONNECT localhost HTTP/1.1".to_owned(),
+        format!("GET http://127.0.0.1:{port}/ HTTP/1.1"),
+        format!("GET https://localhost:{port}/ HTTP/1.1"),
+        format!("GET ftp://localhost:{port}/ HTTP/1.1"),
+        format!("GET / HTTP/1.1\r\nHost: localhost:{port}"),
+        format!("GET http://localhost/ HTTP/1.1\r\nHost: localhost:{port}"),
+        format!("\0 http://localhost:{port}/ HTTP/1.1"),
+    ] {
+        let answer = attempt(&mut pml, "proxy", json!({ "request": request })).unwrap();
+        let is_refused = ["HTTP/1.1 400", "HTTP/1.1 403"].iter().any(|one| answer.starts_with(one));
+        assert!(is_refused, "{request:?}: {answer}");
+    }
+    assert_eq!((site.connections(), other.connections()), (before, 0));
+
+    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+    datagrams.set_nonblocking(true).unwrap();
+    let name = format!("pml-test-{}-{}", std::process::id(), site.port);
+    let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    hidden.set_nonblocking(true).unwrap();
+    let path = project.path("socket");
+    let open = UnixListener::bind(&path).unwrap();
+    open.set_nonblocking(true).unwrap();
+    let mut attempts = on_this_machine(&project);
+    attempts.extend([
+        ("tcp", json!({ "port": port })),
+        ("dns", json!({})),
+        ("abstract", json!({ "name": name })),
+        ("path", json!({ "path": path })),
+        // A redirect is another request.
+        ("get", json!({ "url": format!("http://localhost:{port}/away") })),
+    ]);
+    all_fail(&mut pml, &attempts);
+    // A datagram without an answer is sent without an error, into its own network.
+    let _ = attempt(&mut pml, "udp", json!({ "port": datagrams.local_addr().unwrap().port() }));
+    assert!(datagrams.recv(&mut [0; 16]).is_err());
+    assert!(hidden.accept().is_err() && open.accept().is_err());
+    assert_eq!((site.connections(), other.connections()), (before + 1, 0));
+}
+
+/// The attempts of these tests succeed in a server that is not sealed.
+#[test]
+fn without_the_field_a_server_is_not_sealed() {
+    let site = Site::start("");
+    let project = project(&Value::Null);
+    let mut pml = project.stdio();
+    let path = project.path("socket");
+    let _open = UnixListener::bind(&path).unwrap();
+    let secret = project.home().join(".ssh/id");
+    let child = format!("print(open({:?}).read())", secret.display().to_string());
+    for (kind, arguments) in [
+        ("read", json!({ "path": secret })),
+        ("read", json!({ "path": format!("/proc/self/root{}", secret.display()) })),
+        ("list", json!({ "path": project.home() })),
+        ("write", json!({ "path": project.home().join("new.txt") })),
+        ("child", json!({ "code": child })),
+        ("tcp", json!({ "port": site.port })),
+        ("path", json!({ "path": path })),
+        ("get", json!({ "url": format!("http://127.0.0.1:{}/", site.port) })),
+    ] {
+        let tried = attempt(&mut pml, kind, arguments.clone());
+        assert!(tried.is_ok(), "{kind} {arguments}: {tried:?}");
+    }
+}
+
+/// On a system that allows no network namespace, a server with hosts is not started.
+#[test]
+fn without_a_namespace_a_server_with_hosts_is_refused() {
+    let project = project(&json!(["localhost:1"]));
+    project.write("p.ts", "return await mcp.reach.home({})");
+    // In a user namespace of its own, this limit can be set.
+    let script = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$0\" exec p.ts --json";
+    let pml = built("pml").display().to_string();
+    let unshare = Command::new("unshare");
+    let output = project.wrap(unshare, &["-Ur", "sh", "-c", script, &pml]).output().unwrap();
+    let envelope: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{error}: {} {}", text(&output.stdout), text(&output.stderr))
+    });
+    let message = failure(&envelope, "TOOL_UNAVAILABLE");
+    assert!(message.contains("this system does not allow one"), "{message}");
+}
+
+/// `all` opens the network, and no files.
+#[test]
+fn all_hosts_open_no_files() {
+    let site = Site::start("");
+    let project = project(&json!("all"));
+    let mut pml = project.stdio();
+    assert_eq!(attempt(&mut pml, "tcp", json!({ "port": site.port })).unwrap(), "connected");
+    all_fail(&mut pml, &on_this_machine(&project));
+}
+
+/// The reference servers of npm and PyPI work sealed, without hosts.
+#[test]
+fn reference_servers_work_sealed() {
+    let project = Project::offline();
+    let node = |name: &str, arguments: &[&str]| {
+        let mut entry = project.node_server(name, arguments);
+        entry["network"] = json!([]);
+        entry
+    };
+    let workspace = project.workspace().display().to_string();
+    let time = python(PYTHON).join("mcp-server-time");
+    let servers = json!({
+        "everything": node("server-everything", &[]),
+        "files": node("server-filesystem", &[&workspace]),
+        "memory": node("server-memory", &[]),
+        "thinking": node("server-sequential-thinking", &[]),
+        "time": { "command": time, "args": ["--local-timezone", "UTC"], "network": [] },
+    });
+    let project =
+        project.configure(&json!({ "permissions": { "allow": ["*"] }, "mcpServers": servers }));
+    project.write("a.txt", "hello");
+    let envelope = project.stdio().execute(
+        "const [echo, file, graph, thought, now] = await Promise.all([
+           mcp.everything.echo({ message: 'hi' }),
+           mcp.files.read_text_file({ path: 'a.txt' }),
+           mcp.memory.create_entities({ entities: [{ name: 'n', entityType: 't', observations: [] }] }),
+           mcp.thinking.sequentialthinking({ thought: 'a', nextThoughtNeeded: false, thoughtNumber: 1, totalThoughts: 1 }),
+           mcp.time.get_current_time({ timezone: 'UTC' }),
+         ]);
+         return { echo, file, graph, thought, now }",
+    );
+    let result = success(&envelope).to_string();
+    for part in ["Echo: hi", "hello", "entityType", "thoughtNumber", "UTC"] {
+        assert!(result.contains(part), "{part}: {result}");
+    }
+    assert!(project.read("memory.jsonl").contains("\"n\""));
+}
