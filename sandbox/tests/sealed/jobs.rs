@@ -24,12 +24,16 @@ trials![
     a_pool_without_workers_is_refused,
 ];
 
+/// How long a job may take.
+const WALL: Duration = Duration::from_secs(4);
+
 static POOL: LazyLock<JobPool> = LazyLock::new(|| pool("work", 2).expect("a pool"));
 
 fn pool(name: &'static str, workers: usize) -> Result<JobPool, SandboxError> {
     let limits = JobLimits {
         cpu: Duration::from_millis(300),
-        wall: Duration::from_secs(1),
+        // Much more, so that a busy machine runs out of the first limit, too.
+        wall: WALL,
         ..JobLimits::default()
     };
     JobPool::new(Job { name, run: work }, limits, workers)
@@ -97,8 +101,8 @@ async fn a_worker_that_dies_is_replaced() {
     let run = async |input: &str| own.run(input.as_bytes().to_vec()).await;
     for round in 0..2 {
         assert_eq!(run("loop").await, Err(JobFailure::TimedOut), "{round}");
-        let within = Duration::from_secs(1);
-        assert_eq!(run("sleep").await, Err(JobFailure::Starved { within }), "{round}");
+        let starved = JobFailure::Starved { within: WALL };
+        assert_eq!(run("sleep").await, Err(starved), "{round}");
         assert_eq!(run("memory").await, Err(JobFailure::OutOfMemory), "{round}");
         assert_eq!(
             run("stack").await,
