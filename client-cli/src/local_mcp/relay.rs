@@ -56,17 +56,21 @@ impl Refusals {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn add(&self, reason: &str) {
+    /// Adds a refusal; returns whether its reason is new.
+    fn add(&self, reason: &str) -> bool {
         self.with(|refused| {
             refused.count += 1;
             let count = refused.count;
-            let has_room = refused.reasons.len() < REFUSALS_LIMIT;
-            match refused.reasons.iter_mut().find(|(_, known)| known == reason) {
-                Some((last, _)) => *last = count,
-                None if has_room => refused.reasons.push((count, reason.to_owned())),
-                None => {}
+            if let Some((last, _)) = refused.reasons.iter_mut().find(|(_, known)| known == reason) {
+                *last = count;
+                return false;
             }
-        });
+            let has_room = refused.reasons.len() < REFUSALS_LIMIT;
+            if has_room {
+                refused.reasons.push((count, reason.to_owned()));
+            }
+            has_room
+        })
     }
 
     /// Returns a mark for [`Refusals::since`].
@@ -174,8 +178,10 @@ impl Relay {
         let upstream = match self.open(&url).await {
             Ok(upstream) => upstream,
             Err(Unopened::Refused(reason)) => {
-                tracing::warn!("A sealed MCP server was refused a connection: {reason}");
-                self.refusals.add(&reason);
+                // Not each time: a server may try without end.
+                if self.refusals.add(&reason) {
+                    tracing::warn!("A sealed MCP server was refused a connection: {reason}");
+                }
                 return text_response(StatusCode::FORBIDDEN, &reason);
             }
             Err(Unopened::Failed(reason)) => {

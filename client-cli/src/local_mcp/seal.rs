@@ -1,6 +1,7 @@
 //! The confinement of a server: its files, its network, and the variables that tell it about both.
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -113,6 +114,9 @@ fn package(path: &Path, user: Option<&Path>) -> Option<PathBuf> {
     if !path.is_absolute() || !path.is_file() {
         return None;
     }
+    // Without links: what is compared with the user's folder must not have another name.
+    let path = path.canonicalize().ok()?;
+    let user = user.and_then(|user| user.canonicalize().ok());
     // Where npm installs the packages that this one needs.
     let modules = path.ancestors().filter(|folder| folder.ends_with("node_modules")).last();
     let marks = ["package.json", "pyproject.toml", "pyvenv.cfg"];
@@ -120,11 +124,15 @@ fn package(path: &Path, user: Option<&Path>) -> Option<PathBuf> {
         path.ancestors().skip(1).find(|folder| marks.iter().any(|mark| folder.join(mark).is_file()))
     };
     let folder = modules.or_else(marked);
-    // Never what contains the user's folder.
+    // Never what contains the user's folder, nor the data of a program of the user, as `.config`.
     let folder = folder.filter(|folder| {
-        folder.parent().is_some() && user.is_none_or(|user| !user.starts_with(folder))
+        let is_hidden = folder.file_name().is_some_and(|name| name.as_bytes().starts_with(b"."));
+        let is_of_user = |user: &PathBuf| {
+            user.starts_with(folder) || (folder.parent() == Some(user) && is_hidden)
+        };
+        folder.parent().is_some() && user.as_ref().is_some_and(|user| !is_of_user(user))
     });
-    Some(folder.unwrap_or(path).to_owned())
+    Some(folder.unwrap_or(&path).to_owned())
 }
 
 #[cfg(test)]
@@ -134,7 +142,7 @@ mod tests {
     #[test]
     fn a_package_is_never_the_folder_of_the_user() {
         let folder = tempfile::tempdir().unwrap();
-        let home = folder.path().join("home");
+        let home = folder.path().canonicalize().unwrap().join("home");
         let file = |path: &str| {
             let file = home.join(path);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -152,7 +160,16 @@ mod tests {
             let path = file(path);
             assert_eq!(package(&path, Some(&home)), Some(home.join(expected)));
         }
+        file(".config/package.json");
+        let config = file(".config/server.js");
+        assert_eq!(package(&config, Some(&home)), Some(config));
         file("package.json");
+        // Also by another name.
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&home, &link).unwrap();
+        assert_eq!(package(&link.join("alone.py"), Some(&home)), Some(home.join("alone.py")));
+        assert_eq!(package(&home.join("alone.py"), Some(&link)), Some(home.join("alone.py")));
+        assert_eq!(package(&home.join("alone.py"), None), Some(home.join("alone.py")));
         let alone = home.join("alone.py");
         assert_eq!(package(&alone, Some(&home)), Some(alone));
         for no in ["alone.py", "/", "/nowhere", "--flag"] {

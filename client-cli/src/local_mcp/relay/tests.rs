@@ -47,11 +47,11 @@ async fn a_host_that_is_not_listed_is_not_looked_up() {
 fn refusals_are_bounded_and_repeated() {
     let refusals = Refusals::default();
     for number in 0..2 * REFUSALS_LIMIT {
-        refusals.add(&number.to_string());
+        assert_eq!(refusals.add(&number.to_string()), number < REFUSALS_LIMIT);
     }
     let mark = refusals.mark();
     assert_eq!(refusals.since(mark), "");
-    refusals.add("1");
+    assert!(!refusals.add("1"));
     assert_eq!(refusals.since(mark), "1");
     assert_eq!(refusals.since(0).split("; ").count(), REFUSALS_LIMIT);
 }
