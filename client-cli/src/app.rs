@@ -274,9 +274,15 @@ impl App {
         environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
-    /// Stops the local MCP servers.
+    /// Stops the local MCP servers, and waits until everything that was recorded is stored.
     pub(crate) async fn shut_down(&self) {
         self.local.shutdown().await;
+        let opened = self.run_store.lock().await.clone();
+        if let Some(store) = opened
+            && let Err(error) = store.flush().await
+        {
+            tracing::debug!(%error, "The run store was not finished");
+        }
     }
 }
 

@@ -185,7 +185,7 @@ impl RunStore {
     /// # Errors
     /// Returns why it was not stored.
     pub(crate) fn append_blocking(&self, record: Record) -> Result<(), Arc<StoreError>> {
-        self.writer.append_blocking(record)
+        self.writer.append_blocking(Some(record))
     }
 
     /// Appends a record. When this returns, the record is stored.
@@ -230,12 +230,20 @@ impl RunStore {
         self.writer.queue(record, lost, after)
     }
 
-    /// Waits until the records that were appended before are stored.
+    /// Waits until the records that were appended before are stored, and the anchor has the last of them.
     ///
     /// # Errors
     /// Returns why one of them was not.
     pub(crate) async fn flush(&self) -> Result<(), Arc<StoreError>> {
         self.writer.append(None, &[]).await
+    }
+
+    /// The same on a thread that may block.
+    ///
+    /// # Errors
+    /// Returns why one of them was not.
+    pub(crate) fn flush_blocking(&self) -> Result<(), Arc<StoreError>> {
+        self.writer.append_blocking(None)
     }
 }
 

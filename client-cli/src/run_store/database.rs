@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::anchor::lock;
@@ -16,10 +16,10 @@ use super::{FILE, FOLDER, StoreError};
 use crate::files::atomic::{self, Existing};
 use crate::workspace::Workspace;
 
-/// The tables and views.
-const SCHEMA: &str = include_str!("schema.sql");
+/// The tables and views of each version, from the first.
+const SCHEMAS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 /// The version of the form, in `user_version`.
-const VERSION: i64 = 1;
+const VERSION: usize = SCHEMAS.len();
 /// `PMLR`, in `application_id`.
 const APPLICATION: i64 = 0x504d_4c52;
 /// How long to wait for another `pml` that writes.
@@ -57,6 +57,9 @@ impl Folder {
         }
         let folder = Self::open(workspace)?.ok_or_else(|| failed(Errno::NOENT))?;
         // A project that was not set up by `pml init` may have no entry for it in its own `.gitignore`.
+        if rustix::fs::statat(&folder.directory, ".gitignore", AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            return Ok(folder);
+        }
         let mode = Some(Mode::from_raw_mode(0o600));
         match atomic::write(&folder.directory, ".gitignore", IGNORED, mode, Existing::Kept) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -89,17 +92,42 @@ fn open_locked(path: &Path) -> Result<Connection, StoreError> {
     let objects: i64 =
         transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if objects == 0 && version(&transaction)? == (0, 0) {
-        transaction.execute_batch(SCHEMA)?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        create(&transaction)?;
     } else {
         // Before any setting is changed: a file of a newer version stays as it is.
         check(&transaction)?;
+        if version(&transaction)?.1 == 1 {
+            upgrade(&transaction)?;
+        }
     }
     transaction.commit()?;
     database.pragma_update(None, "journal_mode", "WAL")?;
     database.pragma_update(None, "synchronous", "NORMAL")?;
     Ok(database)
+}
+
+/// Creates the tables and views of the present version.
+fn create(database: &Connection) -> Result<(), rusqlite::Error> {
+    database.execute_batch(SCHEMAS[VERSION - 1])?;
+    database.pragma_update(None, "user_version", i64::try_from(VERSION).unwrap_or(i64::MAX))?;
+    database.pragma_update(None, "application_id", APPLICATION)
+}
+
+/// Turns the tables and views of version 1, which computed the two columns of a record, into those of the present one.
+fn upgrade(database: &Connection) -> Result<(), rusqlite::Error> {
+    // The old table loses its name before the new one gets it. Nothing that names it may be left then.
+    database.execute_batch(
+        "DROP VIEW runs; DROP VIEW tool_calls; DROP VIEW tool_results; DROP VIEW approvals;
+         DROP TRIGGER records_are_not_changed; DROP TRIGGER records_are_not_deleted;
+         DROP INDEX records_by_run; DROP INDEX records_by_type;
+         ALTER TABLE records RENAME TO records_1",
+    )?;
+    create(database)?;
+    database.execute_batch(
+        "INSERT INTO records (seq, body, hash, run_id, type)
+            SELECT seq, body, hash, run_id, type FROM records_1 ORDER BY seq;
+         DROP TABLE records_1",
+    )
 }
 
 /// Opens the database for reading; `None` if there is none.
@@ -175,18 +203,23 @@ fn version(database: &Connection) -> Result<(i64, i64), rusqlite::Error> {
     Ok((of("application_id")?, of("user_version")?))
 }
 
-/// Checks that the file is a run store of this version, with exactly its tables, views and triggers.
-pub(super) fn check(database: &Connection) -> Result<(), StoreError> {
-    match version(database)? {
-        (APPLICATION, VERSION) => {}
-        (APPLICATION, newer) if newer > VERSION => {
-            let what = format!("was written by a newer `pml` (version {newer} of its form)");
-            return Err(StoreError::Unfit(what));
-        }
-        _ => return Err(StoreError::Unfit("is not a run store".to_owned())),
+/// Returns the tables and views that the file must have: those of its version.
+fn schema(database: &Connection) -> Result<&'static str, StoreError> {
+    let unfit = |what: String| Err(StoreError::Unfit(what));
+    let (application, version) = version(database)?;
+    if application != APPLICATION || version < 1 {
+        return unfit("is not a run store".to_owned());
     }
+    match usize::try_from(version).ok().and_then(|version| SCHEMAS.get(version - 1)) {
+        Some(schema) => Ok(schema),
+        None => unfit(format!("was written by a newer `pml` (version {version} of its form)")),
+    }
+}
+
+/// Checks that the file is a run store with exactly the tables, views and triggers of its version.
+pub(super) fn check(database: &Connection) -> Result<(), StoreError> {
     let expected = Connection::open_in_memory()?;
-    expected.execute_batch(SCHEMA)?;
+    expected.execute_batch(schema(database)?)?;
     let (found, expected) = (objects(database)?, objects(&expected)?);
     let differs = |name: &String| found.get(name) != expected.get(name);
     match found.keys().chain(expected.keys()).find(|name| differs(name)) {
@@ -199,7 +232,8 @@ pub(super) fn check(database: &Connection) -> Result<(), StoreError> {
 /// anything.
 pub(super) fn check_table(database: &Connection) -> Result<(), StoreError> {
     let expected = Connection::open_in_memory()?;
-    expected.execute_batch(SCHEMA)?;
+    // Whatever is wrong with the version is reported after the records.
+    expected.execute_batch(schema(database).unwrap_or(SCHEMAS[VERSION - 1]))?;
     let table = "table records";
     match objects(database)?.get(table) == objects(&expected)?.get(table) {
         true => Ok(()),

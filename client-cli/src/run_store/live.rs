@@ -38,14 +38,20 @@ impl LiveRun {
     /// # Errors
     /// Returns why it cannot be locked. The run must not begin then: it could be resumed while it runs.
     pub(crate) fn begin(records: &Path, run: &str) -> Result<Self, StoreError> {
-        let folder = records.join(FOLDER);
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)
-            .map_err(|error| StoreError::system(&folder, error))?;
-        let path = path(records, run);
-        let file = options().create_new(true).open(&path);
+        let (folder, path) = (records.join(FOLDER), path(records, run));
+        let create = || options().create_new(true).open(&path);
+        let file = match create() {
+            // The first run of this user.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                std::fs::DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(&folder)
+                    .map_err(|error| StoreError::system(&folder, error))?;
+                create()
+            }
+            created => created,
+        };
         let file = file.map_err(|error| StoreError::system(&path, error))?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|errno| StoreError::system(&path, errno))?;

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::record::{
     ApprovalGiven, CallBegan, CallEnded, CallRefused, CallRepeated, Content, FileChanging,
-    ProgramStarted, Record, RunBegan, RunEnded, RunResumed, Status, UNDO,
+    ProgramStarted, Record, Row, RunBegan, RunEnded, RunResumed, Status, UNDO,
 };
 use super::{StoreError, content, database};
 
@@ -17,10 +17,10 @@ pub(crate) struct Reader {
     folder: PathBuf,
 }
 
-/// A record as it is stored.
-pub(super) struct Row {
+/// A record with its place in the chain.
+pub(super) struct Chained {
     pub(super) seq: i64,
-    pub(super) body: String,
+    pub(super) row: Row,
     pub(super) hash: Vec<u8>,
 }
 
@@ -279,13 +279,21 @@ impl Reader {
     }
 
     /// Visits all records in the order of their numbers, until `visit` returns `false`.
-    pub(super) fn each_record(&self, mut visit: impl FnMut(Row) -> bool) -> Result<(), StoreError> {
-        let mut statement =
-            self.database.prepare("SELECT seq, body, hash FROM records ORDER BY seq")?;
+    pub(super) fn each_record(
+        &self,
+        mut visit: impl FnMut(Chained) -> bool,
+    ) -> Result<(), StoreError> {
+        let mut statement = self
+            .database
+            .prepare("SELECT seq, body, hash, run_id, type FROM records ORDER BY seq")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let row = Row { seq: row.get(0)?, body: row.get(1)?, hash: row.get(2)? };
-            if !visit(row) {
+            // The type of a damaged record of the first version can be missing.
+            let kind: Option<String> = row.get(4)?;
+            let stored =
+                Row { body: row.get(1)?, run: row.get(3)?, kind: kind.unwrap_or_default() };
+            let chained = Chained { seq: row.get(0)?, row: stored, hash: row.get(2)? };
+            if !visit(chained) {
                 break;
             }
         }

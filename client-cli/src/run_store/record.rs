@@ -425,6 +425,17 @@ pub(crate) struct Failure {
     pub(crate) redacted: bool,
 }
 
+/// A record as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row {
+    /// Its canonical JSON text.
+    pub(super) body: String,
+    /// The run that it belongs to.
+    pub(super) run: Option<String>,
+    /// Its type.
+    pub(super) kind: String,
+}
+
 /// A value of a program, without the keys in use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -471,23 +482,12 @@ impl Record {
         }
     }
 
-    /// Returns whether the end of its run follows.
-    pub(super) fn is_followed(&self) -> bool {
-        matches!(
-            self,
-            Self::RunBegan(_)
-                | Self::ProgramStarted(_)
-                | Self::CallBegan(_)
-                | Self::FileChanging(_)
-                | Self::CallRepeated(_)
-                | Self::CallEnded(_)
-                | Self::CallRefused(_)
-        )
-    }
-
-    /// Returns the canonical JSON text.
-    pub(super) fn to_text(&self) -> String {
-        canonical_json(serde_json::to_value(self).expect("every member has a JSON form"))
+    /// Returns the record as it is stored.
+    pub(super) fn to_row(&self) -> Row {
+        let value = serde_json::to_value(self).expect("every member has a JSON form");
+        let member = |name: &str| value[name].as_str().map(str::to_owned);
+        let (run, kind) = (member("run"), member("type").unwrap_or_default());
+        Row { body: canonical_json(value), run, kind }
     }
 }
 

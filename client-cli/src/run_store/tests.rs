@@ -319,7 +319,7 @@ async fn nothing_follows_a_lost_record() {
 async fn a_file_of_a_newer_version_is_left_alone() {
     let project = Project::new();
     write_run(&project.open().unwrap(), "one", 1).await;
-    project.raw().execute_batch("PRAGMA user_version = 2; PRAGMA journal_mode = DELETE").unwrap();
+    project.raw().execute_batch("PRAGMA user_version = 3; PRAGMA journal_mode = DELETE").unwrap();
     let newer = std::fs::read(project.file()).unwrap();
     let other = {
         let path = project.folder.path().join("other.db");
@@ -328,7 +328,7 @@ async fn a_file_of_a_newer_version_is_left_alone() {
     };
     let text = b"not a database, and longer than one hundred bytes. ".repeat(4);
     for (bytes, why) in [
-        (newer, "was written by a newer `pml` (version 2 of its form)"),
+        (newer, "was written by a newer `pml` (version 3 of its form)"),
         (other, "is not a run store"),
         (text, "file is not a database"),
     ] {
@@ -337,6 +337,39 @@ async fn a_file_of_a_newer_version_is_left_alone() {
         assert!(error.contains(why), "{error}");
         assert_eq!(std::fs::read(project.file()).unwrap(), bytes, "{why}");
     }
+}
+
+/// A store of the first version is read as it is. `pml` turns it into one of the present version before it writes.
+#[tokio::test]
+async fn an_older_store_is_upgraded() {
+    let project = Project::new();
+    write_run(&project.open().unwrap(), "one", 2).await;
+    let first = include_str!("schema/1.sql");
+    let older = format!(
+        "DROP VIEW runs; DROP VIEW tool_calls; DROP VIEW tool_results; DROP VIEW approvals;
+         DROP TRIGGER records_are_not_changed; DROP TRIGGER records_are_not_deleted;
+         DROP INDEX records_by_run; DROP INDEX runs_by_seq; ALTER TABLE records RENAME TO newer;
+         {first}
+         INSERT INTO records (seq, body, hash) SELECT seq, body, hash FROM newer;
+         DROP TABLE newer; PRAGMA user_version = 1"
+    );
+    project.raw().execute_batch(&older).unwrap();
+    let version = || -> i64 {
+        project.raw().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+    };
+    assert_eq!((project.fault(), version()), (None, 1));
+    assert_eq!(project.reader().last(9).unwrap().len(), 1);
+    write_run(&project.open().unwrap(), "two", 1).await;
+    assert_eq!((project.fault(), version()), (None, 2));
+    let runs = project.reader().last(9).unwrap();
+    assert_eq!(runs.iter().map(|run| run.calls.len()).collect::<Vec<_>>(), [1, 2]);
+
+    // One that somebody altered stays as it is.
+    let project = Project::new();
+    write_run(&project.open().unwrap(), "one", 1).await;
+    project.raw().execute_batch(&format!("{older}; DROP VIEW approvals")).unwrap();
+    let error = project.open().err().unwrap().to_string();
+    assert!(error.contains("view approvals differs"), "{error}");
 }
 
 /// A link in place of the folder, the file or the folder of values does not lead out of the workspace.

@@ -4,7 +4,7 @@ use protocol::Integrity;
 
 use super::StoreError;
 use super::anchor::{Head, Known};
-use super::reader::{Reader, Row};
+use super::reader::{Chained, Reader};
 use super::record::{Content, EndDiffered, FileChanging, Record};
 
 /// The result of a verification.
@@ -52,8 +52,8 @@ pub(super) fn chained(before: Integrity, seq: i64, body: &str) -> Integrity {
 pub(super) fn verify(reader: &Reader, known: &Known) -> Result<Verified, StoreError> {
     let mut state = State::default();
     let mut broken = None;
-    let read = reader.each_record(|row| {
-        broken = state.add(reader, &row).err();
+    let read = reader.each_record(|next| {
+        broken = state.add(reader, &next).err();
         broken.is_none()
     });
     match read {
@@ -136,33 +136,39 @@ impl State {
         self.hashes.get(usize::try_from(seq - 1).ok()?).copied()
     }
 
-    fn add(&mut self, reader: &Reader, row: &Row) -> Result<(), Fault> {
-        let next = self.records() + 1;
-        if row.seq != next {
-            return Err(match row.seq > next {
-                true => Fault::at(next, missing(next, row.seq - 1)),
-                false => Fault::at(row.seq, "has an invalid number"),
+    fn add(&mut self, reader: &Reader, found: &Chained) -> Result<(), Fault> {
+        let Chained { seq, row, hash: its_hash } = found;
+        let (seq, next) = (*seq, self.records() + 1);
+        if seq != next {
+            return Err(match seq > next {
+                true => Fault::at(next, missing(next, seq - 1)),
+                false => Fault::at(seq, "has an invalid number"),
             });
         }
-        let fault = |reason: &str| Fault::at(row.seq, reason);
-        let hash = chained(self.hash(), row.seq, &row.body);
-        if row.hash != hash.into_bytes() {
+        let fault = |reason: &str| Fault::at(seq, reason);
+        let hash = chained(self.hash(), seq, &row.body);
+        if *its_hash != hash.into_bytes() {
             return Err(fault("was changed, inserted or moved: its hash does not match"));
         }
         let record: Record = serde_json::from_str(&row.body)
             .map_err(|error| fault(&format!("is not a record of a run: {error}")))?;
-        if record.to_text() != row.body {
+        let expected = record.to_row();
+        if expected.body != row.body {
             return Err(fault("is not in canonical form"));
         }
+        // They decide where the record is found.
+        if expected != *row {
+            return Err(fault("was changed: its run or its type is not that of its text"));
+        }
         match &record {
-            Record::StoreBegan(began) if row.seq == 1 => {
+            Record::StoreBegan(began) if seq == 1 => {
                 self.store.clone_from(&began.store);
                 self.earlier.clone_from(&began.after);
             }
             Record::StoreBegan(_) => return Err(fault("begins the store a second time")),
-            _ if row.seq == 1 => return Err(fault("does not begin the store")),
+            _ if seq == 1 => return Err(fault("does not begin the store")),
             Record::EndDiffered(differed) => self.faults.push(end_differed(differed)),
-            Record::StoreAdopted(_) => self.adopted = Some(row.seq),
+            Record::StoreAdopted(_) => self.adopted = Some(seq),
             Record::RunBegan(_) => self.runs += 1,
             _ => {}
         }

@@ -125,10 +125,10 @@ impl Writer {
         stored.await.map_err(|_| Arc::new(StoreError::Closed))?
     }
 
-    /// Stores a record on a thread that may block.
-    pub(super) fn append_blocking(&self, record: Record) -> Result<(), Arc<StoreError>> {
+    /// The same on a thread that may block.
+    pub(super) fn append_blocking(&self, record: Option<Record>) -> Result<(), Arc<StoreError>> {
         let (done, stored) = oneshot::channel();
-        self.send(Some(record), Report::To(done), &[])?;
+        self.send(record, Report::To(done), &[])?;
         stored.blocking_recv().map_err(|_| Arc::new(StoreError::Closed))?
     }
 
@@ -169,8 +169,8 @@ fn write_all(store: &mut Store, queue: &Receiver<Job>) {
         }
         let records: Vec<&Record> = jobs.iter().filter_map(|job| job.record.as_ref()).collect();
         let mut written = if records.is_empty() { Ok(()) } else { store.commit(&records) };
-        // Nothing waits for the anchor but the record of a run's end, which follows the others.
-        if !records.iter().all(|record| record.is_followed()) {
+        // A record is stored without it: the anchor follows while its caller goes on. It is there when a flush returns.
+        if jobs.iter().any(|job| job.record.is_none()) {
             written = written.and_then(|()| store.settle());
         }
         let written = written.map_err(Arc::new);
@@ -272,11 +272,12 @@ fn correction(found: Option<&Head>, known: &Known) -> Option<Record> {
 
 /// Adds a record to the chain and returns the new end.
 fn add(database: &Connection, end: Head, record: &Record) -> Result<Head, StoreError> {
-    let (seq, body) = (end.seq + 1, record.to_text());
-    let hash = chained(end.hash, seq, &body);
-    let mut insert =
-        database.prepare_cached("INSERT INTO records (seq, body, hash) VALUES (?1, ?2, ?3)")?;
-    if insert.execute((seq, body, hash.into_bytes()))? != 1 {
+    let (seq, row) = (end.seq + 1, record.to_row());
+    let hash = chained(end.hash, seq, &row.body);
+    let mut insert = database.prepare_cached(
+        "INSERT INTO records (seq, body, hash, run_id, type) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    if insert.execute((seq, row.body, hash.into_bytes(), row.run, row.kind))? != 1 {
         return Err(StoreError::Unfit("did not store a record".to_owned()));
     }
     Ok(Head { store: end.store, seq, hash })

@@ -77,6 +77,8 @@ pub(crate) fn apply(
         output: None,
         error: failed.as_ref().map(|(_, error)| Failure::of(error)),
     })))?;
+    // The process ends soon.
+    recorded(store.flush_blocking())?;
     match failed {
         None => Ok(run),
         Some((done, error)) => {

@@ -20,14 +20,19 @@ async fn a_tampered_store_is_named_at_its_first_bad_record() {
         ("UPDATE records SET seq = -seq WHERE seq IN (4, 6); UPDATE records SET seq = 10 + seq WHERE seq < 0", 4),
         // A copy is inserted, and the rest moves.
         ("UPDATE records SET seq = seq + 100 WHERE seq > 5; UPDATE records SET seq = seq - 99 WHERE seq > 100;
-          INSERT INTO records (seq, body, hash) SELECT 6, body, hash FROM records WHERE seq = 5", 6),
-        ("INSERT INTO records (seq, body, hash) SELECT 12, body, hash FROM records WHERE seq = 5", 12),
-        ("INSERT INTO records (seq, body, hash) VALUES (0, '{}', zeroblob(32))", 0),
-        ("INSERT INTO records (seq, body, hash) VALUES (-9, '[]', zeroblob(32))", -9),
+          INSERT INTO records (seq, body, hash, run_id, type) SELECT 6, body, hash, run_id, type FROM records WHERE seq = 5", 6),
+        ("INSERT INTO records (seq, body, hash, run_id, type) SELECT 12, body, hash, run_id, type FROM records WHERE seq = 5", 12),
+        ("INSERT INTO records (seq, body, hash, type) VALUES (0, '{}', zeroblob(32), '')", 0),
+        ("INSERT INTO records (seq, body, hash, type) VALUES (-9, '[]', zeroblob(32), '')", -9),
         ("UPDATE records SET seq = seq + 1000", 1),
         ("UPDATE records SET body = '{}' WHERE seq = 7", 7),
         ("UPDATE records SET hash = x'00' WHERE seq = 7", 7),
         ("UPDATE records SET body = body || ' ' WHERE seq = 7", 7),
+        // What it is found by.
+        ("UPDATE records SET run_id = 'two' WHERE seq = 4", 4),
+        ("UPDATE records SET run_id = NULL WHERE seq = 4", 4),
+        ("UPDATE records SET run_id = 'one' WHERE seq = 1", 1),
+        ("UPDATE records SET type = 'approval' WHERE seq = 4", 4),
     ] {
         tamperings.push((sql.to_owned(), seq));
     }
@@ -153,7 +158,7 @@ async fn forged_records_at_the_end_are_noticed() {
         project.raw().query_row(sql, [], |row| row.get::<_, String>(0)).unwrap()
     };
     let forged = verify::chained(hash, seq + 1, &body).into_bytes();
-    let insert = "INSERT INTO records (seq, body, hash) VALUES (?1, ?2, ?3)";
+    let insert = "INSERT INTO records (seq, body, hash, run_id, type) VALUES (?1, ?2, ?3, 'one', 'run_began')";
     project.raw().execute(insert, (seq + 1, &body, forged)).unwrap();
     assert_eq!(project.fault(), Some((Some(seq + 1), "was not written by `pml`".to_owned())));
     // It stays on record.
