@@ -305,7 +305,7 @@ impl Solver<'_> {
             deps = self.dom.union(deps, own);
         }
         let deps = self.dom.sources.used(deps);
-        self.no_timer_after(deps);
+        self.nothing_after(deps);
         let (mut given, mut calls) = (HashSet::default(), Vec::new());
         if let Some(result) = result {
             (given, calls) = self.handed_out(result);

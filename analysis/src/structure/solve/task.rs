@@ -96,12 +96,10 @@ impl Solver<'_> {
         } else {
             decides
         };
-        // The program may end before a timer runs, while this code waits, or before the call is sent.
-        let returns = self.time.returns.filter(|_| self.threads.timers > 0);
+        // The program may end while this code waits, or before the call is sent.
         let cut = self.cut_here();
-        let returns = self.either(returns, cut);
         let unsent = self.note_call(site, wait);
-        let returns = self.either(returns, unsent);
+        let returns = self.either(cut, unsent);
         let decides = self.dom.union(decides, returns.unwrap_or(NONE));
         self.threads.effects += 1;
         let (may, many) = (self.may_above(0) || returns.is_some(), self.is_repeated());

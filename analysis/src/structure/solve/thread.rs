@@ -23,8 +23,6 @@ pub(super) struct Threads {
     /// How many of the functions on the call stack run concurrently with their callers. Zero: the program's own
     /// sequential code.
     pub(super) concurrent: u32,
-    /// How many of them are callbacks of timers.
-    pub(super) timers: u32,
     /// Whether concurrent code with effects was started whose end nothing can await: a timer.
     pub(super) left: bool,
     /// The promises of concurrent code that has effects and may still run, each with the point where it was

@@ -204,9 +204,12 @@ impl Solver<'_> {
             let deps = self.escaped.deps;
             let callee = self.dom.reference(Ref::Obj(object));
             let mut given = Value::NEVER;
-            let end = self.concurrently(|solver| {
-                given =
-                    solver.under(deps, true, true, |solver| solver.use_code(callee, pooled, &args));
+            // The program may end before that.
+            let end = self.cut_by(self.time.returns, |solver| {
+                solver.concurrently(|solver| {
+                    given = solver
+                        .under(deps, true, true, |solver| solver.use_code(callee, pooled, &args));
+                })
             });
             // Unknown code that called it sees the failure.
             let thrown = self.dom.sources.used(end.thrown);
@@ -228,6 +231,7 @@ impl Solver<'_> {
                 self.generators.drives.insert(object, all);
                 self.changed = true;
             }
+            self.add_cut(object, self.time.returns);
             let pooled = self.pooled();
             self.settle(object, self.known.sent, pooled);
             self.settle(object, self.known.raised, pooled);

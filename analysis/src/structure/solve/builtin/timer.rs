@@ -36,20 +36,21 @@ impl Solver<'_> {
         if is_text {
             self.gap(Code::DynamicEval, About::Change);
         }
-        self.threads.timers += 1;
-        let _ = self.concurrently(|solver| {
-            solver.under(cancels, may, many, |solver| {
-                let _ = solver.call_value(callee, None, &given, false);
-            });
+        // The program may end before it runs.
+        let _ = self.cut_by(self.time.returns, |solver| {
+            solver.concurrently(|solver| {
+                solver.under(cancels, may, many, |solver| {
+                    let _ = solver.call_value(callee, None, &given, false);
+                });
+            })
         });
-        self.threads.timers -= 1;
         (self.at, self.end, self.place) = at;
         self.threads.left |= self.end_concurrent(&before);
         Value::computed(self.time.timers)
     }
 
-    /// Records that the program may end at a `return` which `deps` decide: no timer runs after that.
-    pub(in crate::structure::solve) fn no_timer_after(&mut self, deps: Deps) {
+    /// Records that the program may end at a `return` which `deps` decide: no timer runs after that, and no unknown code.
+    pub(in crate::structure::solve) fn nothing_after(&mut self, deps: Deps) {
         let before = self.time.returns.unwrap_or(NONE);
         let deps = self.dom.union(before, deps);
         self.changed |= self.time.returns != Some(deps);
