@@ -71,9 +71,8 @@ impl App {
             supervisor.clone(),
             Timing::default(),
         );
-        add_configured(&local, &config, |server| {
-            folder_of(store.folder(), &workspace, HOMES, server)
-        })?;
+        let home_of = |server: &str| folder_of(store.folder(), &workspace, HOMES, server);
+        add_configured(&local, &config, home_of, &store.folder().join(PACKAGES))?;
         let configured = config.mcp_servers.keys().chain(config.private_mcps.keys());
         let configured = configured.cloned().collect();
         // An invalid URL or key file is an error only for what needs the gateway.
@@ -317,6 +316,7 @@ fn add_configured(
     local: &LocalServers,
     config: &Config,
     home_of: impl Fn(&str) -> PathBuf,
+    packages: &Path,
 ) -> Result<(), ErrorBody> {
     for (namespace, server) in config.private_mcps.iter().chain(&config.mcp_servers) {
         if local.knows(namespace) {
@@ -324,7 +324,7 @@ fn add_configured(
             continue;
         }
         local
-            .add(namespace, server.spec(home_of(namespace)))
+            .add(namespace, server.spec(home_of(namespace), packages.to_owned()))
             .map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
     }
     Ok(())
@@ -332,6 +332,9 @@ fn add_configured(
 
 /// The homes of sealed servers, among the user's records.
 const HOMES: &str = "server-homes";
+
+/// The installed packages, in the same place.
+const PACKAGES: &str = "packages";
 
 /// Returns the folder of a server among the user's records, which may not exist yet.
 fn folder_of(records: &Path, workspace: &Workspace, kind: &str, server: &str) -> PathBuf {

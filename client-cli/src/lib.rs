@@ -13,7 +13,8 @@
 // - `policy` judges what a call may touch. It knows nothing but paths, commands and names.
 // - `files`, `workspace` and `processes` wrap the operating system: small private files, the folder that tools may
 //   touch, and child processes.
-// - `gateway`, `local_mcp` and `tools` execute calls. None of them checks permissions.
+// - `gateway`, `local_mcp` and `tools` execute calls. None of them checks permissions. `packages` installs what servers
+//   start from.
 // - `run_store` records runs, and decides nothing. `undo` puts back what it recorded.
 // - `consent` alone decides whether a call is allowed. It knows which tools exist, and nothing about runs.
 // - `config` and `app` combine these into one project.
@@ -37,6 +38,7 @@ mod gateway;
 mod http_client;
 mod local_mcp;
 mod logging;
+mod packages;
 mod placement;
 mod policy;
 mod processes;

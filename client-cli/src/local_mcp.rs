@@ -11,7 +11,7 @@ mod server;
 pub(crate) mod spawn;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 pub use error::LocalMcpError;
 pub(crate) use remote::Remote;
 
+use crate::packages::Installer;
 use crate::policy::HostPattern;
 use crate::processes::environment::{Environment, Source, check_variable};
 use crate::processes::programs::Program;
@@ -59,6 +60,8 @@ pub struct Seal {
     pub network: Reachable,
     /// Its own folder, which is its `HOME`. It is created when the server starts, and kept.
     pub home: PathBuf,
+    /// The folder of installed packages: the server may start from one.
+    pub packages: PathBuf,
 }
 
 /// What a sealed server can connect to.
@@ -289,6 +292,11 @@ impl Shared {
     fn expand_workspace(&self, text: &str) -> String {
         // Not lossy in fact: `Workspace::open` refuses a path that is not UTF-8.
         text.replace("${workspace}", &self.workspace.root().to_string_lossy())
+    }
+
+    fn installer<'a>(&'a self, packages: &'a Path) -> Installer<'a> {
+        let (environment, supervisor) = (&self.environment, &self.supervisor);
+        Installer { folder: packages, environment, supervisor }
     }
 
     fn folder(&self, cwd: Option<&str>) -> PathBuf {

@@ -12,6 +12,7 @@ mod git;
 mod hostile_capabilities;
 pub(crate) mod hostile_gateway;
 mod init;
+mod installed_servers;
 mod keyring;
 mod left_out;
 mod local_capabilities;

@@ -10,6 +10,7 @@ pub(crate) mod issuer;
 pub(crate) mod mcp_client;
 pub(crate) mod mcp_servers;
 pub(crate) mod processes;
+pub(crate) mod registry;
 pub(crate) mod relay;
 pub(crate) mod server;
 pub(crate) mod terminal;

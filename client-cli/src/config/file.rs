@@ -107,8 +107,9 @@ pub(crate) enum AllHosts {
 }
 
 impl McpServer {
-    /// Returns how the server is started. `home` is its own folder, if it is sealed.
-    pub(crate) fn spec(&self, home: PathBuf) -> ServerSpec {
+    /// Returns how the server is started. If it is sealed, `home` is its own folder, and `packages` that of installed
+    /// packages.
+    pub(crate) fn spec(&self, home: PathBuf, packages: PathBuf) -> ServerSpec {
         // `parse` has refused an entry with an invalid address or host.
         let network = self.network().ok().flatten();
         ServerSpec {
@@ -118,9 +119,14 @@ impl McpServer {
             env_required: Vec::new(),
             cwd: self.cwd.clone(),
             remote: self.remote().ok().flatten(),
-            seal: network.map(|network| Seal { network, home }),
+            seal: network.map(|network| Seal { network, home, packages }),
             ..ServerSpec::default()
         }
+    }
+
+    /// Returns whether it is a program that is not sealed.
+    pub(crate) fn is_unsealed(&self) -> bool {
+        self.url.is_none() && self.network.is_none()
     }
 
     /// Returns what a sealed server may connect to; `None` for one that is not sealed.

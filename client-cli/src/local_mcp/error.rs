@@ -34,6 +34,14 @@ pub enum LocalMcpError {
         /// Which program.
         source: ProgramError,
     },
+    /// Its entry cannot be used.
+    #[error("MCP server `{server}`: its entry {reason}")]
+    Entry {
+        /// The namespace.
+        server: String,
+        /// Why, as the rest of a sentence about the entry.
+        reason: String,
+    },
     /// It did not start.
     #[error("MCP server `{server}` did not start: {reason}{}", quoted(.stderr))]
     Start {
@@ -129,7 +137,7 @@ impl LocalMcpError {
             Self::Environment { source: EnvironmentError::Missing { .. }, .. } => {
                 ErrorCode::ApiKeyRequired
             }
-            Self::Environment { .. } => ErrorCode::ConfigInvalid,
+            Self::Environment { .. } | Self::Entry { .. } => ErrorCode::ConfigInvalid,
             Self::Program { .. }
             | Self::Start { .. }
             | Self::Died { .. }

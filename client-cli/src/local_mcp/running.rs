@@ -33,7 +33,7 @@ const EXIT_WAIT: Duration = Duration::from_secs(2);
 
 /// What a start needs: a command, or an HTTP connection.
 pub(super) enum Start {
-    Program(Launch),
+    Program(Box<Launch>),
     Connection(Box<Prepared>),
 }
 
@@ -154,11 +154,9 @@ pub(super) async fn start(
         }
     }
     let starting = async {
-        match &launch {
-            Start::Program(launch) => {
-                spawn::start(&shared.supervisor, launch, shared.timing.start).await
-            }
-            Start::Connection(prepared) => remote::connect(prepared, shared.timing.start).await,
+        match launch {
+            Start::Program(launch) => spawn::start(&shared, *launch).await,
+            Start::Connection(prepared) => remote::connect(&prepared, shared.timing.start).await,
         }
     };
     // `biased`, because the first poll of `starting` creates the process: after a shutdown it must

@@ -14,14 +14,12 @@ use super::{Reachable, Seal};
 use crate::processes::confinement::confinement;
 use crate::processes::programs::Program;
 
-/// What the confinement of a server is made of.
-#[derive(Debug, Clone)]
-pub(super) struct Sealing {
-    pub(super) seal: Seal,
-    /// The folders of the workspace.
-    pub(super) roots: Vec<PathBuf>,
-    /// The interpreters of its program, if that is a script.
-    pub(super) interpreters: Vec<PathBuf>,
+/// What is executed to start a server.
+pub(super) struct Executed {
+    pub(super) program: Program,
+    pub(super) arguments: Vec<String>,
+    pub(super) variables: BTreeMap<String, String>,
+    pub(super) folder: PathBuf,
 }
 
 /// A confinement for one start, and what exists as long as the server runs.
@@ -38,60 +36,53 @@ pub(super) struct Kept {
     _proxy: Option<DropGuard>,
 }
 
-impl Sealing {
-    /// Prepares a start of `file` with the variables in `given`: creates the server's folders, and starts its proxy, which
-    /// reports to `refusals`.
-    ///
-    /// # Errors
-    /// Returns why the server cannot be confined.
-    pub(super) fn prepare(
-        &self,
-        file: &Path,
-        arguments: &[String],
-        given: &BTreeMap<String, String>,
-        refusals: &Refusals,
-    ) -> Result<Sealed, String> {
-        Confinement::check_support().map_err(|reason| {
-            format!("this machine cannot confine it: {reason}; remove `network` from its entry to start it unconfined")
-        })?;
-        let home = &self.seal.home;
-        let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
-        created.map_err(|error| format!("cannot create its folder {}: {error}", home.display()))?;
-        let temporary = tempfile::Builder::new().prefix("pml-").tempdir();
-        let temporary =
-            temporary.map_err(|error| format!("cannot create a temporary folder: {error}"))?;
-        let mut variables = given.clone();
-        let program = Program {
-            file: file.to_owned(),
-            interpreters: self.interpreters.clone(),
-            is_of_workspace: false,
-        };
-        let mut confinement = confinement(&program, home, &mut variables);
-        confinement.write.push(temporary.path().to_owned());
-        confinement.write.extend(self.roots.iter().cloned());
-        let user = given.get("HOME").map(Path::new);
-        let named = arguments.iter().map(Path::new).chain([file]);
-        confinement.read.extend(named.filter_map(|path| package(path, user)));
-        for (name, folder) in [("HOME", &**home), ("TMPDIR", temporary.path())] {
-            variables.insert(name.to_owned(), folder.to_string_lossy().into_owned());
-        }
-        let (network, proxy) = match &self.seal.network {
-            Reachable::All => (Network::All, None),
-            Reachable::Hosts(hosts) if hosts.is_empty() => (Network::None, None),
-            Reachable::Hosts(hosts) => {
-                let handover = Handover::new(temporary.path())
-                    .map_err(|error| format!("cannot create the socket of its proxy: {error}"))?;
-                let network = Network::Proxied(handover.path().to_owned());
-                let stop = CancellationToken::new();
-                let relay = Relay::new(hosts.clone(), refusals.clone());
-                tokio::spawn(relay.serve(handover, stop.clone()));
-                set_proxy(&mut variables);
-                (network, Some(stop.drop_guard()))
-            }
-        };
-        confinement.network = network;
-        Ok(Sealed { confinement, variables, kept: Kept { _temporary: temporary, _proxy: proxy } })
+/// Prepares a start: creates the server's folders, and starts its proxy, which reports to `refusals`. `roots` are the
+/// folders of the workspace.
+///
+/// # Errors
+/// Returns why the server cannot be confined.
+pub(super) fn prepare(
+    seal: &Seal,
+    executed: &Executed,
+    roots: Vec<PathBuf>,
+    refusals: &Refusals,
+) -> Result<Sealed, String> {
+    Confinement::check_support().map_err(|reason| {
+        format!("this machine cannot confine it: {reason}; remove `network` from its entry to start it unconfined")
+    })?;
+    let home = &seal.home;
+    let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
+    created.map_err(|error| format!("cannot create its folder {}: {error}", home.display()))?;
+    let temporary = tempfile::Builder::new().prefix("pml-").tempdir();
+    let temporary =
+        temporary.map_err(|error| format!("cannot create a temporary folder: {error}"))?;
+    let Executed { program, arguments, variables: given, .. } = executed;
+    let mut variables = given.clone();
+    let mut confinement = confinement(program, home, &mut variables);
+    confinement.write.push(temporary.path().to_owned());
+    confinement.write.extend(roots);
+    let user = given.get("HOME").map(Path::new);
+    let named = arguments.iter().map(Path::new).chain([&*program.file]);
+    confinement.read.extend(named.filter_map(|path| package(path, user)));
+    for (name, folder) in [("HOME", &**home), ("TMPDIR", temporary.path())] {
+        variables.insert(name.to_owned(), folder.to_string_lossy().into_owned());
     }
+    let (network, proxy) = match &seal.network {
+        Reachable::All => (Network::All, None),
+        Reachable::Hosts(hosts) if hosts.is_empty() => (Network::None, None),
+        Reachable::Hosts(hosts) => {
+            let handover = Handover::new(temporary.path())
+                .map_err(|error| format!("cannot create the socket of its proxy: {error}"))?;
+            let network = Network::Proxied(handover.path().to_owned());
+            let stop = CancellationToken::new();
+            let relay = Relay::new(hosts.clone(), refusals.clone());
+            tokio::spawn(relay.serve(handover, stop.clone()));
+            set_proxy(&mut variables);
+            (network, Some(stop.drop_guard()))
+        }
+    };
+    confinement.network = network;
+    Ok(Sealed { confinement, variables, kept: Kept { _temporary: temporary, _proxy: proxy } })
 }
 
 /// Sets the variables by which programs find a proxy.

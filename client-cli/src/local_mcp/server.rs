@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::remote::{self, Prepared, Redactor};
 use super::running::{InUse, Running, Slot, Start, end, start};
-use super::seal::Sealing;
-use super::spawn::Launch;
-use super::{Grant, LocalMcpError, ServerSpec, Shared};
+use super::spawn::{Launch, Source};
+use super::{Grant, LocalMcpError, Seal, ServerSpec, Shared};
+use crate::packages::Request;
 use crate::processes::programs::{Program, ProgramError};
 
 /// The maximum number of tools of a server.
@@ -312,6 +312,17 @@ impl Server {
         Ok(program)
     }
 
+    /// Returns the package that it starts from, if `pml` installs that; `None` for another program.
+    fn package(&self, seal: &Seal, arguments: &[String]) -> Result<Option<Request>, LocalMcpError> {
+        let Some(request) = Request::of(&self.spec.command, arguments) else { return Ok(None) };
+        let server = || self.name.clone();
+        let request =
+            request.map_err(|reason| LocalMcpError::Entry { server: server(), reason })?;
+        let checked = self.shared.installer(&seal.packages).check(&request);
+        checked.map_err(|source| LocalMcpError::Program { server: server(), source })?;
+        Ok(Some(request))
+    }
+
     fn redactor(&self) -> Result<Redactor, LocalMcpError> {
         Ok(self.prepared()?.map(|prepared| prepared.redactor).unwrap_or_default())
     }
@@ -338,14 +349,15 @@ impl Server {
             .for_server(&filled, &spec.env_required)
             .map_err(|source| LocalMcpError::Environment { server: server(), source })?;
         let folder = self.folder();
-        let program = self.program(&folder)?;
-        let arguments =
+        let arguments: Vec<String> =
             spec.args.iter().map(|argument| shared.expand_workspace(argument)).collect();
-        let seal = spec.seal.clone().map(|seal| {
-            let roots = shared.workspace.root_paths();
-            Sealing { seal, roots, interpreters: program.interpreters.clone() }
-        });
-        Ok(Start::Program(Launch { program: program.file, arguments, variables, folder, seal }))
+        let seal = spec.seal.clone();
+        let package = seal.as_ref().map(|seal| self.package(seal, &arguments)).transpose()?;
+        let source = match package.flatten() {
+            Some(request) => Source::Package(request),
+            None => Source::Program { program: self.program(&folder)?, arguments },
+        };
+        Ok(Start::Program(Box::new(Launch { source, variables, folder, seal })))
     }
 }
 

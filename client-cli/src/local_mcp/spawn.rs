@@ -20,8 +20,11 @@ use tokio::sync::watch;
 
 use super::fetch;
 use super::relay::Refusals;
-use super::seal::{Kept, Sealing};
-use crate::processes::supervise::{Input, Supervisor};
+use super::seal::{self, Executed, Kept};
+use super::{Seal, Shared};
+use crate::packages::Request;
+use crate::processes::programs::Program;
+use crate::processes::supervise::Input;
 
 /// The maximum length of a line from a server in bytes: a tool result of 8 MiB is in it twice, as text and as
 /// structured content, with escapes.
@@ -38,12 +41,19 @@ const STDERR_LINE_LIMIT: u64 = 1_024;
 
 /// The command, environment and folder of a server.
 pub(super) struct Launch {
-    pub(super) program: PathBuf,
-    pub(super) arguments: Vec<String>,
+    pub(super) source: Source,
     pub(super) variables: BTreeMap<String, String>,
     pub(super) folder: PathBuf,
     /// How it is confined; `None` if it is not.
-    pub(super) seal: Option<Sealing>,
+    pub(super) seal: Option<Seal>,
+}
+
+/// Where the program of a server comes from.
+pub(super) enum Source {
+    /// It is on this machine.
+    Program { program: Program, arguments: Vec<String> },
+    /// From a package, which is installed first.
+    Package(Request),
 }
 
 /// What is known about why a server failed: the protocol violation that `pml` found, and the last stderr lines.
@@ -108,23 +118,39 @@ pub(super) struct StartFailure {
 ///
 /// A server that exits on the first request of the current protocol version is started once more, with the older
 /// handshake.
-pub(super) async fn start(
-    supervisor: &Supervisor,
-    launch: &Launch,
-    limit: Duration,
-) -> Result<Session, StartFailure> {
+pub(super) async fn start(shared: &Shared, launch: Launch) -> Result<Session, StartFailure> {
+    let seal = launch.seal.clone();
+    let executed = resolve(shared, launch).await;
+    let executed = executed.map_err(|reason| StartFailure { reason, stderr: String::new() })?;
     let auto = mcp_version::lifecycle();
     // One deadline for both attempts, so that the second one does not double the limit.
-    let deadline = tokio::time::Instant::now() + limit;
-    match attempt(supervisor, launch, auto, deadline).await {
+    let deadline = tokio::time::Instant::now() + shared.timing.start;
+    match attempt(shared, &executed, seal.as_ref(), auto, deadline).await {
         // Only if its stderr names the method of that request. A server that exits for another
         // reason would exit again.
         Err(Attempt::Died(failure)) if failure.stderr.contains("server/discover") => {
             let older = ClientLifecycleMode::Initialize;
-            attempt(supervisor, launch, older, deadline).await.map_err(Attempt::into_failure)
+            let again = attempt(shared, &executed, seal.as_ref(), older, deadline).await;
+            again.map_err(Attempt::into_failure)
         }
         other => other.map_err(Attempt::into_failure),
     }
+}
+
+/// Determines what is executed. A package that is not there is installed first, which has a time limit of its own.
+async fn resolve(shared: &Shared, launch: Launch) -> Result<Executed, String> {
+    let Launch { source, variables, folder, seal } = launch;
+    let (program, arguments) = match (source, seal) {
+        (Source::Program { program, arguments }, _) => (program, arguments),
+        (Source::Package(request), Some(seal)) => {
+            let installed = shared.installer(&seal.packages).install(&request).await?;
+            let file = installed.to_string_lossy();
+            let program = shared.environment.programs().find(&file, &folder);
+            (program.map_err(|error| error.to_string())?, request.arguments)
+        }
+        (Source::Package(_), None) => return Err("it is not sealed".to_owned()),
+    };
+    Ok(Executed { program, arguments, variables, folder })
 }
 
 enum Attempt {
@@ -141,8 +167,9 @@ impl Attempt {
 }
 
 async fn attempt(
-    supervisor: &Supervisor,
-    launch: &Launch,
+    shared: &Shared,
+    executed: &Executed,
+    seal: Option<&Seal>,
     lifecycle: ClientLifecycleMode,
     deadline: tokio::time::Instant,
 ) -> Result<Session, Attempt> {
@@ -155,19 +182,17 @@ async fn attempt(
         }
         StartFailure { reason, stderr: diagnosis.stderr() }
     };
-    let sealed = launch
-        .seal
-        .as_ref()
-        .map(|seal| seal.prepare(&launch.program, &launch.arguments, &launch.variables, &refusals));
-    let sealed = sealed.transpose();
+    let file = &executed.program.file;
+    let roots = || shared.workspace.root_paths();
+    let sealed = seal.map(|seal| seal::prepare(seal, executed, roots(), &refusals)).transpose();
     let sealed = sealed.map_err(|reason| Attempt::Failed(failure(reason, &diagnosis)))?;
-    let mut argv = vec![launch.program.clone().into_os_string()];
-    argv.extend(launch.arguments.iter().map(Into::into));
+    let mut argv = vec![file.clone().into_os_string()];
+    argv.extend(executed.arguments.iter().map(Into::into));
     let confinement = sealed.as_ref().map(|sealed| &sealed.confinement);
-    let mut command = supervisor.command(Input::Passed, confinement, &launch.program, &argv);
-    let variables = sealed.as_ref().map_or(&launch.variables, |sealed| &sealed.variables);
-    command.envs(variables).current_dir(&launch.folder);
-    fetch::shorten_retries(&launch.program, &launch.variables, &mut command);
+    let mut command = shared.supervisor.command(Input::Passed, confinement, file, &argv);
+    let variables = sealed.as_ref().map_or(&executed.variables, |sealed| &sealed.variables);
+    command.envs(variables).current_dir(&executed.folder);
+    fetch::shorten_retries(file, &executed.variables, &mut command);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = tokio::process::Command::from(command).spawn().map_err(|error| {
         Attempt::Failed(failure(format!("its supervisor cannot be started: {error}"), &diagnosis))
@@ -192,7 +217,7 @@ async fn attempt(
             let exit = exit_within(&mut ended.clone(), Duration::from_secs(2)).await;
             Err(match exit {
                 Some(exit) => {
-                    let fetch_error = fetch::reason(&launch.program, &diagnosis.stderr());
+                    let fetch_error = fetch::reason(file, &diagnosis.stderr());
                     let reason =
                         fetch_error.unwrap_or_else(|| format!("it {exit} before it answered"));
                     Attempt::Died(failure(reason, &diagnosis))
@@ -203,7 +228,7 @@ async fn attempt(
             })
         }
         Err(_) => {
-            let fetches = fetch::fetches(&launch.program);
+            let fetches = fetch::fetches(file);
             let reason = match fetches {
                 true => "it did not answer in time, or is still being downloaded; retry",
                 false => "it did not answer in time",

@@ -16,15 +16,18 @@ use crate::support::expect::{failure, success};
 use crate::support::mcp_client::StdioClient;
 use crate::support::mcp_servers::{PYTHON, python};
 
+/// The server that makes attempts.
+const REACH: &str = "reach";
+
 /// A web server on this machine, and the number of its connections.
-struct Site {
-    port: u16,
+pub(super) struct Site {
+    pub(super) port: u16,
     connections: Arc<AtomicUsize>,
 }
 
 impl Site {
     /// Starts a site that redirects `/away` to `away`.
-    fn start(away: &str) -> Self {
+    pub(super) fn start(away: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let connections = Arc::new(AtomicUsize::new(0));
@@ -48,7 +51,7 @@ impl Site {
         Self { port, connections }
     }
 
-    fn connections(&self) -> usize {
+    pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
@@ -65,11 +68,16 @@ fn project(network: &Value) -> Project {
     }))
 }
 
-/// Makes an attempt; returns what the server answered, or why it failed.
+/// Makes an attempt with a tool of a server; returns what it answered, or why it failed.
 #[track_caller]
-fn attempt(pml: &mut StdioClient, kind: &str, arguments: Value) -> Result<String, String> {
+pub(super) fn attempt(
+    pml: &mut StdioClient,
+    server: &str,
+    kind: &str,
+    arguments: Value,
+) -> Result<String, String> {
     let code = format!(
-        "try {{ return [true, await mcp.reach.{kind}({arguments})] }} catch (error) {{ return [false, String(error)] }}"
+        "try {{ return [true, await mcp.{server}.{kind}({arguments})] }} catch (error) {{ return [false, String(error)] }}"
     );
     let envelope = pml.execute(&code);
     let result = success(&envelope);
@@ -79,9 +87,9 @@ fn attempt(pml: &mut StdioClient, kind: &str, arguments: Value) -> Result<String
 
 /// Makes attempts of which none may succeed.
 #[track_caller]
-fn all_fail(pml: &mut StdioClient, attempts: &[(&str, Value)]) {
+pub(super) fn all_fail(pml: &mut StdioClient, server: &str, attempts: &[(&str, Value)]) {
     for (kind, arguments) in attempts {
-        let tried = attempt(pml, kind, arguments.clone());
+        let tried = attempt(pml, server, kind, arguments.clone());
         assert!(tried.is_err(), "{kind} {arguments}: {tried:?}");
     }
 }
@@ -141,21 +149,21 @@ fn without_hosts_nothing_is_reached() {
         ("get", json!({ "url": format!("http://127.0.0.1:{port}/") })),
         ("child", json!({ "code": child })),
     ]);
-    all_fail(&mut pml, &attempts);
+    all_fail(&mut pml, REACH, &attempts);
     assert_eq!(site.connections(), 0);
     assert!(datagrams.recv(&mut [0; 16]).is_err());
     assert!(hidden.accept().is_err() && open.accept().is_err());
     assert!(!project.home().join("new.txt").exists());
 
     let inside = json!({ "path": project.path("inside.txt") });
-    assert_eq!(attempt(&mut pml, "write", inside).unwrap(), "7");
+    assert_eq!(attempt(&mut pml, REACH, "write", inside).unwrap(), "7");
     assert_eq!(project.read("inside.txt"), "changed");
-    let home = attempt(&mut pml, "home", json!({})).unwrap();
+    let home = attempt(&mut pml, REACH, "home", json!({})).unwrap();
     assert_ne!(home, project.home().display().to_string());
     let kept = json!({ "path": format!("{home}/kept") });
-    assert_eq!(attempt(&mut pml, "write", kept.clone()).unwrap(), "7");
+    assert_eq!(attempt(&mut pml, REACH, "write", kept.clone()).unwrap(), "7");
     drop(pml);
-    assert_eq!(attempt(&mut project.stdio(), "read", kept).unwrap(), "changed");
+    assert_eq!(attempt(&mut project.stdio(), REACH, "read", kept).unwrap(), "changed");
 }
 
 /// With hosts, a server reaches these and nothing else, whatever it asks the proxy for. Its error says what it was refused
@@ -170,22 +178,24 @@ fn only_listed_hosts_are_reached() {
 
     let page = json!({ "url": format!("http://localhost:{port}/page") });
     let host = format!("hello Host: localhost:{port}");
-    assert_eq!(attempt(&mut pml, "get", page).unwrap().to_lowercase(), host.to_lowercase());
-    let through = attempt(&mut pml, "tunnel", json!({ "host": format!("localhost:{port}") }));
+    assert_eq!(attempt(&mut pml, REACH, "get", page).unwrap().to_lowercase(), host.to_lowercase());
+    let through =
+        attempt(&mut pml, REACH, "tunnel", json!({ "host": format!("localhost:{port}") }));
     assert!(through.as_ref().is_ok_and(|text| text.contains("hello")), "{through:?}");
     // The host that was checked is the one that the site is told.
     let lie = format!("GET http://localhost:{port}/ HTTP/1.1\r\nHost: localhost:{closed}");
-    let told = attempt(&mut pml, "proxy", json!({ "request": lie }));
+    let told = attempt(&mut pml, REACH, "proxy", json!({ "request": lie }));
     assert!(told.as_ref().is_ok_and(|line| line.contains("200")), "{told:?}");
 
-    let refused = attempt(&mut pml, "get", json!({ "url": format!("http://localhost:{closed}/") }));
+    let refused =
+        attempt(&mut pml, REACH, "get", json!({ "url": format!("http://localhost:{closed}/") }));
     let refused = refused.unwrap_err();
     let remedy = format!(
         "its `network` does not list `localhost:{closed}`; to allow it, add \"localhost:{closed}\""
     );
     assert!(refused.contains(&remedy), "{refused}");
     // Only the call during which it happened says so.
-    let missing = attempt(&mut pml, "read", json!({ "path": "nowhere" })).unwrap_err();
+    let missing = attempt(&mut pml, REACH, "read", json!({ "path": "nowhere" })).unwrap_err();
     assert!(!missing.contains("network"), "{missing}");
 
     let before = site.connections();
@@ -205,7 +215,7 @@ fn only_listed_hosts_are_reached() {
         format!("GET http://localhost/ HTTP/1.1\r\nHost: localhost:{port}"),
         format!("\0 http://localhost:{port}/ HTTP/1.1"),
     ] {
-        let answer = attempt(&mut pml, "proxy", json!({ "request": request })).unwrap();
+        let answer = attempt(&mut pml, REACH, "proxy", json!({ "request": request })).unwrap();
         let is_refused = ["HTTP/1.1 400", "HTTP/1.1 403"].iter().any(|one| answer.starts_with(one));
         assert!(is_refused, "{request:?}: {answer}");
     }
@@ -228,9 +238,10 @@ fn only_listed_hosts_are_reached() {
         // A redirect is another request.
         ("get", json!({ "url": format!("http://localhost:{port}/away") })),
     ]);
-    all_fail(&mut pml, &attempts);
+    all_fail(&mut pml, REACH, &attempts);
     // A datagram without an answer is sent without an error, into its own network.
-    let _ = attempt(&mut pml, "udp", json!({ "port": datagrams.local_addr().unwrap().port() }));
+    let _ =
+        attempt(&mut pml, REACH, "udp", json!({ "port": datagrams.local_addr().unwrap().port() }));
     assert!(datagrams.recv(&mut [0; 16]).is_err());
     assert!(hidden.accept().is_err() && open.accept().is_err());
     assert_eq!((site.connections(), other.connections()), (before + 1, 0));
@@ -256,9 +267,12 @@ fn without_the_field_a_server_is_not_sealed() {
         ("path", json!({ "path": path })),
         ("get", json!({ "url": format!("http://127.0.0.1:{}/", site.port) })),
     ] {
-        let tried = attempt(&mut pml, kind, arguments.clone());
+        let tried = attempt(&mut pml, REACH, kind, arguments.clone());
         assert!(tried.is_ok(), "{kind} {arguments}: {tried:?}");
     }
+    let report = project.run(&["doctor", "--json"]);
+    let report = text(&report.stdout);
+    assert!(report.contains("reach any host: `reach`"), "{report}");
 }
 
 /// On a system that allows no network namespace, a server with hosts is not started.
@@ -284,8 +298,8 @@ fn all_hosts_open_no_files() {
     let site = Site::start("");
     let project = project(&json!("all"));
     let mut pml = project.stdio();
-    assert_eq!(attempt(&mut pml, "tcp", json!({ "port": site.port })).unwrap(), "connected");
-    all_fail(&mut pml, &on_this_machine(&project));
+    assert_eq!(attempt(&mut pml, REACH, "tcp", json!({ "port": site.port })).unwrap(), "connected");
+    all_fail(&mut pml, REACH, &on_this_machine(&project));
 }
 
 /// The reference servers of npm and PyPI work sealed, without hosts.

@@ -119,7 +119,12 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     // The page shows a question and takes its answer; it knows no run.
     ("client-cli", "approval_page", &["consent"]),
     ("client-cli", "gateway", &["capabilities", "files", "http_client", "processes", "*"]),
-    ("client-cli", "local_mcp", &["files", "http_client", "policy", "processes", "workspace", "*"]),
+    ("client-cli", "packages", &["files", "processes"]),
+    (
+        "client-cli",
+        "local_mcp",
+        &["files", "http_client", "packages", "policy", "processes", "workspace", "*"],
+    ),
     ("client-cli", "tools", &["files", "http_client", "policy", "processes", "workspace"]),
     // The decision about a call depends on what can be called, and not on runs.
     (

@@ -94,6 +94,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
             findings.extend(
                 further.map(|root| Finding::new("root", State::Good, root.display().to_string())),
             );
+            findings.extend(servers(&config));
             config.cloud_url
         }
         // The other checks continue without the gateway that the file may name.
@@ -112,18 +113,18 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     });
     let search = std::env::var("PATH").ok();
     let programs = Programs::new(search.as_deref(), &workspace.root_paths());
-    for (program, for_what) in [("npx", "npm"), ("uvx", "PyPI")] {
+    for (program, for_what) in [
+        ("npx", "MCP servers from npm do not start"),
+        ("uvx", "MCP servers from PyPI do not start unless they are sealed"),
+        ("python3", "sealed MCP servers from PyPI are not installed"),
+    ] {
         findings.push(match programs.find(program, workspace.root()) {
             Ok(found) => Finding::new(program, State::Good, found.file.display().to_string()),
             // The program exists but must not be used, which its own message explains.
             Err(error @ (ProgramError::InWorkspace { .. } | ProgramError::Interpreter { .. })) => {
                 Finding::new(program, State::Warning, error.to_string())
             }
-            Err(_) => Finding::new(
-                program,
-                State::Warning,
-                format!("not on PATH: MCP servers from {for_what} do not start"),
-            ),
+            Err(_) => Finding::new(program, State::Warning, format!("not on PATH: {for_what}")),
         });
     }
     findings.extend(
@@ -144,6 +145,26 @@ fn trust(config: &Config) -> Finding {
         ),
     };
     Finding::new(".pml.json", state, detail)
+}
+
+/// Returns which servers run with the user's rights; `None` if there are no servers.
+fn servers(config: &Config) -> Option<Finding> {
+    let all = || config.private_mcps.iter().chain(&config.mcp_servers);
+    let open: Vec<String> = all()
+        .filter(|(_, server)| server.is_unsealed())
+        .map(|(name, _)| format!("`{name}`"))
+        .collect();
+    all().next()?;
+    Some(match open.is_empty() {
+        true => Finding::new("servers", State::Good, "every server that starts here is sealed"),
+        false => {
+            let detail = format!(
+                "not sealed, so they can read your files and reach any host: {}; `\"network\": []` in an entry seals it",
+                open.join(", ")
+            );
+            Finding::new("servers", State::Warning, detail)
+        }
+    })
 }
 
 async fn gateway(settings: &Settings, file: Option<&str>, roots: &[PathBuf]) -> Vec<Finding> {

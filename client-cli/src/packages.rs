@@ -1,0 +1,198 @@
+//! Packages of npm and PyPI from which MCP servers start: `pml` installs them itself, instead of starting `npx` or `uvx`.
+//!
+//! An installed package is kept in a folder of the user's own records and started from there, without its package
+//! manager and without the network. Nothing of a package runs while it is installed: scripts are ignored, and Python
+//! packages are wheels. What was downloaded has the hashes that its registry lists.
+
+mod folder;
+mod npm;
+mod pypi;
+mod request;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+
+use self::folder::Folder;
+use self::request::Ecosystem;
+pub(crate) use self::request::Request;
+use crate::processes::environment::Environment;
+use crate::processes::programs::ProgramError;
+use crate::processes::supervise::{Input, Supervisor};
+
+/// The time limit of an installation.
+const LIMIT: Duration = Duration::from_secs(5 * 60);
+
+/// The number of bytes at the end of a package manager's output that an error quotes.
+const QUOTED: usize = 1_500;
+
+/// Installs packages for one user.
+#[derive(Debug)]
+pub(crate) struct Installer<'a> {
+    /// The folder of all installed packages.
+    pub(crate) folder: &'a Path,
+    /// The user's variables and programs.
+    pub(crate) environment: &'a Environment,
+    /// Starts the package managers.
+    pub(crate) supervisor: &'a Supervisor,
+}
+
+impl Installer<'_> {
+    /// Checks that a package can be installed, without installing it.
+    ///
+    /// # Errors
+    /// Returns which program is missing.
+    pub(crate) fn check(&self, request: &Request) -> Result<(), ProgramError> {
+        match request.ecosystem {
+            Ecosystem::Npm => ["npm", "node"].iter().try_for_each(|name| self.find(name).map(drop)),
+            Ecosystem::PyPi => self.find("python3").map(drop),
+        }
+    }
+
+    /// Returns the program of a package as a file. The package is installed if it is not there.
+    ///
+    /// # Errors
+    /// Returns why it cannot be installed or has no such program, as the rest of a sentence about the server.
+    pub(crate) async fn install(&self, request: &Request) -> Result<PathBuf, String> {
+        let folder = Folder::lock(self.folder, request).await?;
+        if !folder.is_complete() {
+            tracing::info!(package = %request.shown(), "Installing a package");
+            folder.clear()?;
+            let install = async {
+                match request.ecosystem {
+                    Ecosystem::Npm => npm::install(self, request, folder.path()).await,
+                    Ecosystem::PyPi => pypi::install(self, request, folder.path()).await,
+                }
+            };
+            let installed = tokio::time::timeout(LIMIT, install).await;
+            let installed = installed.unwrap_or_else(|_| {
+                Err(format!("its installation took longer than {} s", LIMIT.as_secs()))
+            });
+            let packages = installed
+                .map_err(|reason| format!("`{}` was not installed: {reason}", request.shown()))?;
+            folder.complete(&packages)?;
+        }
+        let program = match request.ecosystem {
+            Ecosystem::Npm => npm::program(request, folder.path()),
+            Ecosystem::PyPi => pypi::program(request, folder.path()),
+        };
+        program.map_err(|reason| format!("`{}` {reason}", request.shown()))
+    }
+
+    fn find(&self, name: &str) -> Result<PathBuf, ProgramError> {
+        // A name without `/` does not depend on the folder.
+        self.environment.programs().find(name, self.folder).map(|program| program.file)
+    }
+
+    /// Runs a package manager in the folder of a package.
+    async fn run(&self, program: &Path, arguments: &[&str], folder: &Path) -> Result<(), String> {
+        let argv: Vec<&std::ffi::OsStr> = std::iter::once(program.as_os_str())
+            .chain(arguments.iter().map(AsRef::as_ref))
+            .collect();
+        let mut command = self.supervisor.command(Input::Passed, None, program, &argv);
+        let variables: BTreeMap<String, String> = self.environment.base();
+        command.envs(variables).current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let started = tokio::process::Command::from(command).spawn();
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut child = started.map_err(|error| format!("cannot start `{name}`: {error}"))?;
+        // Closing it, also when this future is dropped, ends the package manager.
+        let input = child.stdin.take();
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let read = async {
+            let out = async {
+                if let Some(stdout) = stdout {
+                    let _ = stdout.take(1 << 20).read_to_end(&mut out).await;
+                }
+            };
+            let err = async {
+                if let Some(stderr) = stderr {
+                    let _ = stderr.take(1 << 20).read_to_end(&mut err).await;
+                }
+            };
+            tokio::join!(out, err);
+        };
+        read.await;
+        let status = child.wait().await.map_err(|error| format!("`{name}` was lost: {error}"))?;
+        drop(input);
+        if status.success() {
+            return Ok(());
+        }
+        let said = if err.is_empty() { out } else { err };
+        Err(reason(&name, String::from_utf8_lossy(&said).trim()))
+    }
+}
+
+/// Returns what to say of a package that does not have the requested program.
+fn no_program<'a>(request: &Request, others: impl Iterator<Item = &'a String>) -> String {
+    let others: Vec<String> =
+        others.take(20).map(|name| format!("`{}`", protocol::escape_text(name))).collect();
+    let wanted = match &request.program {
+        Some(name) => format!("has no program `{name}`"),
+        None => "does not say which of its programs is meant".to_owned(),
+    };
+    match others.is_empty() {
+        true => format!("{wanted}; it has none"),
+        false => format!("{wanted}; it has: {}", others.join(", ")),
+    }
+}
+
+/// What package managers print if their registry cannot be reached.
+const UNREACHABLE: &[&str] = &[
+    "ECONNREFUSED",
+    "ECONNRESET",
+    "EAI_AGAIN",
+    "EHOSTUNREACH",
+    "ENETUNREACH",
+    "ENOTFOUND",
+    "ERR_SOCKET_TIMEOUT",
+    "ETIMEDOUT",
+    "Failed to establish a new connection",
+    "Connection refused",
+    "Temporary failure in name resolution",
+    "ConnectTimeoutError",
+];
+
+/// What they print if it has no such package or version, or none that can be installed here.
+const UNKNOWN: &[&str] =
+    &["code E404", "code ETARGET", "No matching distribution found", "is not in this registry"];
+
+/// What they print if a download does not have the hash that the registry lists.
+const CHANGED: &[&str] = &["EINTEGRITY", "DO NOT MATCH THE HASHES"];
+
+/// Returns why a package manager failed, from what it printed.
+fn reason(program: &str, said: &str) -> String {
+    let contains = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if contains(CHANGED) {
+        return "what its registry sent does not have the hash that it lists".to_owned();
+    }
+    if contains(UNREACHABLE) {
+        return "its registry cannot be reached; check the network, and the registry and proxy in your settings of npm or pip".to_owned();
+    }
+    if contains(UNKNOWN) {
+        return "its registry has no such package or version for this machine".to_owned();
+    }
+    let from = said.len().saturating_sub(QUOTED);
+    let from = (from..said.len()).find(|at| said.is_char_boundary(*at)).unwrap_or(said.len());
+    format!("`{program}` failed: {}", &said[from..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_what_the_package_manager_printed() {
+        let npm = "npm error code ENOTFOUND\nnpm error network request to https://r.test failed";
+        assert!(reason("npm", npm).contains("registry cannot be reached"));
+        let pip = "ERROR: No matching distribution found for none-such==9";
+        assert!(reason("python3", pip).contains("no such package or version"));
+        let long = format!("{}é the end", "é".repeat(2_000));
+        let quoted = reason("npm", &long);
+        assert!(quoted.ends_with("the end") && quoted.len() < 2_000, "{quoted}");
+        assert_eq!(reason("npm", ""), "`npm` failed: ");
+    }
+}

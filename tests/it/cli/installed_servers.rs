@@ -1,0 +1,185 @@
+//! MCP servers that `pml` installs from npm and PyPI, and starts sealed without a package manager.
+
+use std::net::UdpSocket;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::sealed_servers::{Site, all_fail, attempt};
+use crate::support::cli::Project;
+use crate::support::expect::{failure, success};
+use crate::support::registry::Registry;
+
+/// An entry of a server from npm, sealed and without hosts.
+fn npx(arguments: &[&str]) -> Value {
+    json!({ "command": "npx", "args": arguments, "network": [] })
+}
+
+/// Returns a project with these servers.
+fn project(servers: &Value) -> Project {
+    let servers = json!({ "permissions": { "allow": ["*"] }, "mcpServers": servers });
+    Project::offline().configure(&servers)
+}
+
+/// Returns the same project with this registry, for npm and for pip.
+fn with(project: Project, registry: &Registry) -> Project {
+    project.set("npm_config_registry", registry.npm()).set("PIP_INDEX_URL", &registry.pypi())
+}
+
+/// A server from npm and one from PyPI are installed at the first call, from a cold cache, and work without hosts. After
+/// that they start without a registry.
+#[test]
+fn servers_are_installed_once() {
+    let mut memory = npx(&["-y", "@modelcontextprotocol/server-memory@2026.8.31"]);
+    // Else it would write into its own package.
+    memory["env"] = json!({ "MEMORY_FILE_PATH": "${workspace}/memory.jsonl" });
+    let project = project(&json!({
+        "memory": memory,
+        "time": { "command": "uvx", "args": ["mcp-server-time==2026.10.19", "--local-timezone", "UTC"], "network": [] },
+    }));
+    let code = "const [graph, now] = await Promise.all([
+        mcp.memory.create_entities({ entities: [{ name: 'n', entityType: 't', observations: [] }] }),
+        mcp.time.get_current_time({ timezone: 'UTC' }),
+    ]);
+    return { graph, now }";
+    let (envelope, _) = project.exec(code);
+    let result = success(&envelope).to_string();
+    assert!(result.contains("entityType") && result.contains("UTC"), "{result}");
+    let offline = project
+        .set("npm_config_registry", "http://127.0.0.1:1")
+        .set("PIP_INDEX_URL", "http://127.0.0.1:1");
+    let (envelope, _) = offline.exec(code);
+    success(&envelope);
+}
+
+/// What cannot be installed is explained.
+#[test]
+fn failed_installations_are_explained() {
+    let registry = Registry::start();
+    let project = project(&json!({
+        "none": npx(&["-y", "none-such@1.0.0"]),
+        "option": npx(&["--registry=https://evil.test", "a"]),
+        "address": npx(&["-y", "https://evil.test/a.tgz"]),
+        "program": npx(&["-p", "tool", "other"]),
+        "changed": npx(&["changed"]),
+        "remote": npx(&["remote"]),
+        "python": { "command": "uvx", "args": ["none-such==1"], "network": [] },
+        "source": { "command": "uvx", "args": ["source_only"], "network": [] },
+    }));
+    let scratch = project.home();
+    let publish = |name: &str, manifest: Value, changed: &[u8]| {
+        registry.publish(&scratch, name, &[("index.js", "")], &manifest, changed);
+    };
+    publish("tool", json!({ "bin": { "tool": "index.js" } }), b"");
+    publish("changed", json!({ "bin": "index.js" }), b"more");
+    // The same tool, but from an address.
+    let address = format!("{}/tool/-/tool-1.0.0.tgz", registry.npm());
+    publish("remote", json!({ "bin": "index.js", "dependencies": { "tool": address } }), b"");
+    // It would run its `setup.py` to be built.
+    registry.list("source_only", "source_only-1.0.0.tar.gz", b"not opened".to_vec());
+    let project = with(project, &registry);
+    for (server, code, words) in [
+        (
+            "none",
+            "TOOL_UNAVAILABLE",
+            "`none-such@1.0.0` was not installed: its registry has no such package",
+        ),
+        ("option", "CONFIG_INVALID", "the option `--registry=https://evil.test` of `npx`"),
+        ("address", "CONFIG_INVALID", "the package `https://evil.test/a.tgz`"),
+        ("program", "TOOL_UNAVAILABLE", "`tool` has no program `other`; it has: `tool`"),
+        ("changed", "TOOL_UNAVAILABLE", "does not have the hash that it lists"),
+        ("remote", "TOOL_UNAVAILABLE", "it needs `tool`, which comes from no registry"),
+        (
+            "python",
+            "TOOL_UNAVAILABLE",
+            "`none-such==1` was not installed: its registry has no such package",
+        ),
+        (
+            "source",
+            "TOOL_UNAVAILABLE",
+            "`source_only` was not installed: its registry has no such package",
+        ),
+    ] {
+        let (envelope, _) = project.exec(&format!("return await mcp.{server}.x({{}})"));
+        let message = failure(&envelope, code);
+        assert!(message.contains(words), "{server}: {message}");
+    }
+    let offline = project.set("npm_config_registry", "http://127.0.0.1:1");
+    let (envelope, _) = offline.exec("return await mcp.none.x({})");
+    let message = failure(&envelope, "TOOL_UNAVAILABLE");
+    assert!(message.contains("its registry cannot be reached"), "{message}");
+}
+
+/// Hostile servers from npm and PyPI: nothing of them runs while they are installed, and what runs later reaches nothing.
+#[test]
+fn hostile_packages_reach_nothing() {
+    let registry = Registry::start();
+    let project = project(&json!({
+        "npm": npx(&["hostile"]),
+        "pypi": { "command": "uvx", "args": ["hostile_server"], "network": [] },
+    }));
+    let (home, mark) = (project.home(), project.home().join("script-ran"));
+    let touch = format!("touch '{}'", mark.display());
+    let scripts = json!({
+        "preinstall": touch, "install": touch, "postinstall": touch, "prepare": touch,
+    });
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let source = std::fs::read_to_string(fixtures.join("reaches_out.js")).unwrap();
+    let needs = json!({ "scripts": scripts, "bin": "index.js", "dependencies": { "hostile-part": "1.0.0" } });
+    registry.publish(&home, "hostile", &[("index.js", &source)], &needs, b"");
+    registry.publish(&home, "hostile-part", &[], &json!({ "scripts": scripts }), b"");
+    registry.publish_wheel(&home, "hostile_server", &fixtures.join("reaches_out.py"));
+    std::fs::create_dir_all(home.join(".ssh")).unwrap();
+    let secret = home.join(".ssh/id");
+    std::fs::write(&secret, "canary").unwrap();
+
+    let site = Site::start("");
+    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+    datagrams.set_nonblocking(true).unwrap();
+    let name = format!("pml-test-{}-{}", std::process::id(), site.port);
+    let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    let path = project.path("socket");
+    let open = UnixListener::bind(&path).unwrap();
+    hidden.set_nonblocking(true).unwrap();
+    open.set_nonblocking(true).unwrap();
+    let project = with(project, &registry);
+    let mut pml = project.stdio();
+    let (port, pid) = (site.port, std::process::id());
+    for server in ["npm", "pypi"] {
+        let child = match server {
+            "npm" => format!("console.log(require('fs').readFileSync({secret:?}, 'utf8'))"),
+            _ => format!("print(open({secret:?}).read())"),
+        };
+        let packages = home.join(".local/state/pml/packages");
+        all_fail(
+            &mut pml,
+            server,
+            &[
+                ("tcp", json!({ "port": port })),
+                ("udp", json!({ "port": datagrams.local_addr().unwrap().port() })),
+                ("dns", json!({})),
+                ("abstract", json!({ "name": name })),
+                ("path", json!({ "path": path })),
+                ("get", json!({ "url": format!("http://127.0.0.1:{port}/") })),
+                ("read", json!({ "path": secret })),
+                ("read", json!({ "path": format!("/proc/self/root{}", secret.display()) })),
+                ("list", json!({ "path": home })),
+                ("list", json!({ "path": packages })),
+                ("write", json!({ "path": home.join("new.txt") })),
+                ("child", json!({ "code": child })),
+                ("environ", json!({ "pid": pid })),
+                ("memory", json!({ "pid": pid })),
+            ],
+        );
+        let inside = json!({ "path": project.path("inside.txt") });
+        attempt(&mut pml, server, "write", inside).unwrap();
+    }
+    // Nor what it consists of.
+    all_fail(&mut pml, "npm", &[("own", json!({}))]);
+    assert!(!mark.exists() && !home.join("new.txt").exists());
+    assert_eq!(site.connections(), 0);
+    assert!(datagrams.recv(&mut [0; 16]).is_err());
+    assert!(hidden.accept().is_err() && open.accept().is_err());
+}

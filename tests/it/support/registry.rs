@@ -1,0 +1,133 @@
+//! A registry of npm and PyPI packages on this machine, with packages that real ones would not have.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use data_encoding::BASE64;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha512};
+
+/// Builds a wheel from a file and the names of a package and its program. It needs nothing but Python.
+const WHEEL: &str = r#"
+import sys, zipfile
+name, source, out = sys.argv[1:]
+info = f"{name}-1.0.0.dist-info"
+with zipfile.ZipFile(out, "w") as wheel:
+    wheel.write(source, f"{name}.py")
+    wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0.0\n")
+    wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    wheel.writestr(f"{info}/entry_points.txt", f"[console_scripts]\n{name} = {name}:answer\n")
+    wheel.writestr(f"{info}/RECORD", "")
+"#;
+
+/// The registry. It serves until the test process ends.
+pub(crate) struct Registry {
+    url: String,
+    files: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
+}
+
+impl Registry {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let files: Arc<Mutex<BTreeMap<String, Vec<u8>>>> = Arc::default();
+        let served = Arc::clone(&files);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut head = [0; 8192];
+                let length = stream.read(&mut head).unwrap_or(0);
+                let head = String::from_utf8_lossy(&head[..length]).into_owned();
+                let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+                let found = served.lock().unwrap().get(&path).cloned();
+                let kind = match path.starts_with("/simple/") {
+                    true => "text/html",
+                    false => "application/json",
+                };
+                let (status, body) = match found {
+                    Some(body) => ("200 OK", body),
+                    None => ("404 Not Found", b"{}".to_vec()),
+                };
+                let length = body.len();
+                let head = format!(
+                    "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+                );
+                let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+            }
+        });
+        Self { url, files }
+    }
+
+    /// The URL for npm.
+    pub(crate) fn npm(&self) -> &str {
+        &self.url
+    }
+
+    /// The URL for pip.
+    pub(crate) fn pypi(&self) -> String {
+        format!("{}/simple/", self.url)
+    }
+
+    fn serve(&self, path: &str, body: impl Into<Vec<u8>>) {
+        self.files.lock().unwrap().insert(path.to_owned(), body.into());
+    }
+
+    /// Publishes version 1.0.0 of an npm package with these files and this `package.json`, apart from its name and
+    /// version. `changed` is added to the package after its hash was computed.
+    pub(crate) fn publish(
+        &self,
+        scratch: &Path,
+        name: &str,
+        files: &[(&str, &str)],
+        manifest: &Value,
+        changed: &[u8],
+    ) {
+        let mut manifest = manifest.clone();
+        manifest["name"] = json!(name);
+        manifest["version"] = json!("1.0.0");
+        let folder = scratch.join(format!("npm-{name}"));
+        std::fs::create_dir_all(folder.join("package")).unwrap();
+        let manifest_text = manifest.to_string();
+        for (file, text) in files.iter().chain([&("package.json", &*manifest_text)]) {
+            std::fs::write(folder.join("package").join(file), text).unwrap();
+        }
+        let packed = folder.join("package.tgz");
+        let mut tar = Command::new("tar");
+        tar.arg("-czf").arg(&packed).arg("-C").arg(&folder).arg("package");
+        assert!(tar.status().unwrap().success());
+        let mut packed = std::fs::read(packed).unwrap();
+        let integrity = format!("sha512-{}", BASE64.encode(&Sha512::digest(&packed)));
+        packed.extend_from_slice(changed);
+        let path = format!("/{name}/-/{name}-1.0.0.tgz");
+        manifest["dist"] =
+            json!({ "tarball": format!("{}{path}", self.url), "integrity": integrity });
+        let about = json!({
+            "name": name, "dist-tags": { "latest": "1.0.0" }, "versions": { "1.0.0": manifest },
+        });
+        self.serve(&path, packed);
+        self.serve(&format!("/{name}"), about.to_string());
+    }
+
+    /// Publishes version 1.0.0 of a Python package as a wheel, with a program of the same name.
+    pub(crate) fn publish_wheel(&self, scratch: &Path, name: &str, source: &Path) {
+        let file = format!("{name}-1.0.0-py3-none-any.whl");
+        let wheel = scratch.join(&file);
+        let mut python = Command::new("python3");
+        python.args(["-c", WHEEL, name]).arg(source).arg(&wheel);
+        assert!(python.status().unwrap().success());
+        let bytes = std::fs::read(wheel).unwrap();
+        self.list(name, &file, bytes);
+    }
+
+    /// Publishes a file of a Python package, with its hash.
+    pub(crate) fn list(&self, name: &str, file: &str, bytes: Vec<u8>) {
+        let hash: String =
+            sha2::Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        self.serve(&format!("/files/{file}"), bytes);
+        let page = format!("<a href=\"/files/{file}#sha256={hash}\">{file}</a>");
+        self.serve(&format!("/simple/{}/", name.replace('_', "-")), page);
+    }
+}
