@@ -113,6 +113,17 @@ record cannot be used; 2 no such run; 4 the store cannot be used, or sandboxing 
     /// List, show and verify the recorded runs of this project.
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Find tools that programs can call from here: those of this machine and of the gateway.
+    #[command(after_help = "\
+Examples:
+  pml search read a text file      words
+  pml search 'git:*'               all tools with such a name; `*` is any text
+  pml search filesystem:write_file one tool
+
+The gateway gets the words. A server of `.pml.json` is started for this only if a rule allows a tool of it.
+
+Exit codes: 0 searched, also if nothing was found; 2 an argument or a file is invalid.")]
+    Search(Search),
     /// Explain what would happen to a call.
     #[command(subcommand)]
     Permissions(PermissionsCommand),
@@ -131,6 +142,20 @@ record cannot be used; 2 no such run; 4 the store cannot be used, or sandboxing 
         /// The shell.
         shell: clap_complete::Shell,
     },
+}
+
+/// `pml search`
+#[derive(Debug, Args)]
+pub(crate) struct Search {
+    /// What the tool should do, in words; or a pattern with `*`, or the name of a tool.
+    #[arg(required = true)]
+    pub(crate) query: Vec<String>,
+    /// The maximum number of tools.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=50))]
+    pub(crate) limit: u32,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `pml permissions …`

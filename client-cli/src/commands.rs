@@ -14,6 +14,7 @@ mod policy;
 pub(crate) mod program;
 pub(crate) mod publish;
 mod runs;
+mod search;
 pub(crate) mod secrets;
 mod terminal;
 pub(crate) mod trust;
@@ -59,6 +60,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         ) => *json,
         Command::Runs(RunsCommand::Resume(resume)) => resume.json,
         Command::Replay(replay) => replay.json,
+        Command::Search(search) => search.json,
         _ => false,
     };
     match start(cli) {
@@ -115,6 +117,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Secrets(_)
         | Command::Permissions(_)
         | Command::Replay(_)
+        | Command::Search(_)
         | Command::Login
         | Command::Logout => {}
     }
@@ -182,6 +185,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Replay(replay) => {
                 runs::replay::replay(analyser()?, settings, replay, &stop).await
             }
+            Command::Search(options) => search::search(App::open(settings)?, options, &stop).await,
             Command::Login => login::login(settings, &stop).await,
             Command::Logout => login::logout(settings, &stop).await,
             Command::Init { .. }

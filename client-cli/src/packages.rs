@@ -2,7 +2,7 @@
 //!
 //! An installed package is kept in a folder of the user's own records and started from there, without its package
 //! manager and without the network. Nothing of a package runs while it is installed: scripts are ignored, and Python
-//! packages are wheels. What was downloaded has the hashes that its registry lists.
+//! packages are wheels. Each download has a hash, which the package manager compares with the one that the registry lists.
 
 mod folder;
 mod npm;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use self::folder::Folder;
 use self::request::Ecosystem;
@@ -100,22 +100,8 @@ impl Installer<'_> {
         let mut child = started.map_err(|error| format!("cannot start `{name}`: {error}"))?;
         // Closing it, also when this future is dropped, ends the package manager.
         let input = child.stdin.take();
-        let (mut out, mut err) = (Vec::new(), Vec::new());
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let read = async {
-            let out = async {
-                if let Some(stdout) = stdout {
-                    let _ = stdout.take(1 << 20).read_to_end(&mut out).await;
-                }
-            };
-            let err = async {
-                if let Some(stderr) = stderr {
-                    let _ = stderr.take(1 << 20).read_to_end(&mut err).await;
-                }
-            };
-            tokio::join!(out, err);
-        };
-        read.await;
+        let (out, err) = tokio::join!(printed(stdout), printed(stderr));
         let status = child.wait().await.map_err(|error| format!("`{name}` was lost: {error}"))?;
         drop(input);
         if status.success() {
@@ -124,6 +110,16 @@ impl Installer<'_> {
         let said = if err.is_empty() { out } else { err };
         Err(reason(&name, String::from_utf8_lossy(&said).trim()))
     }
+}
+
+/// Reads what a package manager prints, until it has ended. Returns the first MiB.
+async fn printed(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let Some(mut pipe) = pipe else { return kept };
+    // A failure here only makes an error message shorter.
+    let _ = (&mut pipe).take(1 << 20).read_to_end(&mut kept).await;
+    let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
+    kept
 }
 
 /// Returns what to say of a package that does not have the requested program.

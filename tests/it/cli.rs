@@ -33,6 +33,7 @@ mod resume;
 mod roots;
 mod runs;
 mod sealed_servers;
+mod search;
 mod secrets;
 mod server_starts;
 mod tasks;

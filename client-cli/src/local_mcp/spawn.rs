@@ -146,7 +146,11 @@ async fn resolve(shared: &Shared, launch: Launch) -> Result<Executed, String> {
             let installed = shared.installer(&seal.packages).install(&request).await?;
             let file = installed.to_string_lossy();
             let program = shared.environment.programs().find(&file, &folder);
-            (program.map_err(|error| error.to_string())?, request.arguments)
+            let program = program.map_err(|error| {
+                let folder = seal.packages.display();
+                format!("{error}; to install all packages again, delete `{folder}`")
+            })?;
+            (program, request.arguments)
         }
         (Source::Package(_), None) => return Err("it is not sealed".to_owned()),
     };

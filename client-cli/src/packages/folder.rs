@@ -28,7 +28,7 @@ pub(super) struct Package {
     pub(super) name: String,
     /// Its version.
     pub(super) version: String,
-    /// The hash of what was downloaded, as its registry lists it.
+    /// The hash of what was downloaded.
     pub(super) integrity: String,
 }
 

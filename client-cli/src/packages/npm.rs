@@ -70,7 +70,8 @@ pub(super) async fn install(
         "--no-update-notifier",
         "--no-progress",
         "--loglevel=error",
-        // Whatever the user's settings are: the form of the lock, which is read below.
+        // Whatever the user's settings are: programs can be executed, and the lock has the form that is read below.
+        "--bin-links",
         "--install-strategy=hoisted",
         "--package-lock",
         "--lockfile-version=3",

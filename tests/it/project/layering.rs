@@ -188,6 +188,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "config",
             "consent",
             "diagram",
+            "discover",
             "files",
             "gateway",
             "http_client",
