@@ -195,7 +195,7 @@ async fn read(
             caller,
             wanted,
             r#"select org, project, content, integrity,
-                effective_routing(routing, namespace, namespace || ':*') as "routing!",
+                (select o.routing from routing_of(routing, namespace, namespace || ':*') o) as "routing!",
                 routing is not null as "is_fixed!", visibility, null as code, deprecated
             from mcp_servers"#,
             ""

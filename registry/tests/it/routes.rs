@@ -118,6 +118,25 @@ async fn the_database_applies_the_same_rules() {
     assert_eq!(Some(resolved.get(&id("memory:read_graph")).unwrap().routing), fixed);
 }
 
+/// Postgres inlines the rules into a look-up. As a function call they would be planned anew in each one.
+#[tokio::test]
+async fn the_routing_of_an_entry_is_inlined() {
+    let database = Database::seeded().await;
+    let mut app = database.app().await;
+    for query in [
+        "select routing from pml_registry",
+        "select (select o.routing from routing_of(routing, namespace, namespace || ':*') o) from mcp_servers",
+    ] {
+        let explain = sqlx::AssertSqlSafe(format!("explain (verbose) {query}"));
+        let plan: Vec<String> = sqlx::query_scalar(explain).fetch_all(&mut app).await.unwrap();
+        let plan = plan.join("\n");
+        assert!(plan.contains("routing_rules"), "{plan}");
+        for function in ["routing_of", "effective_routing"] {
+            assert!(!plan.contains(function), "{plan}");
+        }
+    }
+}
+
 /// Changes that are made while the listener is disconnected are read when it reconnects.
 #[tokio::test]
 async fn a_lost_listener_reconnects_without_missing_changes() {
