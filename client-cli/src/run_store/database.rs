@@ -17,7 +17,10 @@ use crate::files::atomic::{self, Existing};
 use crate::workspace::Workspace;
 
 /// The tables and views of each version, from the first.
-const SCHEMAS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+const SCHEMAS: &[&str] = &[
+    concat!(include_str!("schema/1.sql"), include_str!("schema/all.sql")),
+    concat!(include_str!("schema/2.sql"), include_str!("schema/all.sql")),
+];
 /// The version of the form, in `user_version`.
 const VERSION: usize = SCHEMAS.len();
 /// `PMLR`, in `application_id`.

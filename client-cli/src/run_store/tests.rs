@@ -344,7 +344,7 @@ async fn a_file_of_a_newer_version_is_left_alone() {
 async fn an_older_store_is_upgraded() {
     let project = Project::new();
     write_run(&project.open().unwrap(), "one", 2).await;
-    let first = include_str!("schema/1.sql");
+    let first = concat!(include_str!("schema/1.sql"), include_str!("schema/all.sql"));
     let older = format!(
         "DROP VIEW runs; DROP VIEW tool_calls; DROP VIEW tool_results; DROP VIEW approvals;
          DROP TRIGGER records_are_not_changed; DROP TRIGGER records_are_not_deleted;

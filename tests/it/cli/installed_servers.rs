@@ -1,13 +1,10 @@
 //! MCP servers that `pml` installs from npm and PyPI, and starts sealed without a package manager.
 
-use std::net::UdpSocket;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::sealed_servers::{Site, all_fail, attempt};
+use super::sealed_servers::{Site, Sockets, all_fail, attempt};
 use crate::support::cli::Project;
 use crate::support::expect::{failure, success};
 use crate::support::registry::Registry;
@@ -136,14 +133,7 @@ fn hostile_packages_reach_nothing() {
     std::fs::write(&secret, "canary").unwrap();
 
     let site = Site::start("");
-    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
-    datagrams.set_nonblocking(true).unwrap();
-    let name = format!("pml-test-{}-{}", std::process::id(), site.port);
-    let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-    let path = project.path("socket");
-    let open = UnixListener::bind(&path).unwrap();
-    hidden.set_nonblocking(true).unwrap();
-    open.set_nonblocking(true).unwrap();
+    let sockets = Sockets::open(&project);
     let project = with(project, &registry);
     let mut pml = project.stdio();
     let (port, pid) = (site.port, std::process::id());
@@ -158,10 +148,8 @@ fn hostile_packages_reach_nothing() {
             server,
             &[
                 ("tcp", json!({ "port": port })),
-                ("udp", json!({ "port": datagrams.local_addr().unwrap().port() })),
+                sockets.datagram(),
                 ("dns", json!({})),
-                ("abstract", json!({ "name": name })),
-                ("path", json!({ "path": path })),
                 ("get", json!({ "url": format!("http://127.0.0.1:{port}/") })),
                 ("read", json!({ "path": secret })),
                 ("read", json!({ "path": format!("/proc/self/root{}", secret.display()) })),
@@ -173,6 +161,7 @@ fn hostile_packages_reach_nothing() {
                 ("memory", json!({ "pid": pid })),
             ],
         );
+        all_fail(&mut pml, server, &sockets.connections());
         let inside = json!({ "path": project.path("inside.txt") });
         attempt(&mut pml, server, "write", inside).unwrap();
     }
@@ -180,6 +169,5 @@ fn hostile_packages_reach_nothing() {
     all_fail(&mut pml, "npm", &[("own", json!({}))]);
     assert!(!mark.exists() && !home.join("new.txt").exists());
     assert_eq!(site.connections(), 0);
-    assert!(datagrams.recv(&mut [0; 16]).is_err());
-    assert!(hidden.accept().is_err() && open.accept().is_err());
+    sockets.got_nothing();
 }

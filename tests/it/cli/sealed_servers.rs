@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,6 +54,48 @@ impl Site {
 
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
+    }
+}
+
+/// Sockets on this machine to which nothing may be sent: for datagrams, with a path, and with an abstract name.
+pub(super) struct Sockets {
+    datagrams: UdpSocket,
+    named: UnixListener,
+    hidden: UnixListener,
+    path: PathBuf,
+    name: String,
+}
+
+impl Sockets {
+    /// Opens them; the path is in the workspace.
+    pub(super) fn open(project: &Project) -> Self {
+        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+        datagrams.set_nonblocking(true).unwrap();
+        let port = datagrams.local_addr().unwrap().port();
+        let name = format!("pml-test-{}-{port}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let hidden = UnixListener::bind_addr(&address).unwrap();
+        let path = project.path("socket");
+        let named = UnixListener::bind(&path).unwrap();
+        hidden.set_nonblocking(true).unwrap();
+        named.set_nonblocking(true).unwrap();
+        Self { datagrams, named, hidden, path, name }
+    }
+
+    /// An attempt to send a datagram.
+    pub(super) fn datagram(&self) -> (&'static str, Value) {
+        ("udp", json!({ "port": self.datagrams.local_addr().unwrap().port() }))
+    }
+
+    /// The attempts to connect to the others.
+    pub(super) fn connections(&self) -> [(&'static str, Value); 2] {
+        [("abstract", json!({ "name": self.name })), ("path", json!({ "path": self.path }))]
+    }
+
+    #[track_caller]
+    pub(super) fn got_nothing(&self) {
+        assert!(self.datagrams.recv(&mut [0; 16]).is_err());
+        assert!(self.hidden.accept().is_err() && self.named.accept().is_err());
     }
 }
 
@@ -127,14 +170,7 @@ fn on_this_machine(project: &Project) -> Vec<(&'static str, Value)> {
 fn without_hosts_nothing_is_reached() {
     let project = project(&json!([]));
     let site = Site::start("");
-    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
-    datagrams.set_nonblocking(true).unwrap();
-    let name = format!("pml-test-{}-{}", std::process::id(), site.port);
-    let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-    let path = project.path("socket");
-    let open = UnixListener::bind(&path).unwrap();
-    hidden.set_nonblocking(true).unwrap();
-    open.set_nonblocking(true).unwrap();
+    let sockets = Sockets::open(&project);
     let mut pml = project.stdio();
 
     let port = site.port;
@@ -142,17 +178,15 @@ fn without_hosts_nothing_is_reached() {
     let mut attempts = on_this_machine(&project);
     attempts.extend([
         ("tcp", json!({ "port": port })),
-        ("udp", json!({ "port": datagrams.local_addr().unwrap().port() })),
         ("dns", json!({})),
-        ("abstract", json!({ "name": name })),
-        ("path", json!({ "path": path })),
+        sockets.datagram(),
         ("get", json!({ "url": format!("http://127.0.0.1:{port}/") })),
         ("child", json!({ "code": child })),
     ]);
+    attempts.extend(sockets.connections());
     all_fail(&mut pml, REACH, &attempts);
     assert_eq!(site.connections(), 0);
-    assert!(datagrams.recv(&mut [0; 16]).is_err());
-    assert!(hidden.accept().is_err() && open.accept().is_err());
+    sockets.got_nothing();
     assert!(!project.home().join("new.txt").exists());
 
     let inside = json!({ "path": project.path("inside.txt") });
@@ -221,29 +255,20 @@ fn only_listed_hosts_are_reached() {
     }
     assert_eq!((site.connections(), other.connections()), (before, 0));
 
-    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
-    datagrams.set_nonblocking(true).unwrap();
-    let name = format!("pml-test-{}-{}", std::process::id(), site.port);
-    let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-    hidden.set_nonblocking(true).unwrap();
-    let path = project.path("socket");
-    let open = UnixListener::bind(&path).unwrap();
-    open.set_nonblocking(true).unwrap();
+    let sockets = Sockets::open(&project);
     let mut attempts = on_this_machine(&project);
     attempts.extend([
         ("tcp", json!({ "port": port })),
         ("dns", json!({})),
-        ("abstract", json!({ "name": name })),
-        ("path", json!({ "path": path })),
         // A redirect is another request.
         ("get", json!({ "url": format!("http://localhost:{port}/away") })),
     ]);
+    attempts.extend(sockets.connections());
     all_fail(&mut pml, REACH, &attempts);
     // A datagram without an answer is sent without an error, into its own network.
-    let _ =
-        attempt(&mut pml, REACH, "udp", json!({ "port": datagrams.local_addr().unwrap().port() }));
-    assert!(datagrams.recv(&mut [0; 16]).is_err());
-    assert!(hidden.accept().is_err() && open.accept().is_err());
+    let (kind, arguments) = sockets.datagram();
+    let _ = attempt(&mut pml, REACH, kind, arguments);
+    sockets.got_nothing();
     assert_eq!((site.connections(), other.connections()), (before + 1, 0));
 }
 
