@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// A running gateway; dropping this stops it.
@@ -21,16 +21,21 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts the program that was built with this bench, or the one in the folder `PML_TEST_BIN_DIR`.
     pub(crate) fn start() -> Result<Gateway, Box<dyn Error>> {
-        // The path must be short enough for a unix socket, and accessible to other users: as root, Postgres runs as
-        // another one.
-        let folder = std::env::temp_dir().join(format!("pml-bench-{}", std::process::id()));
-        fs::create_dir(&folder)?;
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755))?;
-        let data = folder.join("data");
         let program = match std::env::var_os("PML_TEST_BIN_DIR") {
             Some(folder) => PathBuf::from(folder).join("pml-server"),
             None => env!("CARGO_BIN_EXE_pml-server").into(),
         };
+        Self::start_program(&program, "pml-bench")
+    }
+
+    /// Starts a program with a folder of its own, whose name begins with `prefix`.
+    pub(crate) fn start_program(program: &Path, prefix: &str) -> Result<Gateway, Box<dyn Error>> {
+        // The path must be short enough for a unix socket, and accessible to other users: as root, Postgres runs as
+        // another one.
+        let folder = std::env::temp_dir().join(format!("{prefix}-{}", std::process::id()));
+        fs::create_dir(&folder)?;
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755))?;
+        let data = folder.join("data");
         let mut child = Command::new(program)
             .env("PML_LISTEN", "127.0.0.1:0")
             .env("PML_DATA_DIR", &data)

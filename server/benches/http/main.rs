@@ -3,6 +3,7 @@
 
 mod bare;
 mod client;
+mod compare;
 #[path = "../../../tests/benches/support/figures.rs"]
 mod figures;
 mod gateway;
@@ -11,6 +12,7 @@ mod spent;
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -77,6 +79,12 @@ struct Requests {
     call: Kind,
     found: Kind,
     same: Kind,
+}
+
+impl Requests {
+    fn into_kinds(self) -> [Kind; 4] {
+        [self.execute, self.call, self.found, self.same]
+    }
 }
 
 fn requests(gateway: &Gateway, runtime: &Runtime) -> Result<Requests, Box<dyn Error>> {
@@ -158,6 +166,7 @@ impl Flood {
         runtime: &Runtime,
         kind: &Kind,
         clients: usize,
+        length: Duration,
         pid: u32,
     ) -> Result<(), Box<dyn Error>> {
         let before =
@@ -169,7 +178,7 @@ impl Flood {
                 runtime.spawn(async move {
                     let mut client = Client::connect(kind.address).await?;
                     let mut took = Vec::new();
-                    while started.elapsed() < FLOOD {
+                    while started.elapsed() < length {
                         let sent = Instant::now();
                         let reply = client.send(&kind.bytes).await?;
                         took.push(sent.elapsed().as_secs_f64());
@@ -183,13 +192,13 @@ impl Flood {
         for lane in lanes {
             took.extend(runtime.block_on(lane)?.map_err(|e| e.to_string())?);
         }
-        let (count, length) = (took.len() as f64, started.elapsed());
+        let (count, elapsed) = (took.len() as f64, started.elapsed());
         // Wait until the last children are reaped and replaced, which is a part of the cost.
         std::thread::sleep(Duration::from_millis(300));
         let cpu = spent::cpu_of_tree(pid).saturating_sub(before.0);
         let own = spent::cpu_of_process(pid).saturating_sub(before.1);
         let reaped = spent::cpu_of_reaped(pid).saturating_sub(before.2);
-        self.rate.push(count / length.as_secs_f64());
+        self.rate.push(count / elapsed.as_secs_f64());
         self.cpu.push(cpu.as_secs_f64() / count);
         self.own_cpu.push(own.as_secs_f64() / count);
         self.reaped_cpu.push(reaped.as_secs_f64() / count);
@@ -226,6 +235,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let pid = gateway.pid();
     let client_runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    if let Some(folder) = std::env::var_os("PML_BENCH_OLD_BIN_DIR") {
+        return compare::with_older(&client_runtime, &gateway, Path::new(&folder));
+    }
     let requests = requests(&gateway, &client_runtime)?;
     let posted = requests.execute.reply(&client_runtime)?.body;
     let got = requests.found.reply(&client_runtime)?.body;
@@ -270,7 +282,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut floods: Vec<Flood> = kinds.iter().map(|_| Flood::default()).collect();
         for _ in 0..FLOOD_ROUNDS {
             for (kind, flood) in kinds.iter().zip(&mut floods) {
-                flood.add(&client_runtime, kind, clients, pid)?;
+                flood.add(&client_runtime, kind, clients, FLOOD, pid)?;
             }
         }
         for (at, baseline) in BASELINES.iter().enumerate() {
