@@ -63,14 +63,8 @@ pub(super) struct Core {
 /// A function in the core language.
 pub(super) struct Function {
     pub(super) slots: u32,
-    /// Whether other functions read or write each slot.
-    pub(super) captured: Vec<bool>,
-    /// The loop in which each slot is declared, from 1; 0 is none.
-    pub(super) in_loop: Vec<u32>,
-    /// Whether each slot exists anew in each iteration of a loop.
-    pub(super) per_turn: Vec<bool>,
-    /// The source text of the value of each slot.
-    pub(super) texts: Vec<Text>,
+    /// What is known of each slot.
+    pub(super) variables: Vec<Variable>,
     /// The loop around each loop.
     pub(super) loops: Vec<u32>,
     pub(super) form: FuncForm,
@@ -94,6 +88,19 @@ impl Function {
             FuncForm::Method | FuncForm::Arrow => false,
         }
     }
+}
+
+/// What the text says about a slot.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Variable {
+    /// Whether other functions read or write it.
+    pub(super) captured: bool,
+    /// Whether it exists anew in each iteration of a loop.
+    pub(super) per_turn: bool,
+    /// The loop in which it is declared, from 1; 0 is none.
+    pub(super) in_loop: u32,
+    /// The source text of its value.
+    pub(super) text: Text,
 }
 
 /// The kind of a function.

@@ -130,9 +130,11 @@ impl Lower {
 
     /// Collects what `make` emits into a separate block.
     fn block<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> (Block, T) {
-        let before = std::mem::replace(&mut self.frame().out, Block::with_capacity(4));
+        // The instructions are large: appended to those around them and then cut off, they are not moved again and
+        // again as their block grows.
+        let first = self.frame().out.len();
         let made = make(self);
-        (std::mem::replace(&mut self.frame().out, before), made)
+        (self.frame().out.drain(first..).collect(), made)
     }
 
     /// Wraps what `make` emits in a block that appears in the plan's structure.

@@ -59,10 +59,7 @@ impl Lower {
         // The index is reserved first, so that a function comes before those nested in it.
         self.core.functions.push(Function {
             slots: 0,
-            captured: Vec::new(),
-            in_loop: Vec::new(),
-            per_turn: Vec::new(),
-            texts: Vec::new(),
+            variables: Vec::new(),
             loops: Vec::new(),
             form: frame.form,
             is_async: frame.is_async,
@@ -78,10 +75,7 @@ impl Lower {
             (self.frames.pop(), self.core.functions.get_mut(id as usize))
         {
             function.slots = frame.slots;
-            function.captured = frame.captured;
-            function.in_loop = frame.in_loop;
-            function.per_turn = frame.per_turn;
-            function.texts = frame.texts;
+            function.variables = frame.variables;
             function.loops = frame.around;
             function.uses_arguments = frame.uses_arguments;
             function.uses_target = frame.uses_target;
@@ -118,7 +112,7 @@ impl Lower {
         for name in names {
             if let Some(from) = self.frame().first_scope(&name) {
                 // Closures in default values capture the parameter, not the `var` of the same name.
-                if self.frame().captured[from as usize] {
+                if self.frame().variables[from as usize].captured {
                     let to = self.frame().redeclare_var(&name);
                     self.emit(swc_common::DUMMY_SP, Op::Copy { to, from });
                 }

@@ -26,7 +26,9 @@ impl Lower {
                             for one in &declared.decls {
                                 lower.declare_pattern(&one.name, false);
                             }
-                            lower.frame().per_turn[first..].fill(true);
+                            for variable in &mut lower.frame().variables[first..] {
+                                variable.per_turn = true;
+                            }
                         }
                         lower.declared(declared);
                     }

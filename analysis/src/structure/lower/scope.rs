@@ -3,7 +3,7 @@
 use foldhash::{HashMap, HashSet};
 use swc_atoms::Atom;
 
-use super::super::core::Text;
+use super::super::core::Variable;
 use super::zones::DeadZones;
 use super::{ARGUMENTS, Block, FuncForm, MADE, Region, Slot, TARGET, THIS};
 
@@ -25,12 +25,9 @@ pub(super) struct Frame {
     pub(super) out: Block,
     pub(super) scopes: Vec<HashMap<Atom, Slot>>,
     pub(super) slots: u32,
-    pub(super) captured: Vec<bool>,
-    pub(super) in_loop: Vec<u32>,
-    pub(super) per_turn: Vec<bool>,
+    pub(super) variables: Vec<Variable>,
     /// Which variables may be used before their declaration.
     pub(super) zones: DeadZones,
-    pub(super) texts: Vec<Text>,
     /// The loop around each loop.
     pub(super) around: Vec<u32>,
     pub(super) regions: Region,
@@ -51,27 +48,23 @@ pub(super) struct Frame {
     pub(super) is_executor: bool,
 }
 
-/// Returns a table for the slots that every function has, with capacity for a typical function.
-fn made<T: Clone>(known: T) -> Vec<T> {
-    let mut all = Vec::with_capacity(64);
-    all.resize(MADE as usize + 1, known);
-    all
-}
+/// The number of slots of a typical function, for which capacity is reserved at the start.
+const TYPICAL_SLOTS: usize = 48;
 
 impl Frame {
     pub(super) fn new(form: FuncForm, is_async: bool, is_generator: bool) -> Self {
+        let mut variables = Vec::with_capacity(TYPICAL_SLOTS);
+        // The slots that every function has.
+        variables.resize(MADE as usize + 1, Variable::default());
         Self {
             form,
             is_async,
             is_generator,
-            out: Block::new(),
+            out: Block::with_capacity(8),
             scopes: vec![HashMap::default()],
             slots: MADE + 1,
-            captured: made(false),
-            in_loop: made(0),
-            per_turn: made(false),
+            variables,
             zones: DeadZones::default(),
-            texts: made(Text::Unknown),
             around: vec![0],
             regions: 0,
             within: 0,
@@ -89,10 +82,8 @@ impl Frame {
     pub(super) fn fresh(&mut self) -> Slot {
         let slot = self.slots;
         self.slots += 1;
-        self.captured.push(false);
-        self.in_loop.push(self.within);
-        self.per_turn.push(self.within > 0);
-        self.texts.push(Text::Unknown);
+        let (in_loop, per_turn) = (self.within, self.within > 0);
+        self.variables.push(Variable { in_loop, per_turn, ..Variable::default() });
         slot
     }
 
@@ -168,8 +159,8 @@ impl Frame {
     }
 
     pub(super) fn capture(&mut self, slot: Slot) {
-        if let Some(captured) = self.captured.get_mut(slot as usize) {
-            *captured = true;
+        if let Some(variable) = self.variables.get_mut(slot as usize) {
+            variable.captured = true;
         }
     }
 }

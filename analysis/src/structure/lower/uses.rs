@@ -11,20 +11,22 @@ impl Lower {
     }
 
     pub(super) fn set_text(&mut self, slot: Slot, text: Text) {
-        if let Some(known) = self.frame().texts.get_mut(slot as usize) {
-            *known = text;
+        if let Some(variable) = self.frame().variables.get_mut(slot as usize) {
+            variable.text = text;
         }
     }
 
     /// Records the source text of a slot's value, if none is known.
     pub(super) fn set_text_if_unknown(&mut self, slot: Slot, span: Span) {
-        if let Some(known @ Text::Unknown) = self.frame().texts.get_mut(slot as usize) {
-            *known = Text::Written(bounds(span));
+        if let Some(variable) = self.frame().variables.get_mut(slot as usize)
+            && variable.text == Text::Unknown
+        {
+            variable.text = Text::Written(bounds(span));
         }
     }
 
     pub(super) fn copy_text(&mut self, slot: Slot, other: Slot) {
-        let text = self.frame().texts.get(other as usize).copied();
+        let text = self.frame().variables.get(other as usize).map(|variable| variable.text);
         self.set_text(slot, text.unwrap_or_default());
     }
 

@@ -178,9 +178,9 @@ impl Solver<'_> {
         // No code after the region reads what it alone uses, except a closure. Without this, the time for a
         // chain of optional links would grow with the square of its length.
         let (within, base) = (self.regions[place].own.clone(), self.base());
-        let captured = &self.function(self.contexts[self.context() as usize].func).captured;
+        let variables = &self.function(self.contexts[self.context() as usize].func).variables;
         changed.retain(|(cell, before)| {
-            let is_own = within.contains(cell) && !captured[(*cell - base) as usize];
+            let is_own = within.contains(cell) && !variables[(*cell - base) as usize].captured;
             !(is_own && before.is_never())
         });
         let turned = self.changed_in_turns(place);

@@ -104,8 +104,8 @@ impl<'a> Solver<'a> {
             // Only its own call writes a variable that no closure captures, so updates of it are strong. A
             // captured one is one variable only if the context is entered once and the variable is not declared
             // anew in each turn of a loop.
-            let captured = function.captured[at];
-            (!captured || unique && !function.per_turn[at], true)
+            let variable = function.variables[at];
+            (!variable.captured || unique && !variable.per_turn, true)
         };
         let base = self.heap.frame(function.slots, of, birth);
         self.contexts.push(Context { func, env, base, unique, leaks: false, shared: None });
@@ -242,7 +242,7 @@ impl<'a> Solver<'a> {
             return;
         }
         for slot in 0..function.slots {
-            if function.captured[slot as usize] {
+            if function.variables[slot as usize].captured {
                 self.set_now(base + slot, Value::NEVER);
             }
         }

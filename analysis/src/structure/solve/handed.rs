@@ -193,9 +193,9 @@ impl<'a> Solver<'a> {
     /// Returns the source text of the value in a slot of the current function, for messages.
     pub(super) fn text_of(&self, slot: Slot) -> (u32, u32) {
         let function = self.function(self.contexts[self.context() as usize].func);
-        match function.texts.get(slot as usize) {
-            Some(Text::Written(span)) => *span,
-            Some(Text::Given(index)) => self.given_text(*index as usize),
+        match function.variables.get(slot as usize).map(|variable| variable.text) {
+            Some(Text::Written(span)) => span,
+            Some(Text::Given(index)) => self.given_text(index as usize),
             _ => (0, 0),
         }
     }
@@ -216,8 +216,8 @@ impl<'a> Solver<'a> {
 
     /// Returns the source text of the value in a slot of a function.
     fn written_text(&self, func: FuncId, slot: Slot) -> (u32, u32) {
-        match self.function(func).texts.get(slot as usize) {
-            Some(Text::Written(span)) => *span,
+        match self.function(func).variables.get(slot as usize).map(|variable| variable.text) {
+            Some(Text::Written(span)) => span,
             _ => (0, 0),
         }
     }

@@ -94,7 +94,7 @@ impl Solver<'_> {
         }
         let context = self.activations.get(act).map_or(0, |act| act.context);
         let known = &self.contexts[context as usize];
-        if known.leaks && self.function(known.func).captured[slot as usize] {
+        if known.leaks && self.function(known.func).variables[slot as usize].captured {
             // A closure that outlives the call captures the variable.
             self.keep(value);
             return;
@@ -123,7 +123,7 @@ impl Solver<'_> {
     fn is_declared_in(&self, act: usize, slot: Slot, serial: u32) -> bool {
         let Some(act) = self.activations.get(act) else { return false };
         let function = self.function(self.contexts[act.context as usize].func);
-        let mut within = function.in_loop.get(slot as usize).copied().unwrap_or(0);
+        let mut within = function.variables.get(slot as usize).map_or(0, |slot| slot.in_loop);
         while within != 0 {
             if within == serial {
                 return true;
@@ -205,7 +205,7 @@ impl Solver<'_> {
             let (base, func, env) = (known.base, known.func, known.env);
             let function = self.function(func);
             for slot in 0..function.slots {
-                if function.captured[slot as usize] {
+                if function.variables[slot as usize].captured {
                     let now = self.share(base + slot);
                     for one in &self.dom.shapes.kept(now.shape).refs {
                         if let Ref::Obj(object) | Ref::Data(object, _) = one {

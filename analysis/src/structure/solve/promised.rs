@@ -118,7 +118,7 @@ impl Solver<'_> {
     /// Weakens `Surely` to `Likely` for a variable that other functions may set.
     pub(super) fn if_set_by_others(&mut self, value: Value, slot: Slot) -> Value {
         let function = self.function(self.contexts[self.context() as usize].func);
-        if function.captured[slot as usize] {
+        if function.variables[slot as usize].captured {
             self.if_set(value, self.base() + slot)
         } else {
             value
