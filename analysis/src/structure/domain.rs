@@ -63,6 +63,7 @@ pub(super) struct Domain {
 }
 
 impl Domain {
+    #[inline]
     pub(super) fn join(&mut self, left: Value, right: Value) -> Value {
         if left == right {
             return left;

@@ -305,6 +305,8 @@ impl Shapes {
         self.add(shape)
     }
 
+    /// Returns the join of two shapes. Most calls need no look-up, so that part is inlined.
+    #[inline]
     pub(in crate::structure) fn join(&mut self, left: ShapeId, right: ShapeId) -> ShapeId {
         if left == right || right == Self::NEVER {
             return left;
@@ -312,6 +314,10 @@ impl Shapes {
         if left == Self::NEVER {
             return right;
         }
+        self.join_of_different(left, right)
+    }
+
+    fn join_of_different(&mut self, left: ShapeId, right: ShapeId) -> ShapeId {
         let key = (left.min(right), left.max(right));
         if let Some(known) = self.joins.get(&key) {
             return *known;

@@ -66,6 +66,8 @@ impl Sources {
         self.sets.get(set as usize).map_or(&[], |set| set)
     }
 
+    /// Returns the union of two sets. Most calls need no look-up, so that part is inlined.
+    #[inline]
     pub(in crate::structure) fn union(&mut self, left: Deps, right: Deps) -> Deps {
         if left == right || right == NONE {
             return left;
@@ -73,6 +75,10 @@ impl Sources {
         if left == NONE {
             return right;
         }
+        self.union_of_different(left, right)
+    }
+
+    fn union_of_different(&mut self, left: Deps, right: Deps) -> Deps {
         let key = (left.min(right), left.max(right));
         if let Some(known) = self.unions.get(&key) {
             return *known;
@@ -137,7 +143,16 @@ impl Sources {
     }
 
     /// Returns the sources of something computed from a value: `args` itself becomes any part of it.
+    #[inline]
     pub(in crate::structure) fn used(&mut self, set: Deps) -> Deps {
+        // The input has the highest numbers, so a set without it ends with a task.
+        match self.get(set).last() {
+            Some(last) if *last >= INPUT => self.used_of_input(set),
+            _ => set,
+        }
+    }
+
+    fn used_of_input(&mut self, set: Deps) -> Deps {
         if !self.has(set, INPUT) {
             return set;
         }

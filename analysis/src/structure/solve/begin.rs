@@ -5,6 +5,9 @@ use super::*;
 /// The maximum number of bytes of all literal arguments together; beyond it, arguments are shown as computed.
 const LITERALS: usize = 256 * 1024;
 
+/// The length of the undo log of a typical program, for which capacity is reserved at the start.
+const TYPICAL_LOG: usize = 256;
+
 impl<'a> Solver<'a> {
     /// Returns a solver that knows nothing about the program yet.
     pub(super) fn new(core: &'a Core, limits: &'a Limits) -> Self {
@@ -66,7 +69,7 @@ impl<'a> Solver<'a> {
             nested: 0,
             bound: Vec::new(),
             refused: None,
-            trail: Trail::default(),
+            trail: Trail { changes: Vec::with_capacity(TYPICAL_LOG), ..Trail::default() },
             levels: Vec::new(),
             turns: Vec::new(),
             next_level: 0,

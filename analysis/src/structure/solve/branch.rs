@@ -136,10 +136,9 @@ impl Solver<'_> {
         self.levels.pop();
         let left = exits.is_some();
         if let Some(exits) = exits {
-            let changed = self.changed_since(mark);
-            let kept = changed.into_iter().filter(|(cell, _)| !exits.contains_key(cell));
-            let kept: Changes = kept.collect();
-            for (cell, at_exit) in kept.into_iter().chain(exits) {
+            let mut changed = self.changed_since(mark);
+            changed.retain(|(cell, _)| !exits.contains_key(cell));
+            for (cell, at_exit) in changed.into_iter().chain(exits) {
                 if goes_on {
                     let now = self.now(cell);
                     self.merge(cell, at_exit, now, deps);

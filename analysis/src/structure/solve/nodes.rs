@@ -126,10 +126,19 @@ impl Solver<'_> {
         if self.nodes.is_settled(place) {
             return;
         }
+        let recursion = self.recursion();
+        self.nodes.note(place, recursion);
+    }
+
+    /// Returns how many activations on the stack are of a function that is there already.
+    fn recursion(&self) -> usize {
+        // One function alone, such as the program itself, is no recursion.
+        if self.activations.len() < 2 {
+            return 0;
+        }
         let mut seen: HashSet<FuncId> = HashSet::default();
         let functions = self.activations.iter().map(|act| self.contexts[act.context as usize].func);
-        let recursion = functions.filter(|func| !seen.insert(*func)).count();
-        self.nodes.note(place, recursion);
+        functions.filter(|func| !seen.insert(*func)).count()
     }
 
     /// Walks a construct that people see.

@@ -8,6 +8,9 @@ use crate::structure::domain::{Paths, Prim, Promised, Ref};
 /// Cells, each with its value at some program point.
 pub(super) type Changes = SmallVec<[(CellId, Value); 12]>;
 
+/// Up to this many changes, the list of them is allocated at once.
+const TYPICAL_CHANGES: usize = 64;
+
 /// The undo log: which cells were written since a fork or the start of a region, so that only these are
 /// restored and joined.
 #[derive(Default)]
@@ -218,8 +221,9 @@ impl Solver<'_> {
         if self.trail.seen.len() < self.heap.cells.len() {
             self.trail.seen.resize(self.heap.cells.len(), 0);
         }
-        let mut out = Changes::new();
-        for (cell, before) in &self.trail.changes[mark..] {
+        let log = &self.trail.changes[mark..];
+        let mut out = Changes::with_capacity(log.len().min(TYPICAL_CHANGES));
+        for (cell, before) in log {
             let seen = &mut self.trail.seen[*cell as usize];
             if *seen != self.trail.epoch {
                 *seen = self.trail.epoch;
