@@ -222,7 +222,10 @@ pub(crate) fn parameter(path: &[PathStep]) -> String {
     for step in path {
         match step {
             PathStep::Index(index) => out += &format!("[{index}]"),
-            PathStep::Field(name) if is_name(name) => out += &format!(".{name}"),
+            PathStep::Field(name) if is_name(name) => {
+                out.push('.');
+                out += name;
+            }
             PathStep::Field(name) => out += &format!("[{name:?}]"),
         }
     }

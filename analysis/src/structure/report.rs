@@ -75,22 +75,30 @@ struct Report<'s> {
     /// The calls in the order of the structure.
     found: Vec<&'s FoundTask>,
     places: HashMap<SiteId, usize>,
+    /// The ids of the calls: `t1`, `t2` …
+    ids: Vec<String>,
 }
 
 impl<'s> Report<'s> {
     fn new(solved: &'s Solved, source: &'s str) -> Self {
         let found = nodes::in_order(solved);
         let places = found.iter().enumerate().map(|(place, task)| (task.site, place)).collect();
-        Self { solved, source, found, places }
+        let ids = (1..=solved.tasks.len()).map(|number| format!("t{number}")).collect();
+        Self { solved, source, found, places, ids }
     }
 
-    /// Returns the indices of the tasks in a set of sources.
-    fn tasks(&self, deps: Deps) -> BTreeSet<usize> {
+    /// Returns the indices of the tasks in a set of sources, sorted.
+    fn tasks(&self, deps: Deps) -> Vec<usize> {
         if self.solved.lost {
             return (0..self.solved.tasks.len()).collect();
         }
         let sites = self.solved.domain.sources.tasks(deps);
-        sites.filter_map(|site| self.places.get(&site).copied()).collect()
+        sorted(sites.filter_map(|site| self.places.get(&site).copied()).collect())
+    }
+
+    /// Returns the ids of tasks, by their indices.
+    fn ids_of<'t>(&self, tasks: impl IntoIterator<Item = &'t usize>) -> Vec<String> {
+        tasks.into_iter().filter_map(|place| self.ids.get(*place).cloned()).collect()
     }
 
     /// Returns the parts of the input in a set of sources.
@@ -104,12 +112,12 @@ impl<'s> Report<'s> {
     fn task(&self, place: usize, found: &FoundTask, lines: &mut Lines) -> Task {
         let (data, decides) = (self.tasks(found.data), self.tasks(found.decides));
         // The graph is acyclic, so dependencies on the previous iteration of a loop are omitted.
-        let before: BTreeSet<usize> =
-            data.union(&decides).copied().filter(|of| *of < place).collect();
+        let before = |of: &&usize| **of < place;
+        let needed = sorted(data.iter().chain(&decides).filter(before).copied().collect());
         let (line, column) = lines.locate(self.source, found.at);
         let arguments = Arguments { report: self, place }.all(found);
         Task {
-            task: name(place),
+            task: self.ids[place].clone(),
             tool: found.tool.clone(),
             line,
             column,
@@ -117,17 +125,19 @@ impl<'s> Report<'s> {
             repeats: found.many,
             from_args: arguments.values().any(Argument::is_from_args),
             arguments,
-            depends_on: before.into_iter().map(name).collect(),
-            decided_by: decides.range(..place).copied().map(name).collect(),
+            depends_on: self.ids_of(&needed),
+            decided_by: self.ids_of(decides.iter().filter(before)),
             decided_by_args: self.inputs(found.decides),
-            data_from: data.into_iter().map(name).collect(),
+            data_from: self.ids_of(&data),
         }
     }
 }
 
-/// Returns the id of the task at an index.
-fn name(place: usize) -> String {
-    format!("t{}", place + 1)
+/// Returns indices sorted, each once.
+fn sorted(mut places: Vec<usize>) -> Vec<usize> {
+    places.sort_unstable();
+    places.dedup();
+    places
 }
 
 #[cfg(test)]

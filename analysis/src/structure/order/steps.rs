@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use foldhash::HashMap;
 use protocol::{Step, Unawaited};
 
 use super::Use;
@@ -280,21 +279,21 @@ impl Steps {
             steps.push(Step { tasks, any_time: true, ..Step::default() });
         }
         // Empty steps are omitted, so the others are renumbered.
-        let mut numbers: HashMap<usize, u32> = HashMap::default();
+        let mut numbers: Vec<u32> = Vec::with_capacity(self.drafts.len() + 1);
         let mut number = steps.len() as u32;
-        for (place, draft) in self.drafts.iter().enumerate() {
-            numbers.insert(place, number + 1);
+        for draft in &self.drafts {
+            numbers.push(number + 1);
             number += u32::from(!draft.tasks.is_empty());
         }
-        numbers.insert(self.drafts.len(), number + 1);
+        numbers.push(number + 1);
         let mut pending: Vec<usize> = Vec::new();
         for (place, draft) in self.drafts.iter().enumerate() {
             pending.extend(&draft.repeats_from);
-            let Some(own) = numbers.get(&place).copied() else { continue };
+            let Some(own) = numbers.get(place).copied() else { continue };
             if draft.tasks.is_empty() {
                 // A loop that ends with an omitted step ends with the one before it.
                 let first: Vec<u32> =
-                    pending.drain(..).filter_map(|first| numbers.get(&first).copied()).collect();
+                    pending.drain(..).filter_map(|first| numbers.get(first).copied()).collect();
                 if let Some(last) = steps.last_mut() {
                     let within = first.into_iter().filter(|first| *first < own);
                     last.repeats_from.extend(within);
@@ -302,10 +301,10 @@ impl Steps {
                 continue;
             }
             let mut repeats_from: Vec<u32> =
-                pending.drain(..).filter_map(|first| numbers.get(&first).copied()).collect();
+                pending.drain(..).filter_map(|first| numbers.get(first).copied()).collect();
             repeats_from.dedup();
             // `until` is the number of steps that had begun; the last of them is meant.
-            let until = numbers.get(&draft.until).map(|next| next - 1);
+            let until = numbers.get(draft.until).map(|next| next - 1);
             let unawaited = match (draft.later || draft.forever, draft.forever) {
                 (true, true) => Some(Unawaited { until: None }),
                 (true, false) => {

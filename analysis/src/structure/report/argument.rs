@@ -3,8 +3,8 @@
 use indexmap::IndexMap;
 use serde_json::Value as Json;
 
+use super::Report;
 use super::excerpt::excerpt;
-use super::{Report, name};
 use crate::structure::Argument;
 use crate::structure::domain::Deps;
 use crate::structure::solve::{FoundTask, Shown, ShownAs};
@@ -56,7 +56,7 @@ impl Arguments<'_, '_> {
             ShownAs::Reference(site, path) => match self.report.places.get(site) {
                 // The graph is acyclic: a result from an earlier iteration of a loop is not a reference.
                 Some(place) if *place < self.place => Argument::Reference {
-                    task: name(*place),
+                    task: self.report.ids[*place].clone(),
                     path: domain.paths.steps(*path, &domain.names),
                 },
                 _ => Argument::Expression {
@@ -87,7 +87,7 @@ impl Arguments<'_, '_> {
         let tasks = self.report.tasks(deps);
         Argument::Expression {
             source: excerpt(self.report.source, span),
-            depends_on: tasks.range(..self.place).copied().map(name).collect(),
+            depends_on: self.report.ids_of(tasks.iter().filter(|of| **of < self.place)),
             from_args: self.report.inputs(deps),
         }
     }

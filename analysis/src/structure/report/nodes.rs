@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::excerpt::excerpt;
-use super::{Report, name};
+use super::{Report, sorted};
 use crate::structure::core::Branch;
 use crate::structure::solve::{FoundKind, FoundNode, FoundTask, Solved};
 use crate::structure::{Node, NodeKind, StaticStructure, Task};
@@ -27,23 +27,23 @@ pub(super) fn structure(report: &Report<'_>, tasks: Vec<Task>) -> StaticStructur
     let mut nodes = Vec::with_capacity(found.len());
     for (at, node) in found.iter().enumerate() {
         let Some(id) = number(at as u32) else { continue };
-        let names = |places: BTreeSet<usize>| places.into_iter().map(name).collect();
         let kind = match node.kind {
             FoundKind::Task(_) => {
                 let Some((place, mut task)) = tasks.next() else { break };
                 let later = carried.of_tasks.get(&place).into_iter().flatten();
-                task.decided_by.extend(later.copied().map(name));
+                task.decided_by.extend(report.ids_of(later));
                 NodeKind::Task(task)
             }
             FoundKind::Moved => continue,
             FoundKind::Decision { test, deps } => NodeKind::Decision {
                 test: excerpt(report.source, test),
-                depends_on: names(report.tasks(deps)),
+                depends_on: report.ids_of(&report.tasks(deps)),
             },
             FoundKind::Loop { over, deps } => {
                 let mut deciders = report.tasks(deps);
                 deciders.extend(carried.of_loops.get(&at).into_iter().flatten());
-                NodeKind::Loop { over: excerpt(report.source, over), depends_on: names(deciders) }
+                let depends_on = report.ids_of(&sorted(deciders));
+                NodeKind::Loop { over: excerpt(report.source, over), depends_on }
             }
             FoundKind::Fork { how } => NodeKind::Fork { how: how.into() },
             FoundKind::Join { fork } => NodeKind::Join { fork: number(fork).unwrap_or_default() },
@@ -93,16 +93,16 @@ fn carried(report: &Report<'_>, found: &[FoundNode]) -> Carried {
     for (place, (node, task)) in nodes.zip(&report.found).enumerate() {
         // Tasks from this call on usually decide on it through an earlier iteration. A loop around the
         // call that lists them already covers them.
-        let mut left = report.tasks(task.decides).split_off(&place);
+        let mut left = report.tasks(task.decides);
+        left.retain(|decider| *decider >= place);
         let mut innermost = None;
         let mut next = node.parent;
         while let (Some(id), false) = (next, left.is_empty()) {
             let Some(node) = found.get(id as usize) else { break };
             if let FoundKind::Loop { deps, .. } = node.kind {
                 innermost.get_or_insert(id as usize);
-                report.tasks(deps).iter().for_each(|known| {
-                    left.remove(known);
-                });
+                let known = report.tasks(deps);
+                left.retain(|decider| known.binary_search(decider).is_err());
             }
             next = node.parent;
         }

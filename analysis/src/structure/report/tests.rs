@@ -3,8 +3,6 @@
 mod misses;
 mod speed;
 
-use std::collections::BTreeSet;
-
 use protocol::ToolId;
 
 use super::Report;
@@ -21,8 +19,8 @@ struct Analysed {
 /// A call and the indices of those that it depends on.
 struct Call {
     tool: ToolId,
-    data: BTreeSet<usize>,
-    decided: BTreeSet<usize>,
+    data: Vec<usize>,
+    decided: Vec<usize>,
 }
 
 fn analysed(source: &str) -> Option<Analysed> {
