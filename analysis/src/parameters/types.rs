@@ -40,10 +40,16 @@ pub(super) struct Members {
     pub(super) open: bool,
 }
 
+impl Default for Named {
+    fn default() -> Self {
+        Self { types: BTreeMap::new(), left: Cell::new(BUDGET) }
+    }
+}
+
 impl Named {
     /// Reads the types that a tree declares.
     pub(super) fn of(tree: &impl VisitWith<Self>) -> Self {
-        let mut named = Self { types: BTreeMap::new(), left: Cell::new(BUDGET) };
+        let mut named = Self::default();
         tree.visit_with(&mut named);
         named
     }

@@ -32,7 +32,10 @@ pub(crate) fn parameters(program: &Function, source: &str) -> Parameters {
         // Another declaration shadows `args` somewhere; which one each use means is not tracked.
         return Parameters { open: true, ..Parameters::default() };
     }
-    let mut uses = Uses::new(Named::of(program), names.declared);
+    // A keyword may be written with an escape.
+    let may_name_types = ["type", "interface", "\\u"].iter().any(|part| source.contains(part));
+    let named = if may_name_types { Named::of(program) } else { Named::default() };
+    let mut uses = Uses::new(named, names.declared);
     program.visit_with(&mut Aliases(&mut uses));
     if let Some(body) = &program.body {
         walk::walk(body, &mut uses);
