@@ -202,7 +202,7 @@ mod tests {
                 None => drop(arguments.remove(0)),
             }
             let request = Request::of("npx", &arguments).unwrap().unwrap();
-            let file = program_of(&request, folder.path())?;
+            let file = super::program(&request, folder.path())?;
             Ok::<_, String>(file.strip_prefix(package.canonicalize().unwrap()).unwrap().to_owned())
         };
         let two = json!({ "pkg": "one.js", "other": "./dist/two.js" });
@@ -222,9 +222,5 @@ mod tests {
             find(json!(outside), None).expect_err(outside);
         }
         find(json!({}), None).unwrap_err();
-    }
-
-    fn program_of(request: &Request, folder: &Path) -> Result<PathBuf, String> {
-        super::program(request, folder)
     }
 }

@@ -31,8 +31,8 @@ impl Request {
     /// Returns what `pml` cannot read in it, as the rest of a sentence about the entry.
     pub(crate) fn of(command: &str, arguments: &[String]) -> Option<Result<Self, String>> {
         let (ecosystem, options) = match command {
-            "npx" | "bunx" => (Ecosystem::Npm, &["-p", "--package"]),
-            "uvx" => (Ecosystem::PyPi, &["--from", "--from"]),
+            "npx" | "bunx" => (Ecosystem::Npm, &["-p", "--package"][..]),
+            "uvx" => (Ecosystem::PyPi, &["--from"][..]),
             _ => return None,
         };
         Some(Self::read(ecosystem, command, options, arguments))

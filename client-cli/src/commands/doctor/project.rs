@@ -156,7 +156,11 @@ fn servers(config: &Config) -> Option<Finding> {
         .collect();
     all().next()?;
     Some(match open.is_empty() {
-        true => Finding::new("servers", State::Good, "every server that starts here is sealed"),
+        true => Finding::new(
+            "servers",
+            State::Good,
+            "every server of `.pml.json` that starts here is sealed",
+        ),
         false => {
             let detail = format!(
                 "not sealed, so they can read your files and reach any host: {}; `\"network\": []` in an entry seals it",
