@@ -9,7 +9,10 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use protocol::{CAPABILITY_DEPTH, ErrorBody, ErrorCode, ToolDescriptor, ToolId};
 use sandbox::{Pool, PoolConfig};
 use serde_json::json;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+pub(crate) use crate::local_mcp::Activity as PackageActivity;
 
 use crate::analyser::Analyser;
 use crate::args::Settings;
@@ -209,6 +212,11 @@ impl App {
     /// Returns the namespaces of the servers of `.pml.json`, sorted.
     pub(crate) fn configured_namespaces(&self) -> impl Iterator<Item = &str> {
         self.configured.iter().map(String::as_str)
+    }
+
+    /// Returns what is done with the packages of servers, now and later.
+    pub(crate) fn package_activity(&self) -> watch::Receiver<PackageActivity> {
+        self.local.activity()
     }
 
     /// Returns the last known tools of a server in `.pml.json`.

@@ -9,99 +9,29 @@ mod running;
 mod seal;
 mod server;
 pub(crate) mod spawn;
+mod spec;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use protocol::{Install, ToolDescriptor};
+use protocol::ToolDescriptor;
 use serde_json::Value;
+use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use error::LocalMcpError;
 pub(crate) use remote::Remote;
+pub use spec::ServerSpec;
+pub(crate) use spec::{Folders, Grant, HostList, ListOf, Reachable, Seal};
 
+pub(crate) use crate::packages::Activity;
 use crate::packages::Installer;
-use crate::policy::HostPattern;
-use crate::processes::environment::{Environment, Source, check_variable};
-use crate::processes::programs::Program;
+use crate::processes::environment::{Environment, check_variable};
 use crate::processes::supervise::Supervisor;
 use crate::workspace::Workspace;
 use server::Server;
-
-/// The start command of a server, or its address.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ServerSpec {
-    /// The program: a name on `PATH`, or a path relative to the workspace.
-    pub command: String,
-    /// Its arguments; `${workspace}` expands to the workspace's path.
-    pub args: Vec<String>,
-    /// Variables that it receives in addition to the base environment.
-    pub env: BTreeMap<String, String>,
-    /// Variables that it needs from the user's environment.
-    pub env_required: Vec<String>,
-    /// The folder that it runs in, relative to the workspace.
-    pub cwd: Option<String>,
-    /// The address of an HTTP server; then the other fields are empty.
-    pub remote: Option<Remote>,
-    /// Whether it comes from the registry, and not from the user.
-    pub of_registry: bool,
-    /// A working directory outside the workspace, instead of `cwd`.
-    pub own_folder: Option<PathBuf>,
-    /// What it can reach; `None` for a server that is not confined.
-    pub seal: Option<Seal>,
-}
-
-/// The confinement of a server: it can change the workspace and its own folder, and read these and what is installed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seal {
-    /// What it can connect to.
-    pub network: Reachable,
-    /// Its own folder, which is its `HOME`. It is created when the server starts, and kept.
-    pub home: PathBuf,
-    /// The folder of installed packages: the server may start from one.
-    pub packages: PathBuf,
-}
-
-/// What a sealed server can connect to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reachable {
-    /// These hosts, through a proxy; nothing if the list is empty.
-    Hosts(Vec<HostPattern>),
-    /// Everything, over IP.
-    All,
-}
-
-/// What starting a server grants it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Grant {
-    /// The program that runs.
-    pub(crate) program: Program,
-    /// The user's variables that it receives, with their sources.
-    pub(crate) variables: BTreeMap<String, Source>,
-}
-
-impl ServerSpec {
-    /// Creates a server from a registry entry. `own_folder` is an empty folder, because files in the working
-    /// directory can change what a program runs, as `node_modules` and `.npmrc` do for `npx`.
-    pub(crate) fn of_registry(install: &Install, own_folder: PathBuf) -> Self {
-        // `uvx` ignores project configuration, and servers that it starts expect paths relative to the workspace.
-        let own_folder = (install.command != "uvx").then_some(own_folder);
-        Self { of_registry: true, own_folder, ..Self::from(install) }
-    }
-}
-
-impl From<&Install> for ServerSpec {
-    fn from(install: &Install) -> Self {
-        Self {
-            command: install.command.clone(),
-            args: install.args.clone(),
-            env_required: install.env_required.clone(),
-            ..Self::default()
-        }
-    }
-}
 
 /// Time limits, which only tests change.
 #[derive(Debug, Clone)]
@@ -131,6 +61,10 @@ struct Shared {
     environment: Arc<Environment>,
     supervisor: Supervisor,
     timing: Timing,
+    /// Whether a server can have a network of its own on this system; found out when it matters.
+    allows_network: OnceCell<bool>,
+    /// What is done with packages.
+    activity: watch::Sender<Activity>,
     /// Cancelled at shutdown: pending starts are aborted, and no server starts afterwards.
     closing: CancellationToken,
 }
@@ -151,7 +85,16 @@ impl LocalServers {
         timing: Timing,
     ) -> Self {
         let closing = CancellationToken::new();
-        let shared = Arc::new(Shared { workspace, environment, supervisor, timing, closing });
+        let shared = Shared {
+            workspace,
+            environment,
+            supervisor,
+            timing,
+            allows_network: OnceCell::new(),
+            activity: watch::Sender::default(),
+            closing,
+        };
+        let shared = Arc::new(shared);
         Self { shared, servers: RwLock::new(HashMap::new()) }
     }
 
@@ -177,6 +120,11 @@ impl LocalServers {
                 Ok(())
             }
         }
+    }
+
+    /// Returns what is done with packages, now and later.
+    pub(crate) fn activity(&self) -> watch::Receiver<Activity> {
+        self.shared.activity.subscribe()
     }
 
     /// Returns whether a namespace has a server.
@@ -295,8 +243,8 @@ impl Shared {
     }
 
     fn installer<'a>(&'a self, packages: &'a Path) -> Installer<'a> {
-        let (environment, supervisor) = (&self.environment, &self.supervisor);
-        Installer { folder: packages, environment, supervisor }
+        let Self { environment, supervisor, activity, .. } = self;
+        Installer { folder: packages, environment, supervisor, activity }
     }
 
     fn folder(&self, cwd: Option<&str>) -> PathBuf {

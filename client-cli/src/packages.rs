@@ -12,15 +12,16 @@ mod request;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::sync::watch;
 
 use self::folder::Folder;
 use self::request::Ecosystem;
 pub(crate) use self::request::Request;
 use crate::processes::environment::Environment;
-use crate::processes::programs::ProgramError;
+use crate::processes::programs::{Program, ProgramError};
 use crate::processes::supervise::{Input, Supervisor};
 
 /// The time limit of an installation.
@@ -28,6 +29,25 @@ const LIMIT: Duration = Duration::from_secs(5 * 60);
 
 /// The number of bytes at the end of a package manager's output that an error quotes.
 const QUOTED: usize = 1_500;
+
+/// What is done with packages at this moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// Nothing so far.
+    #[default]
+    None,
+    /// This package is being installed.
+    Installs(String),
+    /// The installation of this package has ended.
+    Installed {
+        /// The package.
+        package: String,
+        /// How long it took.
+        took: Duration,
+        /// Whether it is there now.
+        is_complete: bool,
+    },
+}
 
 /// Installs packages for one user.
 #[derive(Debug)]
@@ -38,17 +58,21 @@ pub(crate) struct Installer<'a> {
     pub(crate) environment: &'a Environment,
     /// Starts the package managers.
     pub(crate) supervisor: &'a Supervisor,
+    /// Gets what is done.
+    pub(crate) activity: &'a watch::Sender<Activity>,
 }
 
 impl Installer<'_> {
-    /// Checks that a package can be installed, without installing it.
+    /// Returns the program that installs a package, without running it.
     ///
     /// # Errors
     /// Returns which program is missing.
-    pub(crate) fn check(&self, request: &Request) -> Result<(), ProgramError> {
+    pub(crate) fn program(&self, request: &Request) -> Result<Program, ProgramError> {
+        // A name without `/` does not depend on the folder.
+        let find = |name| self.environment.programs().find(name, self.folder);
         match request.ecosystem {
-            Ecosystem::Npm => ["npm", "node"].iter().try_for_each(|name| self.find(name).map(drop)),
-            Ecosystem::PyPi => self.find("python3").map(drop),
+            Ecosystem::Npm => find("node").and_then(|_| find("npm")),
+            Ecosystem::PyPi => find("python3"),
         }
     }
 
@@ -60,6 +84,7 @@ impl Installer<'_> {
         let folder = Folder::lock(self.folder, request).await?;
         if !folder.is_complete() {
             tracing::info!(package = %request.shown(), "Installing a package");
+            let mut shown = Shown::begin(self.activity, request);
             folder.clear()?;
             let install = async {
                 match request.ecosystem {
@@ -74,17 +99,13 @@ impl Installer<'_> {
             let packages = installed
                 .map_err(|reason| format!("`{}` was not installed: {reason}", request.shown()))?;
             folder.complete(&packages)?;
+            shown.is_complete = true;
         }
         let program = match request.ecosystem {
             Ecosystem::Npm => npm::program(request, folder.path()),
             Ecosystem::PyPi => pypi::program(request, folder.path()),
         };
         program.map_err(|reason| format!("`{}` {reason}", request.shown()))
-    }
-
-    fn find(&self, name: &str) -> Result<PathBuf, ProgramError> {
-        // A name without `/` does not depend on the folder.
-        self.environment.programs().find(name, self.folder).map(|program| program.file)
     }
 
     /// Runs a package manager in the folder of a package.
@@ -109,6 +130,30 @@ impl Installer<'_> {
         }
         let said = if err.is_empty() { out } else { err };
         Err(reason(&name, String::from_utf8_lossy(&said).trim()))
+    }
+}
+
+/// An installation, as others see it. It has ended when this is dropped, also if the call that needs it is cancelled.
+struct Shown<'a> {
+    activity: &'a watch::Sender<Activity>,
+    package: String,
+    since: Instant,
+    is_complete: bool,
+}
+
+impl<'a> Shown<'a> {
+    fn begin(activity: &'a watch::Sender<Activity>, request: &Request) -> Self {
+        let package = request.shown_with_place();
+        activity.send_replace(Activity::Installs(package.clone()));
+        Self { activity, package, since: Instant::now(), is_complete: false }
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        let package = std::mem::take(&mut self.package);
+        let (took, is_complete) = (self.since.elapsed(), self.is_complete);
+        self.activity.send_replace(Activity::Installed { package, took, is_complete });
     }
 }
 

@@ -99,7 +99,10 @@ impl ServerHandler for StdioHandler {
         let answer = self.answer(request, channel, context.ct);
         let mut answer = match token {
             // MCP allows progress notifications only for a request with a progress token.
-            Some(token) => progress::notify(&context.peer, token, answer).await,
+            Some(token) => {
+                let activity = self.runs.app.package_activity();
+                progress::notify(&context.peer, token, activity, answer).await
+            }
             None => answer.await,
         };
         if let CallToolResponse::Complete(result) = &mut answer {

@@ -1,5 +1,7 @@
 //! Registry entries, as served by `/mcp/<fqdn>`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -129,7 +131,7 @@ impl EntryType {
 }
 
 /// The start command of a `stdio` server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Install {
@@ -141,6 +143,14 @@ pub struct Install {
     /// The variables that it needs from the user's environment.
     #[serde(default, alias = "envRequired")]
     pub env_required: Vec<String>,
+    /// Variables with fixed values; `${workspace}` expands to the workspace's path, `${home}` to that of the server's own
+    /// folder.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// The hosts that it connects to, such as `api.example.com` or `*.example.com`. It is started without access to any
+    /// other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network: Vec<String>,
 }
 
 impl Install {
@@ -236,7 +246,7 @@ mod tests {
     fn finds_the_version_that_a_command_pins() {
         let version = |args: &[&str]| {
             let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-            let install = Install { command: "npx".into(), args, env_required: Vec::new() };
+            let install = Install { command: "npx".into(), args, ..Install::default() };
             install.version().map(str::to_owned)
         };
         let pinned = ["-y", "@modelcontextprotocol/server-memory@2026.8.31", "x@9.9.9"];

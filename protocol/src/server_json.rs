@@ -210,7 +210,7 @@ fn install_of(package: &Value) -> Result<Install, String> {
             _ => return Err(format!("{what} has an argument of an unknown type")),
         }
     }
-    Ok(Install { command: command.to_owned(), args, env_required })
+    Ok(Install { command: command.to_owned(), args, env_required, ..Install::default() })
 }
 
 fn proxy_of(remote: &Value) -> Result<(String, Vec<String>), String> {

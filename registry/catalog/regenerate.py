@@ -27,6 +27,7 @@ SERVERS = {
     "memory": {
         "description": "A knowledge graph that is kept in a file between conversations.",
         "install": ["npx", "-y", f"@modelcontextprotocol/server-memory@{NPM}"],
+        "env": {"MEMORY_FILE_PATH": "${home}/memory.jsonl"},
         "read_only": ["read_graph", "search_nodes", "open_nodes"],
     },
     "sequential-thinking": {
@@ -51,7 +52,8 @@ SERVERS = {
     "fetch": {
         "description": "Fetches a web page and returns it as Markdown.",
         "install": ["uvx", "mcp-server-fetch==2026.10.24"],
-        "warnings": ["Reaches any address that the user's machine can reach."],
+        "network": ["*"],
+        "warnings": ["Reaches every public host, at ports 80 and 443."],
     },
 }
 
@@ -101,11 +103,12 @@ def entry(namespace, server):
         if any(tool["name"].startswith(name) for name in server.get("read_only", [])):
             kept["read_only"] = True
         tools.append(kept)
+    needs = {key: server[key] for key in ("env", "network") if key in server}
     return {
         "namespace": namespace,
         "kind": "stdio",
         "description": server["description"],
-        "install": {"command": command, "args": args, "env_required": []},
+        "install": {"command": command, "args": args, "env_required": [], **needs},
         "routing": "client",
         "warnings": server.get("warnings", []),
         "tools": tools,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use protocol::{ErrorBody, ErrorCode, Fqdn, Install, RegistryEntry, Scope, ToolDescriptor, ToolId};
@@ -12,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{App, config_error, own_program};
 use crate::capabilities::Target;
 use crate::consent::decision::{Call, Decision, decide};
-use crate::local_mcp::{Grant, LocalMcpError, LocalServers, ServerSpec, Timing};
+use crate::local_mcp::{Folders, Grant, LocalMcpError, LocalServers, ServerSpec, Timing};
 use crate::policy::PolicyOfRun;
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
@@ -59,7 +58,7 @@ impl App {
             Target::Registered(entry) => match &entry.install {
                 Some(install) => {
                     let server = server_of(entry, id, &self.configured)?;
-                    let spec = ServerSpec::of_registry(install, self.folder_of(&server));
+                    let spec = self.spec_of(entry, install, &server)?;
                     self.local.check_new(&server, spec)
                 }
                 None => Ok(()),
@@ -127,17 +126,16 @@ impl App {
         let install = entry.install.as_ref().ok_or_else(|| cannot_start(entry))?;
         let server = server_of(entry, id, &self.configured)?;
         let failed = |error: LocalMcpError| ErrorBody::new(error.code(), error.to_string());
-        let folder = self.folder_of(&server);
-        // A server that was started before has its folder.
-        if !self.local.knows(&server) {
-            // Private: files in the working directory can change what `npx` runs, so nobody else
-            // may put any there.
-            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        let spec = self.spec_of(entry, install, &server)?;
+        // A server that was started before has its folder. A sealed one creates it.
+        if let Some(folder) = spec.own_folder.as_ref().filter(|_| !self.local.knows(&server)) {
+            // Private: nobody else may put files there.
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
             made.map_err(|error| {
                 config_error(format!("cannot create `{}`: {error}", folder.display()))
             })?;
         }
-        self.local.add(&server, ServerSpec::of_registry(install, folder)).map_err(failed)?;
+        self.local.add(&server, spec).map_err(failed)?;
         self.local.call(&server, id.action(), arguments, cancel).await.map_err(failed)
     }
 
@@ -152,14 +150,28 @@ impl App {
     ) -> Result<Option<Grant>, ErrorBody> {
         let Some(install) = &entry.install else { return Ok(None) };
         let server = server_of(entry, id, &self.configured)?;
-        let spec = ServerSpec::of_registry(install, self.folder_of(&server));
+        let spec = self.spec_of(entry, install, &server)?;
         let grant = self.local.grant_of(&server, spec);
         grant.map(Some).map_err(|error| ErrorBody::new(error.code(), error.to_string()))
     }
 
-    /// Returns the working folder of a server of the registry: a separate one, which may not exist yet.
-    fn folder_of(&self, server: &str) -> PathBuf {
-        super::folder_of(self.records(), &self.workspace, "servers", server)
+    /// Returns how a server of the registry is started.
+    fn spec_of(
+        &self,
+        entry: &RegistryEntry,
+        install: &Install,
+        server: &str,
+    ) -> Result<ServerSpec, ErrorBody> {
+        let folder = |kind| super::folder_of(self.records(), &self.workspace, kind, server);
+        let folders = Folders {
+            own: folder("servers"),
+            home: folder(super::HOMES),
+            packages: self.records().join(super::PACKAGES),
+        };
+        ServerSpec::of_registry(install, folders).map_err(|reason| {
+            let message = format!("the registry's entry `{}` {reason}", entry.fqdn);
+            ErrorBody::new(ErrorCode::ToolUnavailable, message)
+        })
     }
 
     /// Starts a server separately from the project's own, lists its tools and stops it.
@@ -179,7 +191,18 @@ impl App {
             Supervisor::new(own_program()),
             Timing::default(),
         );
-        let listed = match servers.add(namespace, ServerSpec::from(install)) {
+        let temporary = tempfile::Builder::new().prefix("pml-").tempdir();
+        let temporary = temporary
+            .map_err(|error| config_error(format!("cannot create a temporary folder: {error}")))?;
+        let folders = Folders {
+            own: temporary.path().to_owned(),
+            home: temporary.path().join("home"),
+            packages: self.records().join(super::PACKAGES),
+        };
+        // Sealed, so that what others will start it with is enough. Its program may be in the workspace.
+        let spec = ServerSpec::of_registry(install, folders).map_err(config_error)?;
+        let spec = ServerSpec { of_registry: false, own_folder: None, ..spec };
+        let listed = match servers.add(namespace, spec) {
             Ok(()) => servers.tools(namespace, cancel).await,
             Err(error) => Err(error),
         };

@@ -10,11 +10,12 @@ use protocol::{
     Include, RunNote,
 };
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::program::{self, note_diagnostics};
 use super::terminal::{ask_line, for_terminal, note, say};
-use crate::app::App;
+use crate::app::{App, PackageActivity};
 use crate::args::Exec;
 use crate::consent::question::Channel;
 use crate::consent::question::left_out::LeftOut;
@@ -64,8 +65,27 @@ pub(crate) async fn exec(
     };
     let person = is_person(exec.json);
     let runs = if person { Runs::of(app) } else { Runs::unattended(app) };
+    if std::io::stderr().is_terminal() {
+        tokio::spawn(show_installations(runs.app.package_activity()));
+    }
     let envelope = execute::execute(&runs, request, stop.clone()).await;
     finish(runs, envelope, &program, person, exec.json, &stop).await
+}
+
+/// Prints the packages that are installed, which can take minutes, until there can be no more.
+async fn show_installations(mut activity: watch::Receiver<PackageActivity>) {
+    while activity.changed().await.is_ok() {
+        let line = match &*activity.borrow_and_update() {
+            PackageActivity::None => continue,
+            PackageActivity::Installs(package) => format!("Installing {package} …\n"),
+            PackageActivity::Installed { package, took, is_complete: true } => {
+                format!("Installed {package} in {:.1} s\n", took.as_secs_f64())
+            }
+            // The error of the call says why.
+            PackageActivity::Installed { package, .. } => format!("{package} was not installed\n"),
+        };
+        note(&line);
+    }
 }
 
 /// Returns whether somebody can be asked: a person at a terminal.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{ConfigError, FILE, unusable};
 use crate::consent::permissions::PermissionRules;
 use crate::files::strict_json::{Strict, UniqueMap};
-use crate::local_mcp::{Reachable, Remote, Seal, ServerSpec};
+use crate::local_mcp::{HostList, ListOf, Reachable, Remote, Seal, ServerSpec};
 use crate::policy::{HostPattern, PolicyFile};
 use crate::tools;
 
@@ -80,9 +80,12 @@ pub(crate) struct McpServer {
     /// The folder that it runs in, relative to the workspace.
     #[serde(default)]
     pub(crate) cwd: Option<String>,
-    /// The hosts that it may reach.
+    /// The hosts that it may reach; none if it is missing.
     #[serde(default)]
     pub(crate) network: Option<Network>,
+    /// Whether it is confined to its files and hosts, which is so if it is missing.
+    #[serde(default)]
+    sealed: Option<bool>,
     /// Whether it may replace a built-in namespace.
     #[serde(default, rename = "override")]
     pub(crate) replaces_native: bool,
@@ -111,7 +114,7 @@ impl McpServer {
     /// packages.
     pub(crate) fn spec(&self, home: PathBuf, packages: PathBuf) -> ServerSpec {
         // `parse` has refused an entry with an invalid address or host.
-        let network = self.network().ok().flatten();
+        let network = self.network().unwrap_or(Some(Reachable::Nothing));
         ServerSpec {
             command: self.command.clone(),
             args: self.args.clone(),
@@ -126,20 +129,23 @@ impl McpServer {
 
     /// Returns whether it is a program that is not sealed.
     pub(crate) fn is_unsealed(&self) -> bool {
-        self.url.is_none() && self.network.is_none()
+        self.url.is_none() && self.sealed == Some(false)
     }
 
     /// Returns what a sealed server may connect to; `None` for one that is not sealed.
     fn network(&self) -> Result<Option<Reachable>, String> {
-        match &self.network {
-            None => Ok(None),
-            Some(Network::All(AllHosts::All)) => Ok(Some(Reachable::All)),
-            Some(Network::Hosts(hosts)) => {
-                let hosts: Result<Vec<_>, _> =
-                    hosts.iter().map(|host| HostPattern::new(host)).collect();
-                hosts.map(|hosts| Some(Reachable::Hosts(hosts)))
+        let hosts = |hosts: Vec<HostPattern>, of| Reachable::Hosts(HostList { hosts, of });
+        Ok(match &self.network {
+            _ if self.url.is_some() || self.is_unsealed() => None,
+            None => Some(hosts(Vec::new(), ListOf::Nowhere)),
+            Some(Network::All(AllHosts::All)) => Some(Reachable::All),
+            Some(Network::Hosts(listed)) if listed.is_empty() => Some(Reachable::Nothing),
+            Some(Network::Hosts(listed)) => {
+                let listed: Result<Vec<_>, _> =
+                    listed.iter().map(|host| HostPattern::new(host)).collect();
+                Some(hosts(listed?, ListOf::Entry))
             }
-        }
+        })
     }
 }
 
@@ -212,11 +218,11 @@ fn check_transport(name: &str, entry: &McpServer) -> Result<(), ConfigError> {
                         .to_owned(),
                 );
             }
-            if entry.network.is_some() {
-                return refused(
-                    "has a `network`, which is for programs; `pml` itself connects to a `url`"
-                        .to_owned(),
-                );
+            if entry.network.is_some() || entry.sealed.is_some() {
+                let field = if entry.network.is_some() { "network" } else { "sealed" };
+                return refused(format!(
+                    "has a `{field}`, which is for programs; `pml` itself connects to a `url`"
+                ));
             }
             match entry.remote() {
                 Ok(_) => Ok(()),
@@ -232,6 +238,9 @@ fn check_transport(name: &str, entry: &McpServer) -> Result<(), ConfigError> {
         }
         (None | Some("stdio"), None) if entry.command.is_empty() => {
             refused("has no `command`, the program that starts the MCP server".to_owned())
+        }
+        (None | Some("stdio"), None) if entry.is_unsealed() && entry.network.is_some() => {
+            refused("has a `network`, which an entry with `\"sealed\": false` has not: it can connect to everything".to_owned())
         }
         (None | Some("stdio"), None) => Ok(()),
         (Some(other), _) => refused(format!(

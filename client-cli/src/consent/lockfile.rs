@@ -156,7 +156,9 @@ fn locked(entry: &RegistryEntry, install: &Install, grant: &Grant) -> Locked {
         grants: Some(Grants {
             program: text(&grant.program.file),
             interpreters: grant.program.interpreters.iter().map(text).collect(),
+            package: grant.package.clone(),
             variables: grant.variables.clone(),
+            hosts: grant.hosts.clone(),
         }),
     }
 }
@@ -195,7 +197,9 @@ mod tests {
                 interpreters: vec!["/usr/bin/node".into()],
                 is_of_workspace: false,
             },
+            package: None,
             variables: variables.iter().map(|(name, from)| ((*name).to_owned(), *from)).collect(),
+            hosts: None,
         }
     }
 
@@ -290,6 +294,16 @@ mod tests {
         // A variable from another source is a change too.
         let of_user = grant(&[("GITHUB_TOKEN", Source::Environment)]);
         assert!(shown(&of_user).contains("NEW: It gets `GITHUB_TOKEN` from your environment"));
+        // So are other hosts, and whether it is sealed at all.
+        let sealed = |hosts: &[&str]| Grant {
+            hosts: Some(hosts.iter().map(|host| (*host).to_owned()).collect()),
+            ..of_file.clone()
+        };
+        let reaches = shown(&sealed(&["api.notes.test"]));
+        assert!(reaches.contains("NEW: It is sealed: it can read and change"), "{reaches}");
+        assert!(reaches.contains("and connect to `api.notes.test`"), "{reaches}");
+        assert!(shown(&sealed(&[])).contains("and connect to nothing"));
+        assert!(shown(&sealed(&["*"])).contains("and connect to every public host"));
         let mut other = of_file.clone();
         other.program.file = "/opt/npx".into();
         assert!(shown(&other).contains("`/opt/npx`"));

@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 
-use crate::policy::HostPattern;
+use super::HostList;
 
 /// The maximum number of connections of a server at the same time.
 const CONNECTIONS_LIMIT: usize = 256;
@@ -98,15 +98,15 @@ enum Unopened {
 
 /// The proxy of one server.
 pub(super) struct Relay {
-    hosts: Vec<HostPattern>,
+    list: HostList,
     refusals: Refusals,
 }
 
 type Body = BoxBody<Bytes, hyper::Error>;
 
 impl Relay {
-    pub(super) fn new(hosts: Vec<HostPattern>, refusals: Refusals) -> Self {
-        Self { hosts, refusals }
+    pub(super) fn new(list: HostList, refusals: Refusals) -> Self {
+        Self { list, refusals }
     }
 
     /// Serves connections until `stop`.
@@ -203,10 +203,8 @@ impl Relay {
     /// Opens a connection, if the host and the address are allowed.
     async fn open(&self, url: &Url) -> Result<TcpStream, Unopened> {
         let shown = shown(url);
-        if !self.hosts.iter().any(|pattern| pattern.covers(url)) {
-            return Err(Unopened::Refused(format!(
-                "its `network` does not list `{shown}`; to allow it, add \"{shown}\""
-            )));
+        if !self.list.hosts.iter().any(|pattern| pattern.covers(url)) {
+            return Err(Unopened::Refused(self.list.refusal(&format!("`{shown}`"), &shown)));
         }
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
             return Err(Unopened::Failed(format!("`{shown}` has no host")));
@@ -229,9 +227,8 @@ impl Relay {
             && let Some(address) = refused.first()
         {
             let address = shown_address(*address, url);
-            return Err(Unopened::Refused(format!(
-                "`{shown}` has the private address {address}, which its `network` does not list; to allow it, add \"{address}\""
-            )));
+            let what = format!("{address}, the private address of `{shown}`");
+            return Err(Unopened::Refused(self.list.refusal(&what, &address)));
         }
         let mut last = failed("it has no address");
         for address in allowed {
@@ -256,7 +253,8 @@ impl Relay {
         }
         // A listed name may lead to a private address unintentionally, so the address itself must be listed, too.
         let mut own = url.clone();
-        own.set_ip_host(address).is_ok() && self.hosts.iter().any(|pattern| pattern.is_one_of(&own))
+        own.set_ip_host(address).is_ok()
+            && self.list.hosts.iter().any(|pattern| pattern.is_one_of(&own))
     }
 }
 

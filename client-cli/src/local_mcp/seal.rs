@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use sandbox::{Confinement, Handover, Network, PROXY_PORT};
 use tempfile::TempDir;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::relay::{Refusals, Relay};
-use super::{Reachable, Seal};
+use super::{Reachable, Seal, Shared};
 use crate::processes::confinement::confinement;
 use crate::processes::programs::Program;
+use crate::processes::supervise::Input;
 
 /// What is executed to start a server.
 pub(super) struct Executed {
@@ -36,19 +38,20 @@ pub(super) struct Kept {
     _proxy: Option<DropGuard>,
 }
 
-/// Prepares a start: creates the server's folders, and starts its proxy, which reports to `refusals`. `roots` are the
-/// folders of the workspace.
+/// Prepares a start: creates the server's folders, and starts its proxy, which reports to `refusals`.
 ///
 /// # Errors
 /// Returns why the server cannot be confined.
-pub(super) fn prepare(
+pub(super) async fn prepare(
+    shared: &Shared,
     seal: &Seal,
     executed: &Executed,
-    roots: Vec<PathBuf>,
     refusals: &Refusals,
 ) -> Result<Sealed, String> {
     Confinement::check_support().map_err(|reason| {
-        format!("this machine cannot confine it: {reason}; remove `network` from its entry to start it unconfined")
+        format!(
+            "this machine cannot confine it: {reason}; `\"sealed\": false` in its entry in `.pml.json` starts it unconfined"
+        )
     })?;
     let home = &seal.home;
     let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
@@ -60,7 +63,7 @@ pub(super) fn prepare(
     let mut variables = given.clone();
     let mut confinement = confinement(program, home, &mut variables);
     confinement.write.push(temporary.path().to_owned());
-    confinement.write.extend(roots);
+    confinement.write.extend(shared.workspace.root_paths());
     let user = given.get("HOME").map(Path::new);
     let named = arguments.iter().map(Path::new).chain([&*program.file]);
     confinement.read.extend(named.filter_map(|path| package(path, user)));
@@ -69,13 +72,16 @@ pub(super) fn prepare(
     }
     let (network, proxy) = match &seal.network {
         Reachable::All => (Network::All, None),
-        Reachable::Hosts(hosts) if hosts.is_empty() => (Network::None, None),
-        Reachable::Hosts(hosts) => {
+        Reachable::Nothing => (Network::None, None),
+        Reachable::Hosts(list) if list.hosts.is_empty() && !allows_network(shared).await => {
+            (Network::None, None)
+        }
+        Reachable::Hosts(list) => {
             let handover = Handover::new(temporary.path())
                 .map_err(|error| format!("cannot create the socket of its proxy: {error}"))?;
             let network = Network::Proxied(handover.path().to_owned());
             let stop = CancellationToken::new();
-            let relay = Relay::new(hosts.clone(), refusals.clone());
+            let relay = Relay::new(list.clone(), refusals.clone());
             tokio::spawn(relay.serve(handover, stop.clone()));
             set_proxy(&mut variables);
             (network, Some(stop.drop_guard()))
@@ -83,6 +89,31 @@ pub(super) fn prepare(
     };
     confinement.network = network;
     Ok(Sealed { confinement, variables, kept: Kept { _temporary: temporary, _proxy: proxy } })
+}
+
+/// Returns whether this system lets a process have a network of its own, as one with a proxy needs.
+async fn allows_network(shared: &Shared) -> bool {
+    *shared.allows_network.get_or_init(|| async { try_network(shared).await.is_some() }).await
+}
+
+/// Starts a process with a network of its own, which ends at once.
+async fn try_network(shared: &Shared) -> Option<std::net::TcpListener> {
+    let temporary = tempfile::Builder::new().prefix("pml-").tempdir().ok()?;
+    let handover = Handover::new(temporary.path()).ok()?;
+    let network = Network::Proxied(handover.path().to_owned());
+    let confinement = Confinement { network, ..Confinement::default() };
+    // It hands over its socket before it fails to execute a file that it cannot reach.
+    let file = temporary.path().join("none");
+    let mut command = shared.supervisor.command(Input::Passed, Some(&confinement), &file, &[&file]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = tokio::process::Command::from(command).spawn().ok()?;
+    // Closing its input would end it early.
+    let _input = child.stdin.take();
+    tokio::select! {
+        biased;
+        received = handover.receive() => received.ok(),
+        _ = child.wait() => None,
+    }
 }
 
 /// Sets the variables by which programs find a proxy.

@@ -291,7 +291,12 @@ impl Server {
             self.shared.environment.sources(&self.spec.env_required).map_err(|source| {
                 LocalMcpError::Environment { server: self.name.clone(), source }
             })?;
-        Ok(Grant { program: self.program(&self.folder())?, variables })
+        let hosts = self.spec.seal.as_ref().map(Seal::hosts);
+        let (program, package) = match self.package(self.arguments())? {
+            None => (self.program(&self.folder())?, None),
+            Some(package) => (package.installer, Some(package.request.shown_with_place())),
+        };
+        Ok(Grant { program, package, variables, hosts })
     }
 
     fn folder(&self) -> PathBuf {
@@ -312,15 +317,33 @@ impl Server {
         Ok(program)
     }
 
+    /// Returns its arguments, filled in.
+    fn arguments(&self) -> Vec<String> {
+        self.spec.args.iter().map(|argument| self.filled(argument)).collect()
+    }
+
+    /// Replaces `${workspace}` and, for a sealed server, `${home}`.
+    fn filled(&self, text: &str) -> String {
+        let text = self.shared.expand_workspace(text);
+        match &self.spec.seal {
+            Some(seal) => text.replace("${home}", &seal.home.to_string_lossy()),
+            None => text,
+        }
+    }
+
     /// Returns the package that it starts from, if `pml` installs that; `None` for another program.
-    fn package(&self, seal: &Seal, arguments: &[String]) -> Result<Option<Request>, LocalMcpError> {
-        let Some(request) = Request::of(&self.spec.command, arguments) else { return Ok(None) };
-        let server = || self.name.clone();
-        let request =
-            request.map_err(|reason| LocalMcpError::Entry { server: server(), reason })?;
-        let checked = self.shared.installer(&seal.packages).check(&request);
-        checked.map_err(|source| LocalMcpError::Program { server: server(), source })?;
-        Ok(Some(request))
+    fn package(&self, arguments: Vec<String>) -> Result<Option<Package>, LocalMcpError> {
+        let entry = |reason| LocalMcpError::Entry { server: self.name.clone(), reason };
+        let Some(seal) = &self.spec.seal else { return Ok(None) };
+        if self.spec.cannot_be_sealed() {
+            return Err(entry("starts a container, which no seal confines: another program runs it; to start it without, add \"sealed\": false".to_owned()));
+        }
+        let Some(request) = Request::of(&self.spec.command, &arguments) else { return Ok(None) };
+        let request = request.map_err(entry)?;
+        let installer = self.shared.installer(&seal.packages).program(&request);
+        let installer = installer
+            .map_err(|source| LocalMcpError::Program { server: self.name.clone(), source })?;
+        Ok(Some(Package { request, installer, seal: seal.clone() }))
     }
 
     fn redactor(&self) -> Result<Redactor, LocalMcpError> {
@@ -339,26 +362,31 @@ impl Server {
         }
         let (spec, shared, server) = (&self.spec, &self.shared, || self.name.clone());
         // First, because `for_server` would read `${workspace}` as a variable of the user.
-        let filled = spec
-            .env
-            .iter()
-            .map(|(name, value)| (name.clone(), shared.expand_workspace(value)))
-            .collect();
+        let filled =
+            spec.env.iter().map(|(name, value)| (name.clone(), self.filled(value))).collect();
         let variables = shared
             .environment
             .for_server(&filled, &spec.env_required)
             .map_err(|source| LocalMcpError::Environment { server: server(), source })?;
         let folder = self.folder();
-        let arguments: Vec<String> =
-            spec.args.iter().map(|argument| shared.expand_workspace(argument)).collect();
-        let seal = spec.seal.clone();
-        let package = seal.as_ref().map(|seal| self.package(seal, &arguments)).transpose()?;
-        let source = match package.flatten() {
-            Some(request) => Source::Package(request),
-            None => Source::Program { program: self.program(&folder)?, arguments },
+        let arguments = self.arguments();
+        let source = match self.package(arguments.clone())? {
+            Some(Package { request, seal, .. }) => Source::Package { request, seal },
+            None => {
+                let (program, seal) = (self.program(&folder)?, spec.seal.clone());
+                Source::Program { program, arguments, seal }
+            }
         };
-        Ok(Start::Program(Box::new(Launch { source, variables, folder, seal })))
+        Ok(Start::Program(Box::new(Launch { source, variables, folder })))
     }
+}
+
+/// A package from which a server starts.
+struct Package {
+    request: Request,
+    /// The program that installs it.
+    installer: Program,
+    seal: Seal,
 }
 
 /// Returns what to say about a call during which the server was refused connections.

@@ -44,16 +44,19 @@ pub(super) struct Launch {
     pub(super) source: Source,
     pub(super) variables: BTreeMap<String, String>,
     pub(super) folder: PathBuf,
-    /// How it is confined; `None` if it is not.
-    pub(super) seal: Option<Seal>,
 }
 
 /// Where the program of a server comes from.
 pub(super) enum Source {
     /// It is on this machine.
-    Program { program: Program, arguments: Vec<String> },
+    Program {
+        program: Program,
+        arguments: Vec<String>,
+        /// How it is confined; `None` if it is not.
+        seal: Option<Seal>,
+    },
     /// From a package, which is installed first.
-    Package(Request),
+    Package { request: Request, seal: Seal },
 }
 
 /// What is known about why a server failed: the protocol violation that `pml` found, and the last stderr lines.
@@ -119,9 +122,9 @@ pub(super) struct StartFailure {
 /// A server that exits on the first request of the current protocol version is started once more, with the older
 /// handshake.
 pub(super) async fn start(shared: &Shared, launch: Launch) -> Result<Session, StartFailure> {
-    let seal = launch.seal.clone();
-    let executed = resolve(shared, launch).await;
-    let executed = executed.map_err(|reason| StartFailure { reason, stderr: String::new() })?;
+    let resolved = resolve(shared, launch).await;
+    let (executed, seal) =
+        resolved.map_err(|reason| StartFailure { reason, stderr: String::new() })?;
     let auto = mcp_version::lifecycle();
     // One deadline for both attempts, so that the second one does not double the limit.
     let deadline = tokio::time::Instant::now() + shared.timing.start;
@@ -138,11 +141,11 @@ pub(super) async fn start(shared: &Shared, launch: Launch) -> Result<Session, St
 }
 
 /// Determines what is executed. A package that is not there is installed first, which has a time limit of its own.
-async fn resolve(shared: &Shared, launch: Launch) -> Result<Executed, String> {
-    let Launch { source, variables, folder, seal } = launch;
-    let (program, arguments) = match (source, seal) {
-        (Source::Program { program, arguments }, _) => (program, arguments),
-        (Source::Package(request), Some(seal)) => {
+async fn resolve(shared: &Shared, launch: Launch) -> Result<(Executed, Option<Seal>), String> {
+    let Launch { source, variables, folder } = launch;
+    let (program, arguments, seal) = match source {
+        Source::Program { program, arguments, seal } => (program, arguments, seal),
+        Source::Package { request, seal } => {
             let installed = shared.installer(&seal.packages).install(&request).await?;
             let file = installed.to_string_lossy();
             let program = shared.environment.programs().find(&file, &folder);
@@ -150,11 +153,10 @@ async fn resolve(shared: &Shared, launch: Launch) -> Result<Executed, String> {
                 let folder = seal.packages.display();
                 format!("{error}; to install all packages again, delete `{folder}`")
             })?;
-            (program, request.arguments)
+            (program, request.arguments, Some(seal))
         }
-        (Source::Package(_), None) => return Err("it is not sealed".to_owned()),
     };
-    Ok(Executed { program, arguments, variables, folder })
+    Ok((Executed { program, arguments, variables, folder }, seal))
 }
 
 enum Attempt {
@@ -187,8 +189,10 @@ async fn attempt(
         StartFailure { reason, stderr: diagnosis.stderr() }
     };
     let file = &executed.program.file;
-    let roots = || shared.workspace.root_paths();
-    let sealed = seal.map(|seal| seal::prepare(seal, executed, roots(), &refusals)).transpose();
+    let sealed = match seal {
+        Some(seal) => seal::prepare(shared, seal, executed, &refusals).await.map(Some),
+        None => Ok(None),
+    };
     let sealed = sealed.map_err(|reason| Attempt::Failed(failure(reason, &diagnosis)))?;
     let mut argv = vec![file.clone().into_os_string()];
     argv.extend(executed.arguments.iter().map(Into::into));

@@ -54,7 +54,7 @@ pub(super) async fn install(
     request: &Request,
     folder: &Path,
 ) -> Result<Vec<Package>, String> {
-    let npm = installer.find("npm").map_err(|error| error.to_string())?;
+    let npm = installer.program(request).map_err(|error| error.to_string())?.file;
     let version = request.version.as_deref().unwrap_or("latest");
     let manifest = json!({
         "name": "pml-server", "private": true, "dependencies": { &request.package: version },

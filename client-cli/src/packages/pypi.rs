@@ -51,7 +51,7 @@ pub(super) async fn install(
     request: &Request,
     folder: &Path,
 ) -> Result<Vec<Package>, String> {
-    let python = installer.find("python3").map_err(|error| error.to_string())?;
+    let python = installer.program(request).map_err(|error| error.to_string())?.file;
     // Links: a copied interpreter would not find its library.
     installer.run(&python, &["-m", "venv", "--symlinks", ENVIRONMENT], folder).await.map_err(
         |reason| {

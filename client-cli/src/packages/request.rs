@@ -9,6 +9,16 @@ pub(crate) enum Ecosystem {
     PyPi,
 }
 
+impl Ecosystem {
+    fn of(command: &str) -> Option<Self> {
+        match command {
+            "npx" | "bunx" => Some(Self::Npm),
+            "uvx" => Some(Self::PyPi),
+            _ => None,
+        }
+    }
+}
+
 /// A program of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
@@ -30,12 +40,17 @@ impl Request {
     /// # Errors
     /// Returns what `pml` cannot read in it, as the rest of a sentence about the entry.
     pub(crate) fn of(command: &str, arguments: &[String]) -> Option<Result<Self, String>> {
-        let (ecosystem, options) = match command {
-            "npx" | "bunx" => (Ecosystem::Npm, &["-p", "--package"][..]),
-            "uvx" => (Ecosystem::PyPi, &["--from"][..]),
-            _ => return None,
+        let ecosystem = Ecosystem::of(command)?;
+        let options = match ecosystem {
+            Ecosystem::Npm => &["-p", "--package"][..],
+            Ecosystem::PyPi => &["--from"][..],
         };
         Some(Self::read(ecosystem, command, options, arguments))
+    }
+
+    /// Returns whether a command starts a package.
+    pub(crate) fn names_package(command: &str) -> bool {
+        Ecosystem::of(command).is_some()
     }
 
     fn read(
@@ -103,6 +118,15 @@ impl Request {
     /// Returns the name under which it is installed: the same for every program of the package.
     pub(super) fn key(&self) -> String {
         format!("{:?} {} {}", self.ecosystem, self.package, self.version.as_deref().unwrap_or(""))
+    }
+
+    /// Returns the package with its version and the place where it is published, for display.
+    pub(crate) fn shown_with_place(&self) -> String {
+        let place = match self.ecosystem {
+            Ecosystem::Npm => "npm",
+            Ecosystem::PyPi => "PyPI",
+        };
+        format!("`{}` from {place}", protocol::escape_text(&self.shown()))
     }
 
     /// Returns the package with its version, for display.

@@ -322,6 +322,11 @@ impl Environment {
     }
 }
 
+/// Returns whether every child receives a variable of this name. Some of these decide what a confined program can reach.
+pub(crate) fn is_passed(name: &str) -> bool {
+    name.starts_with("LC_") || PASSED.iter().any(|passed| passed.eq_ignore_ascii_case(name))
+}
+
 /// Parts of the names of variables whose values are secrets. Others, such as a port or a path, would remove unrelated
 /// text from records.
 const SECRET_NAMES: &[&str] = &["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];

@@ -11,14 +11,22 @@ use tokio::time::{Instant, MissedTickBehavior};
 /// The interval between notifications while no call ends.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// Waits for the answer to a request, and notifies its client whenever a tool call ends, and at least every 5 seconds.
-/// `calls` is the number of calls that have ended.
+/// What is known about a request that has no answer yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The number of its tool calls that have ended.
+    pub ended: u64,
+    /// What it waits for before a call can begin, such as `installing a package`.
+    pub waits_for: Option<String>,
+}
+
+/// Waits for the answer to a request, and notifies its client whenever the progress changes, and at least every 5 seconds.
 ///
 /// `progress` must increase, so it is the elapsed time in seconds. The total is unknown.
 pub async fn notify<T>(
     peer: &Peer<RoleServer>,
     token: ProgressToken,
-    mut calls: watch::Receiver<u64>,
+    mut progress: watch::Receiver<Progress>,
     answer: impl Future<Output = T>,
 ) -> T {
     let started = Instant::now();
@@ -34,15 +42,15 @@ pub async fn notify<T>(
             biased;
             answer = &mut answer => last = Some(answer),
             // Without a sender, this never matches, and only the beat remains.
-            Ok(()) = calls.changed() => beat.reset(),
+            Ok(()) = progress.changed() => beat.reset(),
             _ = beat.tick() => {}
         }
         // Also marks the number as seen, so that `changed` does not report it again.
-        let ended = *calls.borrow_and_update();
+        let now = progress.borrow_and_update().clone();
         // A call that ended just before the answer is reported as well.
-        if last.is_none() || ended > notified {
-            notify_once(peer, &token, started, ended).await;
-            notified = ended;
+        if last.is_none() || now.ended > notified {
+            notify_once(peer, &token, started, &now).await;
+            notified = now.ended;
         }
         if let Some(answer) = last {
             return answer;
@@ -50,13 +58,22 @@ pub async fn notify<T>(
     }
 }
 
-async fn notify_once(peer: &Peer<RoleServer>, token: &ProgressToken, started: Instant, ended: u64) {
-    let calls = if ended == 1 { "tool call" } else { "tool calls" };
-    let mut progress =
+async fn notify_once(
+    peer: &Peer<RoleServer>,
+    token: &ProgressToken,
+    started: Instant,
+    progress: &Progress,
+) {
+    let calls = if progress.ended == 1 { "tool call" } else { "tool calls" };
+    let finished = format!("{} {calls} finished", progress.ended);
+    let mut notification =
         ProgressNotificationParam::new(token.clone(), started.elapsed().as_secs_f64());
-    progress.message = Some(format!("{ended} {calls} finished"));
+    notification.message = Some(match &progress.waits_for {
+        Some(waits_for) => format!("{finished}; {waits_for}"),
+        None => finished,
+    });
     // The answer is what matters, so a notification that fails is only logged.
-    if let Err(error) = peer.notify_progress(progress).await {
+    if let Err(error) = peer.notify_progress(notification).await {
         tracing::debug!(%error, "Could not send the progress of a request");
     }
 }

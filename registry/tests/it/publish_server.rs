@@ -31,11 +31,7 @@ pub(crate) fn server(namespace: &str, command: &str) -> NewServer {
         namespace: namespace.to_owned(),
         kind: EntryType::Stdio,
         description: "Keeps notes.".to_owned(),
-        install: Some(Install {
-            command: command.to_owned(),
-            args: Vec::new(),
-            env_required: Vec::new(),
-        }),
+        install: Some(Install { command: command.to_owned(), ..Install::default() }),
         proxy_to: None,
         env_required: Vec::new(),
         routing: Some(Routing::Server),

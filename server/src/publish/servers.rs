@@ -302,6 +302,30 @@ fn check_install(install: &Install) -> Result<(), ErrorBody> {
             && !name.as_bytes()[0].is_ascii_digit()
             && name.bytes().all(allowed)
     };
+    let names_of_env: Vec<String> = install.env.keys().cloned().collect();
+    if names_of_env.len() > LIST || !names_of_env.iter().all(is_variable) {
+        return Err(invalid(format!(
+            "`install.env` must be an object with at most {LIST} variables and their values"
+        )));
+    }
+    let has_reference =
+        |text: &String| text.replace("${workspace}", "").replace("${home}", "").contains("${");
+    if install.env.values().any(has_reference) {
+        return Err(invalid(
+            "a value in `install.env` may refer to `${workspace}` and `${home}` only; name other variables in `install.env_required`",
+        ));
+    }
+    texts("install.env", &install.env.values().cloned().collect::<Vec<_>>(), TEXT)?;
+    // What exactly a pattern of hosts is, `pml` decides before it starts the server.
+    let is_host = |text: &String| {
+        (1..=260).contains(&text.len())
+            && text.chars().all(|c| c.is_alphanumeric() || ".-_*:[]".contains(c))
+    };
+    if install.network.len() > LIST || !install.network.iter().all(is_host) {
+        return Err(invalid(format!(
+            "`install.network` must be a list of at most {LIST} hosts, such as `api.example.com` or `*.example.com`"
+        )));
+    }
     if install.env_required.len() > LIST || !install.env_required.iter().all(is_variable) {
         return Err(invalid(format!(
             "`install.env_required` must be a list of at most {LIST} names of variables"

@@ -91,29 +91,46 @@ fn a_server_that_cannot_start_is_refused_without_a_question() {
     }
 }
 
-/// If `npx` cannot reach its registry, the message states that and what to do, before the start-up time limit.
+/// If the registry of npm cannot be reached, the message states that and what to do, before the start-up time limit;
+/// also if it is `npx` that downloads the package, because the server is not sealed.
 #[test]
 fn a_failed_npx_download_is_explained() {
-    let servers = serde_json::json!({
-        "mcpServers": { "memory": {
-            "command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory@2026.8.31"] } },
-        "permissions": { "allow": ["memory:*"] },
-    });
-    let project =
-        Project::offline().set("npm_config_registry", "http://127.0.0.1:1").configure(&servers);
-    let (envelope, _) = project.exec("return await mcp.memory.read_graph({})");
-    assert_eq!(envelope["error_code"], "TOOL_UNAVAILABLE", "{envelope}");
-    let message = envelope["message"].as_str().unwrap();
-    for word in
-        ["`npx` could not fetch it", "npm registry cannot be reached", "npm config get registry"]
-    {
-        assert!(message.contains(word), "{message}");
+    for (fields, words, program) in [
+        (
+            serde_json::json!({ "sealed": false }),
+            [
+                "`npx` could not fetch it",
+                "npm registry cannot be reached",
+                "npm config get registry",
+            ],
+            "npx",
+        ),
+        (
+            serde_json::json!({}),
+            ["was not installed", "its registry cannot be reached", "settings of npm"],
+            "node",
+        ),
+    ] {
+        let mut entry = serde_json::json!({
+            "command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory@2026.8.31"] });
+        entry.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let servers = serde_json::json!({
+            "mcpServers": { "memory": entry }, "permissions": { "allow": ["memory:*"] } });
+        let project =
+            Project::offline().set("npm_config_registry", "http://127.0.0.1:1").configure(&servers);
+        let (envelope, _) = project.exec("return await mcp.memory.read_graph({})");
+        assert_eq!(envelope["error_code"], "TOOL_UNAVAILABLE", "{envelope}");
+        let message = envelope["message"].as_str().unwrap();
+        for word in words {
+            assert!(message.contains(word), "{message}");
+        }
+        // There is no Node on this `PATH`.
+        let bare = project.set("PATH", "/nonexistent");
+        let (envelope, _) = bare.exec("return await mcp.memory.read_graph({})");
+        let message = envelope["message"].as_str().unwrap();
+        let missing = format!("`{program}` was not found; install Node.js 18");
+        assert!(message.contains(&missing), "{message}");
     }
-    // There is no Node on this `PATH`.
-    let bare = project.set("PATH", "/nonexistent");
-    let (envelope, _) = bare.exec("return await mcp.memory.read_graph({})");
-    let message = envelope["message"].as_str().unwrap();
-    assert!(message.contains("`npx` was not found; install Node.js 18"), "{message}");
 }
 
 /// `https` to a gateway that speaks plain HTTP.

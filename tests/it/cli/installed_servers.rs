@@ -5,9 +5,12 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::sealed_servers::{Site, Sockets, all_fail, attempt};
+use super::server_starts::RUNNER;
+use crate::support::PATIENCE;
 use crate::support::cli::Project;
 use crate::support::expect::{failure, success};
 use crate::support::registry::Registry;
+use crate::support::terminal::on_terminal;
 
 /// An entry of a server from npm, sealed and without hosts.
 fn npx(arguments: &[&str]) -> Value {
@@ -170,4 +173,34 @@ fn hostile_packages_reach_nothing() {
     assert!(!mark.exists() && !home.join("new.txt").exists());
     assert_eq!(site.connections(), 0);
     sockets.got_nothing();
+}
+
+/// An installation can take minutes, so the agent and the terminal are told of it.
+#[test]
+fn an_installation_is_shown() {
+    let registry = Registry::start();
+    let project = project(&json!({ "one": npx(&["first"]), "two": npx(&["second"]) }));
+    let manifest = json!({ "bin": "index.js" });
+    for name in ["first", "second"] {
+        registry.publish(&project.home(), name, &[("index.js", RUNNER)], &manifest, b"");
+    }
+    let project = with(project, &registry);
+    let mut pml = project.stdio();
+    let request = json!({ "name": "pml_execute", "_meta": { "progressToken": "t" },
+        "arguments": { "code": "return await mcp.one.add({})" } });
+    let id = pml.send("tools/call", request);
+    let mut messages = Vec::new();
+    while messages.last().is_none_or(|message: &Value| message["id"] != id) {
+        messages.push(pml.next_message(PATIENCE).expect("an answer"));
+    }
+    let mut said = messages.iter().filter_map(|message| message["params"]["message"].as_str());
+    let expected = "0 tool calls finished; installing `first` from npm";
+    assert!(said.any(|text| text == expected), "{messages:#?}");
+    assert_eq!(said.next_back(), Some("1 tool call finished"), "{messages:#?}");
+
+    project.write("second.ts", "await mcp.two.add({})");
+    let (shown, code) = on_terminal(&project, &["exec", "second.ts"], &[]);
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("Installing `second` from npm …"), "{shown}");
+    assert!(shown.contains("Installed `second` from npm in "), "{shown}");
 }

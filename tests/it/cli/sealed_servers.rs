@@ -1,4 +1,4 @@
-//! Sealed MCP servers: what a server whose entry has a `network` can reach.
+//! Sealed MCP servers: what a server can reach, with and without a `network` in its entry.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, UdpSocket};
@@ -101,13 +101,20 @@ impl Sockets {
 
 /// Returns a project with a server that tries to leave its confinement; `network` is that of its entry.
 fn project(network: &Value) -> Project {
+    project_with(&json!({ "network": network }))
+}
+
+/// The same with other fields of its entry.
+fn project_with(fields: &Value) -> Project {
+    let mut entry = json!({ "command": "python3", "args": ["reaches_out.py"] });
+    entry.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     let project = Project::offline();
     project.write("reaches_out.py", include_str!("../../fixtures/reaches_out.py"));
     std::fs::create_dir_all(project.home().join(".ssh")).unwrap();
     std::fs::write(project.home().join(".ssh/id"), "canary").unwrap();
     project.configure(&json!({
         "permissions": { "allow": ["*"] },
-        "mcpServers": { "reach": { "command": "python3", "args": ["reaches_out.py"], "network": network } },
+        "mcpServers": { "reach": entry },
     }))
 }
 
@@ -165,7 +172,7 @@ fn on_this_machine(project: &Project) -> Vec<(&'static str, Value)> {
     attempts
 }
 
-/// Without hosts, a server opens no socket of any kind; it can use the workspace and a home of its own.
+/// With an empty list, a server opens no socket of any kind; it can use the workspace and a home of its own.
 #[test]
 fn without_hosts_nothing_is_reached() {
     let project = project(&json!([]));
@@ -272,11 +279,46 @@ fn only_listed_hosts_are_reached() {
     assert_eq!((site.connections(), other.connections()), (before + 1, 0));
 }
 
+/// A server is sealed without any field in its entry. Its error says what it was refused, and how to allow it.
+#[test]
+fn by_default_a_server_is_sealed() {
+    let project = project_with(&json!({}));
+    let site = Site::start("");
+    let sockets = Sockets::open(&project);
+    let mut pml = project.stdio();
+
+    let port = site.port;
+    let child = format!("import socket; socket.create_connection(('127.0.0.1', {port}), 5)");
+    let mut attempts = on_this_machine(&project);
+    attempts.extend([
+        ("tcp", json!({ "port": port })),
+        ("dns", json!({})),
+        ("child", json!({ "code": child })),
+    ]);
+    attempts.extend(sockets.connections());
+    all_fail(&mut pml, REACH, &attempts);
+    // A datagram without an answer is sent without an error, into its own network.
+    let (kind, arguments) = sockets.datagram();
+    let _ = attempt(&mut pml, REACH, kind, arguments);
+    let page = json!({ "url": format!("http://localhost:{port}/") });
+    let refused = attempt(&mut pml, REACH, "get", page).unwrap_err();
+    let remedy = format!("to allow it, add \"network\": [\"localhost:{port}\"]");
+    assert!(refused.contains(&remedy), "{refused}");
+    assert_eq!(site.connections(), 0);
+    sockets.got_nothing();
+    let inside = json!({ "path": project.path("inside.txt") });
+    assert_eq!(attempt(&mut pml, REACH, "write", inside).unwrap(), "7");
+    let report = project.run(&["doctor", "--json"]);
+    assert!(
+        text(&report.stdout).contains("every server of `.pml.json` that starts here is sealed")
+    );
+}
+
 /// The attempts of these tests succeed in a server that is not sealed.
 #[test]
-fn without_the_field_a_server_is_not_sealed() {
+fn a_server_that_is_not_sealed_reaches_everything() {
     let site = Site::start("");
-    let project = project(&Value::Null);
+    let project = project_with(&json!({ "sealed": false }));
     let mut pml = project.stdio();
     let path = project.path("socket");
     let _open = UnixListener::bind(&path).unwrap();
@@ -298,23 +340,48 @@ fn without_the_field_a_server_is_not_sealed() {
     let report = project.run(&["doctor", "--json"]);
     let report = text(&report.stdout);
     assert!(report.contains("reach any host: `reach`"), "{report}");
+
+    let both = json!({ "command": "x", "sealed": false, "network": [] });
+    project.write(".pml.json", json!({ "mcpServers": { "x": both } }).to_string());
+    let refused = project.run(&["trust", "--yes"]);
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("has a `network`, which"), "{said}");
+    // No seal reaches what a daemon runs.
+    let project = project.configure(&json!({
+        "permissions": { "allow": ["*"] },
+        "mcpServers": { "x": { "command": "docker", "args": ["run", "-i", "image"] } },
+    }));
+    let envelope = project.stdio().execute("return await mcp.x.y({})");
+    let message = failure(&envelope, "CONFIG_INVALID");
+    assert!(message.contains("add \"sealed\": false"), "{message}");
 }
 
-/// On a system that allows no network namespace, a server with hosts is not started.
+/// On a system that allows no network namespace, a server with hosts is not started, and one without has no sockets.
 #[test]
 fn without_a_namespace_a_server_with_hosts_is_refused() {
-    let project = project(&json!(["localhost:1"]));
-    project.write("p.ts", "return await mcp.reach.home({})");
     // In a user namespace of its own, this limit can be set.
     let script = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$0\" exec p.ts --json";
     let pml = built("pml").display().to_string();
-    let unshare = Command::new("unshare");
-    let output = project.wrap(unshare, &["-Ur", "sh", "-c", script, &pml]).output().unwrap();
-    let envelope: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
-        panic!("{error}: {} {}", text(&output.stdout), text(&output.stderr))
-    });
+    let run = |project: &Project| -> Value {
+        let unshare = Command::new("unshare");
+        let output = project.wrap(unshare, &["-Ur", "sh", "-c", script, &pml]).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+            panic!("{error}: {} {}", text(&output.stdout), text(&output.stderr))
+        })
+    };
+    let with_hosts = project(&json!(["localhost:1"]));
+    with_hosts.write("p.ts", "return await mcp.reach.home({})");
+    let envelope = run(&with_hosts);
     let message = failure(&envelope, "TOOL_UNAVAILABLE");
     assert!(message.contains("this system does not allow one"), "{message}");
+
+    let without = project_with(&json!({}));
+    let program = "const home = await mcp.reach.home({});
+        try { return await mcp.reach.tcp({ port: 1 }) } catch (error) { return [home, String(error)] }";
+    without.write("p.ts", program);
+    let envelope = run(&without);
+    let result = success(&envelope);
+    assert!(result[0].is_string() && result[1].to_string().contains("ermission"), "{result}");
 }
 
 /// `all` opens the network, and no files.
@@ -331,11 +398,7 @@ fn all_hosts_open_no_files() {
 #[test]
 fn reference_servers_work_sealed() {
     let project = Project::offline();
-    let node = |name: &str, arguments: &[&str]| {
-        let mut entry = project.node_server(name, arguments);
-        entry["network"] = json!([]);
-        entry
-    };
+    let node = |name: &str, arguments: &[&str]| project.node_server(name, arguments);
     let workspace = project.workspace().display().to_string();
     let time = python(PYTHON).join("mcp-server-time");
     let servers = json!({
@@ -343,7 +406,7 @@ fn reference_servers_work_sealed() {
         "files": node("server-filesystem", &[&workspace]),
         "memory": node("server-memory", &[]),
         "thinking": node("server-sequential-thinking", &[]),
-        "time": { "command": time, "args": ["--local-timezone", "UTC"], "network": [] },
+        "time": { "command": time, "args": ["--local-timezone", "UTC"] },
     });
     let project =
         project.configure(&json!({ "permissions": { "allow": ["*"] }, "mcpServers": servers }));

@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 use crate::identity::keys::call;
 use crate::support::cli::{Project, policy_for, text};
 use crate::support::expect::{failure, question, success};
+use crate::support::registry::Registry;
 use crate::support::server::{Server, Tenant};
 use crate::support::terminal::approve;
 
-/// A fake `npx` that is itself a small MCP server. Its tool returns how it was started.
-const RUNNER: &str = r#"#!/usr/bin/env node
+/// A small MCP server. Its tool returns how it was started.
+pub(super) const RUNNER: &str = r#"#!/usr/bin/env node
 const started = () => ({ file: __filename, path: process.env.PATH, folder: process.cwd(),
-  names: Object.keys(process.env), args: process.argv.slice(2) });
+  names: Object.keys(process.env), notes: process.env.NOTES, args: process.argv.slice(2) });
 const answers = {
   initialize: (params) => ({ protocolVersion: params.protocolVersion, capabilities: { tools: {} },
     serverInfo: { name: "notes", version: "1" } }),
@@ -42,10 +43,13 @@ fn tenant() -> Tenant {
 }
 
 #[track_caller]
-fn publish(tenant: &Tenant, version: &str, variables: &[&str]) {
+fn publish(tenant: &Tenant, version: &str, variables: &[&str], hosts: &[&str]) {
     let body = json!({
         "name": "jotter", "type": "stdio", "description": "Keeps notes.", "version": version,
-        "install": { "command": "npx", "args": ["-y", "notes@1.0.0"], "env_required": variables },
+        "install": {
+            "command": "npx", "args": ["-y", "notes@1.0.0"], "env_required": variables, "network": hosts,
+            "env": { "NOTES": "${home}/notes" },
+        },
         "tools": [{ "name": "add", "description": "Adds", "inputSchema": { "type": "object" } }],
     });
     let url = format!("{}/api/v1/servers", tenant.url);
@@ -53,13 +57,12 @@ fn publish(tenant: &Tenant, version: &str, variables: &[&str]) {
     assert_eq!(reply.status, 201, "{}", text(&reply.body));
 }
 
-/// Creates a project whose user has the fake `npx` on the `PATH`.
-fn project(tenant: &Tenant) -> Project {
+/// Creates a project whose user has this registry of npm, in which the server is published.
+fn project(tenant: &Tenant, registry: &Registry) -> Project {
     let project = Project::of(tenant).allow(&["*"]);
-    let programs = project.home().join("bin");
-    program(&programs.join("npx"), RUNNER);
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    project.set("PATH", &path)
+    let manifest = json!({ "bin": "index.js" });
+    registry.publish(&project.home(), "notes", &[("index.js", RUNNER)], &manifest, b"");
+    project.set("npm_config_registry", registry.npm())
 }
 
 /// NX-01: the question shows each variable that the server gets, with its source. The approval pins them, and an
@@ -67,8 +70,9 @@ fn project(tenant: &Tenant) -> Project {
 #[test]
 fn a_start_shows_its_grants_and_pins_them() {
     let tenant = tenant();
-    publish(&tenant, "1.0.0", &["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN"]);
-    let project = project(&tenant).set("AWS_SECRET_ACCESS_KEY", "canary-a1");
+    publish(&tenant, "1.0.0", &["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN"], &[]);
+    let registry = Registry::start();
+    let project = project(&tenant, &registry).set("AWS_SECRET_ACCESS_KEY", "canary-a1");
     let missing = project.stdio().execute(ADD);
     assert!(failure(&missing, "API_KEY_REQUIRED").contains("GITHUB_TOKEN"), "{missing:#}");
     project.write(".env", "GITHUB_TOKEN=canary-b2\n");
@@ -77,13 +81,12 @@ fn a_start_shows_its_grants_and_pins_them() {
     let pending = pml.execute(ADD);
     assert_eq!(question(&pending)["approval_type"], "dependency");
     let description = pending["description"].as_str().unwrap();
-    let runner = project.home().join("bin/npx");
     for line in [
         "\"npx\" \"-y\" \"notes@1.0.0\"",
-        &format!("It runs `{}` with `/", runner.display()),
+        "`pml` installs `notes@1.0.0` from npm, without running its scripts, by `/",
         "It gets `AWS_SECRET_ACCESS_KEY` from your environment, a credential that lets its holder act as you",
         "It gets `GITHUB_TOKEN` from the workspace's `.env`",
-        "It is not sandboxed",
+        "It is sealed: it can read and change this project and its own folder, and connect to nothing",
     ] {
         assert!(description.contains(line), "{line}: {description}");
     }
@@ -96,6 +99,7 @@ fn a_start_shows_its_grants_and_pins_them() {
     let pending = pml.execute(ADD);
     approve(&project, &pending, false);
     let got = success(&pml.resume(&pending, true, false)).clone();
+    assert!(got["notes"].as_str().unwrap().ends_with("/notes"), "{got:#}");
     let names: Vec<&str> =
         got["names"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(names.contains(&"AWS_SECRET_ACCESS_KEY") && names.contains(&"GITHUB_TOKEN"), "{got:#}");
@@ -105,7 +109,8 @@ fn a_start_shows_its_grants_and_pins_them() {
     let pinned = lock["servers"].as_object().unwrap().values().next().unwrap();
     let variables = json!({ "AWS_SECRET_ACCESS_KEY": "environment", "GITHUB_TOKEN": ".env" });
     assert_eq!(pinned["grants"]["variables"], variables, "{lock:#}");
-    assert_eq!(pinned["grants"]["program"], json!(runner));
+    assert_eq!(pinned["grants"]["package"], "`notes@1.0.0` from npm", "{lock:#}");
+    assert_eq!(pinned["grants"]["hosts"], json!([]), "{lock:#}");
     success(&project.stdio().execute(ADD));
 
     // The source changed: the approved token came from `.env`, this one from the user's environment.
@@ -118,11 +123,14 @@ fn a_start_shows_its_grants_and_pins_them() {
         "{description}"
     );
 
-    publish(&tenant, "1.1.0", &["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "NPM_TOKEN"]);
+    let variables = ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "NPM_TOKEN"];
+    publish(&tenant, "1.1.0", &variables, &["api.notes.test", "*.notes.test"]);
     let project = project.set("NPM_TOKEN", "canary-d4");
     let pending = project.stdio().execute(ADD);
     let description = question(&pending)["description"].as_str().unwrap();
     assert!(description.contains("It gets `NPM_TOKEN`"), "{description}");
+    let reach = "and connect to `api.notes.test`, `*.notes.test`";
+    assert!(description.contains(reach), "{description}");
 }
 
 /// NX-01: a long command is shortened, so that it cannot scroll the grants off the screen.
@@ -137,7 +145,9 @@ fn a_long_command_does_not_hide_the_grants() {
     });
     let reply = call(&tenant.key, "POST", &format!("{}/api/v1/servers", tenant.url), Some(&body));
     assert_eq!(reply.status, 201, "{}", text(&reply.body));
-    let pending = project(&tenant).set("GITHUB_TOKEN", "canary-e5").stdio().execute(ADD);
+    let registry = Registry::start();
+    let project = project(&tenant, &registry).set("GITHUB_TOKEN", "canary-e5");
+    let pending = project.stdio().execute(ADD);
     let description = question(&pending)["description"].as_str().unwrap();
     assert!(description.contains("characters in total, sha256-"), "{description}");
     assert!(
@@ -151,25 +161,22 @@ fn a_long_command_does_not_hide_the_grants() {
 #[test]
 fn programs_and_interpreters_are_never_resolved_in_the_workspace() {
     let tenant = tenant();
-    publish(&tenant, "1.0.0", &[]);
+    publish(&tenant, "1.0.0", &[], &[]);
+    let registry = Registry::start();
     for first_entry in
         ["WORK/bin:", "WORK/node_modules/.bin:", "LINK:", "bin:", "node_modules/.bin:", ".:", ":"]
     {
         let config = json!({ "permissions": { "allow": ["*"] }, "policy": policy_for(&["node"]) });
-        let project = project(&tenant).configure(&config);
+        let project = project(&tenant, &registry).configure(&config);
         let link = project.home().join("linked");
         symlink(project.path("bin"), &link).unwrap();
         let first = first_entry
             .replace("WORK", &project.workspace().display().to_string())
             .replace("LINK", &link.display().to_string());
-        let path = format!(
-            "{first}{}:{}",
-            project.home().join("bin").display(),
-            std::env::var("PATH").unwrap()
-        );
+        let path = format!("{first}{}", std::env::var("PATH").unwrap());
         let planted = format!("#!/bin/sh\necho $0 >> {}\nexit 9\n", project.path("ran").display());
         for folder in ["bin", "node_modules/.bin", "."] {
-            for name in ["npx", "node", "sh"] {
+            for name in ["npx", "npm", "node", "sh"] {
                 program(&project.path(&format!("{folder}/{name}")), &planted);
             }
         }
@@ -187,8 +194,7 @@ fn programs_and_interpreters_are_never_resolved_in_the_workspace() {
             "{first_entry}: {got:#}"
         );
         assert!(!entries.contains(&link.to_str().unwrap()), "{first_entry}: {got:#}");
-        // `npx` itself looks for programs and settings in its working directory.
-        assert!(!got["folder"].as_str().unwrap().starts_with(&work), "{first_entry}: {got:#}");
+        assert!(!got["file"].as_str().unwrap().starts_with(&work), "{first_entry}: {got:#}");
         // `shell:exec` resolves names by the same rule.
         let version = pml.execute(
             "const { exit_code, stdout } = await mcp.shell.exec({ command: ['node', '--version'] });

@@ -274,9 +274,20 @@ fn invalid_servers_are_refused() {
         assert_eq!(refused.status, status, "{body}: {}", text(&refused.body));
     }
     assert_eq!(entry(&tenant, "fine").status, 404);
-    let mut evil = stdio("fine", "npx");
-    evil["install"]["env_required"] = json!(["A=B"]);
-    assert_eq!(publish(&tenant, &evil).status, 400);
+    for (field, value) in [
+        ("env_required", json!(["A=B"])),
+        ("env", json!({ "A=B": "x" })),
+        ("env", json!({ "A": 1 })),
+        ("env", json!({ "A": "${HOME}" })),
+        ("network", json!("all")),
+        ("network", json!(["https://api.test/x"])),
+        ("network", json!(["api.test\n"])),
+        ("network", json!([""])),
+    ] {
+        let mut evil = stdio("fine", "npx");
+        evil["install"][field] = value;
+        assert_eq!(publish(&tenant, &evil).status, 400, "{evil}");
+    }
     // Publishing and deleting need the right `publish`.
     let member = colleague(server, &tenant, "reader", "execute,read");
     assert_eq!(publish(&member, &http("fine", url)).status, 403);

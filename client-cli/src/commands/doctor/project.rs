@@ -114,9 +114,8 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     let search = std::env::var("PATH").ok();
     let programs = Programs::new(search.as_deref(), &workspace.root_paths());
     for (program, for_what) in [
-        ("npx", "MCP servers from npm do not start"),
-        ("uvx", "MCP servers from PyPI do not start unless they are sealed"),
-        ("python3", "sealed MCP servers from PyPI are not installed"),
+        ("npm", "MCP servers from npm are not installed"),
+        ("python3", "MCP servers from PyPI are not installed"),
     ] {
         findings.push(match programs.find(program, workspace.root()) {
             Ok(found) => Finding::new(program, State::Good, found.file.display().to_string()),
@@ -163,7 +162,7 @@ fn servers(config: &Config) -> Option<Finding> {
         ),
         false => {
             let detail = format!(
-                "not sealed, so they can read your files and reach any host: {}; `\"network\": []` in an entry seals it",
+                "`\"sealed\": false`, so they can read your files and reach any host: {}",
                 open.join(", ")
             );
             Finding::new("servers", State::Warning, detail)

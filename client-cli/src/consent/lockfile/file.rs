@@ -58,8 +58,14 @@ pub(super) struct Grants {
     pub(super) program: String,
     /// The files that run it, if it is a script.
     pub(super) interpreters: Vec<String>,
+    /// The package that the program installs, if the server starts from one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) package: Option<String>,
     /// The user's variables that it gets, and where they come from.
     pub(super) variables: BTreeMap<String, Source>,
+    /// The hosts that it can connect to; absent if it is not sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) hosts: Option<Vec<String>>,
 }
 
 /// Returns the error for a malformed file.

@@ -26,7 +26,13 @@ const CREDENTIALS: &[&str] = &[
 /// Lists what a start grants, one line each. `before` is what the user approved the last time.
 pub(super) fn grants_shown(grant: &Grant, before: Option<&Grants>) -> Vec<String> {
     let path = |path: &PathBuf| format!("`{}`", path.display());
-    let mut runs = format!("It runs {}", path(&grant.program.file));
+    let mut runs = match &grant.package {
+        None => format!("It runs {}", path(&grant.program.file)),
+        Some(package) => {
+            let by = path(&grant.program.file);
+            format!("`pml` installs {package}, without running its scripts, by {by}")
+        }
+    };
     if !grant.program.interpreters.is_empty() {
         let by: Vec<String> = grant.program.interpreters.iter().map(path).collect();
         runs = format!("{runs} with {}", by.join(" with "));
@@ -44,10 +50,31 @@ pub(super) fn grants_shown(grant: &Grant, before: Option<&Grants>) -> Vec<String
         };
         lines.push(format!("{new}It gets `{name}` from {source}{warning}"));
     }
-    lines.push(
-        "It is not sandboxed: it can access your files and the network as you can".to_owned(),
-    );
+    lines.push(reach_shown(grant, before));
     lines
+}
+
+/// Describes what the server can reach.
+fn reach_shown(grant: &Grant, before: Option<&Grants>) -> String {
+    let Some(hosts) = &grant.hosts else {
+        return "It is not sandboxed: it can access your files and the network as you can"
+            .to_owned();
+    };
+    let new = match before {
+        Some(before) if before.hosts.as_ref() != Some(hosts) => "NEW: ",
+        _ => "",
+    };
+    let reached = match hosts.as_slice() {
+        [] => "connect to nothing".to_owned(),
+        hosts if hosts.iter().any(|host| host == "*") => "connect to every public host".to_owned(),
+        hosts => {
+            let hosts: Vec<String> = hosts.iter().map(|host| format!("`{host}`")).collect();
+            format!("connect to {}", hosts.join(", "))
+        }
+    };
+    format!(
+        "{new}It is sealed: it can read and change this project and its own folder, and {reached}"
+    )
 }
 
 /// Renders a command so that its arguments can be distinguished.

@@ -1,7 +1,10 @@
+use super::super::ListOf;
 use super::*;
+use crate::policy::HostPattern;
 
 fn relay(hosts: &[&str]) -> Relay {
     let hosts = hosts.iter().map(|host| HostPattern::new(host).unwrap()).collect();
+    let hosts = HostList { hosts, of: ListOf::Entry };
     Relay::new(hosts, Refusals::default())
 }
 

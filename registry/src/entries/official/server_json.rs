@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 const DESCRIPTION_LIMIT: usize = 100;
 /// The placeholder for the user's workspace in the arguments of an entry.
 const WORKSPACE: &str = "${workspace}";
+/// Stands for the path of the server's own folder.
+const HOME: &str = "${home}";
 
 /// Returns the name of a server of this registry in the official API.
 pub(crate) fn name_of(fqdn: &Fqdn) -> String {
@@ -159,10 +161,16 @@ fn package(install: &Install) -> Option<Value> {
         _ => (spec, None),
     };
     let arguments: Vec<Value> = rest.iter().map(|text| argument(text)).collect();
-    let variables: Vec<Value> = install.env_required.iter().map(|name| variable(name)).collect();
+    let fixed = install.env.iter().map(|(name, value)| {
+        let mut variable = filled(value);
+        variable["name"] = json!(name);
+        variable
+    });
+    let variables: Vec<Value> =
+        install.env_required.iter().map(|name| variable(name)).chain(fixed).collect();
     // Docker passes a variable of the environment only if `-e` names it.
     if kind == "oci" {
-        for name in &install.env_required {
+        for name in install.env_required.iter().chain(install.env.keys()) {
             runtime.push(json!({ "type": "named", "name": "-e", "value": name }));
         }
     }
@@ -190,20 +198,29 @@ fn package(install: &Install) -> Option<Value> {
 }
 
 fn argument(text: &str) -> Value {
-    if !text.contains(WORKSPACE) {
-        return json!({ "type": "positional", "value": text });
+    let mut argument = filled(text);
+    argument["type"] = json!("positional");
+    argument
+}
+
+/// Renders a value with the places that only the machine knows as variables.
+fn filled(text: &str) -> Value {
+    let (mut value, mut variables) = (text.to_owned(), serde_json::Map::new());
+    for (place, name, description) in [
+        (WORKSPACE, "workspace", "The working directory"),
+        (HOME, "home", "A folder in which the server keeps its files"),
+    ] {
+        if value.contains(place) {
+            value = value.replace(place, &format!("{{{name}}}"));
+            let variable =
+                json!({ "description": description, "format": "filepath", "isRequired": true });
+            variables.insert(name.to_owned(), variable);
+        }
     }
-    json!({
-        "type": "positional",
-        "value": text.replace(WORKSPACE, "{workspace}"),
-        "variables": {
-            "workspace": {
-                "description": "The working directory",
-                "format": "filepath",
-                "isRequired": true,
-            },
-        },
-    })
+    match variables.is_empty() {
+        true => json!({ "value": value }),
+        false => json!({ "value": value, "variables": variables }),
+    }
 }
 
 fn variable(name: &str) -> Value {
@@ -219,7 +236,25 @@ mod tests {
             command: command.to_owned(),
             args: args.iter().map(|text| (*text).to_owned()).collect(),
             env_required: env.iter().map(|text| (*text).to_owned()).collect(),
+            ..Install::default()
         })
+    }
+
+    /// The format has no place for hosts; fixed variables have one.
+    #[test]
+    fn renders_fixed_variables() {
+        let env = [("NOTES", "${home}/notes"), ("MODE", "quiet")];
+        let install = Install {
+            command: "npx".to_owned(),
+            args: vec!["-y".to_owned(), "a@1.2.3".to_owned()],
+            env: env.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            network: vec!["api.example.com".to_owned()],
+            ..Install::default()
+        };
+        let variables = &package(&install).unwrap()["environmentVariables"];
+        assert_eq!(variables[0], json!({ "value": "quiet", "name": "MODE" }));
+        assert_eq!(variables[1]["value"], "{home}/notes");
+        assert_eq!(variables[1]["variables"]["home"]["format"], "filepath");
     }
 
     #[test]

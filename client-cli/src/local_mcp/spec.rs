@@ -1,0 +1,231 @@
+//! How a server is started or reached, and what it may reach itself.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use protocol::Install;
+
+use super::Remote;
+use crate::packages::Request;
+use crate::policy::HostPattern;
+use crate::processes::environment::{Source, is_passed};
+use crate::processes::programs::Program;
+
+/// Programs that only ask another process, which runs as root or outside of the seal, to start a container.
+const CONTAINERS: &[&str] = &["docker", "podman", "nerdctl"];
+
+/// The start command of a server, or its address.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerSpec {
+    /// The program: a name on `PATH`, or a path relative to the workspace.
+    pub command: String,
+    /// Its arguments; `${workspace}` expands to the workspace's path, and `${home}` to that of a sealed server's folder.
+    pub args: Vec<String>,
+    /// Variables that it receives in addition to the base environment.
+    pub env: BTreeMap<String, String>,
+    /// Variables that it needs from the user's environment.
+    pub env_required: Vec<String>,
+    /// The folder that it runs in, relative to the workspace.
+    pub cwd: Option<String>,
+    /// The address of an HTTP server; then the other fields are empty.
+    pub remote: Option<Remote>,
+    /// Whether it comes from the registry, and not from the user.
+    pub of_registry: bool,
+    /// A working directory outside the workspace, instead of `cwd`.
+    pub own_folder: Option<PathBuf>,
+    /// What it can reach; `None` for a server that is not confined.
+    pub seal: Option<Seal>,
+}
+
+/// The confinement of a server: it can change the workspace and its own folder, and read these and what is installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seal {
+    /// What it can connect to.
+    pub network: Reachable,
+    /// Its own folder, which is its `HOME`. It is created when the server starts, and kept.
+    pub home: PathBuf,
+    /// The folder of installed packages: the server may start from one.
+    pub packages: PathBuf,
+}
+
+/// What a sealed server can connect to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reachable {
+    /// Nothing: it cannot open a socket.
+    Nothing,
+    /// Hosts, through a proxy. If there are none, and this system allows it no network of its own, it is started without
+    /// sockets instead.
+    Hosts(HostList),
+    /// Everything, over IP.
+    All,
+}
+
+/// The hosts that a server may connect to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostList {
+    /// The hosts.
+    pub hosts: Vec<HostPattern>,
+    /// Where they are listed.
+    pub of: ListOf,
+}
+
+/// Where the hosts of a server are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListOf {
+    /// In `network` of an entry of `.pml.json`.
+    Entry,
+    /// Nowhere: such an entry has no `network`.
+    Nowhere,
+    /// In the registry.
+    Registry,
+}
+
+/// The folders of one server among the user's records. They may not exist yet.
+pub(crate) struct Folders {
+    /// The working directory of a server that is not sealed.
+    pub(crate) own: PathBuf,
+    /// The `HOME` of a sealed one.
+    pub(crate) home: PathBuf,
+    /// The installed packages of all servers.
+    pub(crate) packages: PathBuf,
+}
+
+/// What starting a server grants it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// The program that runs; with a package, the program that installs it.
+    pub(crate) program: Program,
+    /// The package that is installed, for display.
+    pub(crate) package: Option<String>,
+    /// The user's variables that it receives, with their sources.
+    pub(crate) variables: BTreeMap<String, Source>,
+    /// The hosts that it can connect to; `None` if it is not sealed.
+    pub(crate) hosts: Option<Vec<String>>,
+}
+
+impl ServerSpec {
+    /// Creates a server from a registry entry. It is sealed, unless its program starts a container.
+    ///
+    /// # Errors
+    /// Returns what `pml` cannot read in the entry, as the rest of a sentence about it.
+    pub(crate) fn of_registry(install: &Install, folders: Folders) -> Result<Self, String> {
+        let Install { command, args, env, env_required, network } = install;
+        for (name, value) in env {
+            let shown = protocol::escape_text(name);
+            // The user's folder, certificates and proxy are part of the seal.
+            if is_passed(name) {
+                return Err(format!("sets `{shown}`, which only the user may set"));
+            }
+            // Expanded later, as in an entry of the user: the question would not show the variable.
+            if value.replace("${workspace}", "").replace("${home}", "").contains("${") {
+                return Err(format!("uses a variable of the user in `{shown}`"));
+            }
+        }
+        let hosts: Result<Vec<_>, _> = network.iter().map(|host| HostPattern::new(host)).collect();
+        let hosts = hosts.map_err(|reason| format!("has an invalid `network`: {reason}"))?;
+        let network = Reachable::Hosts(HostList { hosts, of: ListOf::Registry });
+        let Folders { own, home, packages } = folders;
+        let seal = Seal { network, home, packages };
+        let seal = (!starts_container(command)).then_some(seal);
+        // Files in the working directory can change what a program runs; not that of an installed package.
+        let own_folder = match &seal {
+            None => Some(own),
+            Some(_) if Request::names_package(command) => None,
+            Some(seal) => Some(seal.home.clone()),
+        };
+        Ok(Self {
+            command: command.clone(),
+            args: args.clone(),
+            env: env.clone(),
+            env_required: env_required.clone(),
+            of_registry: true,
+            own_folder,
+            seal,
+            ..Self::default()
+        })
+    }
+
+    /// Returns whether it is to be sealed and cannot be.
+    pub(super) fn cannot_be_sealed(&self) -> bool {
+        self.seal.is_some() && starts_container(&self.command)
+    }
+}
+
+/// Returns whether a program starts containers.
+fn starts_container(command: &str) -> bool {
+    let name = Path::new(command).file_name();
+    CONTAINERS.iter().any(|container| name.is_some_and(|name| name == *container))
+}
+
+impl HostList {
+    /// Returns that `what` is not listed, and what to write to allow `host`.
+    pub(super) fn refusal(&self, what: &str, host: &str) -> String {
+        match self.of {
+            ListOf::Entry => {
+                format!("its `network` does not list {what}; to allow it, add \"{host}\"")
+            }
+            ListOf::Nowhere => format!(
+                "its entry in `.pml.json` has no `network` that lists {what}; to allow it, add \"network\": [\"{host}\"]"
+            ),
+            ListOf::Registry => format!(
+                "its entry in the registry does not list {what}; to allow it, define the server in `mcpServers` of `.pml.json`, with \"network\": [\"{host}\"]"
+            ),
+        }
+    }
+}
+
+impl Seal {
+    /// Returns the hosts that the server can connect to, for display.
+    pub(super) fn hosts(&self) -> Vec<String> {
+        match &self.network {
+            Reachable::Nothing => Vec::new(),
+            Reachable::Hosts(list) => list.hosts.iter().map(ToString::to_string).collect(),
+            Reachable::All => vec!["*".to_owned()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(install: serde_json::Value) -> Result<ServerSpec, String> {
+        let folders = Folders { own: "/own".into(), home: "/home".into(), packages: "/p".into() };
+        ServerSpec::of_registry(&serde_json::from_value(install).unwrap(), folders)
+    }
+
+    /// NX-01: an entry of the registry cannot widen its seal, nor take a variable that the question does not show.
+    #[test]
+    fn an_entry_of_the_registry_cannot_widen_its_seal() {
+        for (fields, expected) in [
+            (serde_json::json!({ "env": { "HOME": "/" } }), "only the user may set"),
+            (serde_json::json!({ "env": { "SSL_CERT_FILE": "/x" } }), "only the user may set"),
+            (serde_json::json!({ "env": { "https_Proxy": "/x" } }), "only the user may set"),
+            (serde_json::json!({ "env": { "LC_ALL": "C" } }), "only the user may set"),
+            (serde_json::json!({ "env": { "A": "${GITHUB_TOKEN}" } }), "a variable of the user"),
+            (serde_json::json!({ "env": { "A": "${home}${X" } }), "a variable of the user"),
+            (serde_json::json!({ "env": { "A": "$${workspace}{X}" } }), "a variable of the user"),
+            (serde_json::json!({ "network": ["https://a.test"] }), "an invalid `network`"),
+            (serde_json::json!({ "network": ["all hosts"] }), "an invalid `network`"),
+        ] {
+            let mut install = serde_json::json!({ "command": "npx", "args": ["a"] });
+            install.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            match spec(install) {
+                Ok(_) => panic!("{fields} is accepted"),
+                Err(error) => assert!(error.contains(expected), "{fields}: {error}"),
+            }
+        }
+        let good = serde_json::json!({ "command": "npx", "args": ["a"],
+            "env": { "A": "${home}/a:${workspace}" }, "network": ["a.test"] });
+        let spec_of_package = spec(good).unwrap();
+        assert_eq!(spec_of_package.seal.unwrap().hosts(), ["a.test"]);
+        // A package starts in the workspace, another program in its own folder.
+        assert_eq!(spec_of_package.own_folder, None);
+        let program = spec(serde_json::json!({ "command": "tool" })).unwrap();
+        assert_eq!(program.own_folder, Some("/home".into()));
+        for command in ["docker", "/usr/bin/podman"] {
+            let container = spec(serde_json::json!({ "command": command })).unwrap();
+            assert_eq!((container.seal, container.own_folder), (None, Some("/own".into())));
+        }
+    }
+}
