@@ -1,6 +1,7 @@
 //! The command line of `pml`.
 
 mod runs;
+mod tools;
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::Visibility;
 
 pub(crate) use self::runs::{Replay, ResumeRun, RunsCommand};
+pub(crate) use self::tools::{Search, Types};
 
 /// Runs agent-written programs on your machine, in a sandbox, with your permission rules on every tool call.
 #[derive(Debug, Parser)]
@@ -124,6 +126,19 @@ The gateway gets the words. A server of `.pml.json` is started for this only if 
 
 Exit codes: 0 searched, also if nothing was found; 2 an argument or a file is invalid.")]
     Search(Search),
+    /// Write the types of the tools that programs can call, so that editors and `tsc` check programs.
+    #[command(after_help = "\
+Examples:
+  pml types                      the types of all tools in reach, in mcp.d.ts
+  pml types 'git:*' 'slack:*'    only of these
+  pml types --check              fail if mcp.d.ts is not up to date
+
+Name the file in `include` of tsconfig.json, or open it in the editor. A server of `.pml.json` is started for this only
+if a rule allows a tool of it.
+
+Exit codes: 0 written, or up to date; 2 the file is not up to date (with --check), cannot be written, or was written by
+something else.")]
+    Types(Types),
     /// Explain what would happen to a call.
     #[command(subcommand)]
     Permissions(PermissionsCommand),
@@ -142,20 +157,6 @@ Exit codes: 0 searched, also if nothing was found; 2 an argument or a file is in
         /// The shell.
         shell: clap_complete::Shell,
     },
-}
-
-/// `pml search`
-#[derive(Debug, Args)]
-pub(crate) struct Search {
-    /// What the tool should do, in words; or a pattern with `*`, or the name of a tool.
-    #[arg(required = true)]
-    pub(crate) query: Vec<String>,
-    /// The maximum number of tools.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=50))]
-    pub(crate) limit: u32,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// `pml permissions …`

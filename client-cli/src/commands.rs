@@ -18,6 +18,7 @@ mod search;
 pub(crate) mod secrets;
 mod terminal;
 pub(crate) mod trust;
+mod types;
 pub(crate) mod unpublish;
 
 use std::io::{BufRead as _, IsTerminal as _};
@@ -118,6 +119,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Permissions(_)
         | Command::Replay(_)
         | Command::Search(_)
+        | Command::Types(_)
         | Command::Login
         | Command::Logout => {}
     }
@@ -186,6 +188,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 runs::replay::replay(analyser()?, settings, replay, &stop).await
             }
             Command::Search(options) => search::search(App::open(settings)?, options, &stop).await,
+            Command::Types(options) => types::types(App::open(settings)?, options, &stop).await,
             Command::Login => login::login(settings, &stop).await,
             Command::Logout => login::logout(settings, &stop).await,
             Command::Init { .. }

@@ -10,16 +10,33 @@ use crate::model_text::{TextFlags, word_for_model};
 
 /// The maximum number of characters of a signature.
 const SIGNATURE_LIMIT: usize = 800;
-/// The maximum number of characters of a name or a literal.
-const WORD_LIMIT: usize = 64;
-/// The maximum number of properties of an object, members of a union, or items of a tuple.
-const MEMBERS_LIMIT: usize = 24;
-/// The maximum number of schemas visited for one type. References in a hostile schema can multiply exponentially.
-const NODES_LIMIT: usize = 500;
 /// The nesting depths to try, in order, until the signature is short enough.
 const DEPTHS: [usize; 4] = [6, 3, 2, 1];
 /// The mark of an omitted part.
 const CUT: &str = "…";
+
+/// How much of a schema is rendered.
+#[derive(Clone, Copy)]
+struct Extent {
+    /// The maximum number of characters of a name or a literal.
+    word: usize,
+    /// The maximum number of properties of an object, members of a union, or items of a tuple.
+    members: usize,
+    /// The maximum number of schemas visited for one type. References in a hostile schema can multiply exponentially.
+    nodes: usize,
+    /// The mark of an omitted part.
+    cut: &'static str,
+}
+
+/// For a model.
+const BRIEF: Extent = Extent { word: 64, members: 24, nodes: 500, cut: CUT };
+
+/// For the compiler. What is omitted is `any`.
+const COMPLETE: Extent =
+    Extent { word: usize::MAX, members: usize::MAX, nodes: 10_000, cut: "any" };
+
+/// The maximum nesting depth of a complete type.
+const COMPLETE_DEPTH: usize = 24;
 
 /// Renders a tool as a call with its parameters and its result:
 /// `mcp.a.b({ path: string, head?: number }) => Promise<string>`.
@@ -35,10 +52,11 @@ pub fn signature(
     for depth in DEPTHS {
         // The flags of a discarded attempt would warn of text that is not shown.
         let mut taken = TextFlags::default();
-        let parameters = written(parameters, depth, &mut taken);
+        let parameters = written(parameters, depth, BRIEF, &mut taken);
         // Every tool takes one object, which may be omitted if it has no properties.
         let parameters = if parameters == "{}" { "" } else { &parameters };
-        let result = result.map_or("unknown".into(), |schema| written(schema, depth, &mut taken));
+        let result =
+            result.map_or("unknown".into(), |schema| written(schema, depth, BRIEF, &mut taken));
         let text = format!("{call}({parameters}) => Promise<{result}>");
         if text.chars().count() <= SIGNATURE_LIMIT {
             flags.extend(&taken);
@@ -48,13 +66,22 @@ pub fn signature(
     format!("{call}({{ {CUT} }}) => Promise<{CUT}>")
 }
 
-fn written(schema: &Value, depth: usize, flags: &mut TextFlags) -> String {
-    let mut writer = Writer { root: schema, nodes: NODES_LIMIT, within: Vec::new(), flags };
+/// Renders a schema as a type that TypeScript's compiler accepts. A part that refers to itself, or is nested too deeply, is
+/// `any`.
+pub fn complete_type(schema: &Value) -> String {
+    written(schema, COMPLETE_DEPTH, COMPLETE, &mut TextFlags::default())
+}
+
+fn written(schema: &Value, depth: usize, extent: Extent, flags: &mut TextFlags) -> String {
+    let mut writer =
+        Writer { root: schema, extent, nodes: extent.nodes, within: Vec::new(), flags };
     writer.schema(schema, depth)
 }
 
 struct Writer<'a> {
     root: &'a Value,
+    extent: Extent,
+    /// How many more schemas may be visited.
     nodes: usize,
     /// The references being resolved, to detect cycles.
     within: Vec<&'a str>,
@@ -63,7 +90,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn schema(&mut self, schema: &'a Value, depth: usize) -> String {
-        let Some(nodes) = self.nodes.checked_sub(1) else { return CUT.to_owned() };
+        let Some(nodes) = self.nodes.checked_sub(1) else { return self.extent.cut.to_owned() };
         self.nodes = nodes;
         let fields = match schema {
             Value::Object(fields) => fields,
@@ -75,12 +102,13 @@ impl<'a> Writer<'a> {
         } else if let Some(value) = fields.get("const") {
             self.literal(value)
         } else if let Some(Value::Array(values)) = fields.get("enum") {
-            let literals = values.iter().take(MEMBERS_LIMIT).map(|value| self.literal(value));
-            union(literals.collect(), values.len())
+            let literals = values.iter().take(self.extent.members).map(|value| self.literal(value));
+            union(literals.collect(), values.len(), self.extent)
         } else if let Some(Value::Array(members)) = fields.get("anyOf").or(fields.get("oneOf")) {
             self.union_of(members.iter(), members.len(), depth)
         } else if let Some(Value::Array(members)) = fields.get("allOf") {
-            let parts = members.iter().take(MEMBERS_LIMIT).map(|member| self.schema(member, depth));
+            let parts =
+                members.iter().take(self.extent.members).map(|member| self.schema(member, depth));
             // A part that only restricts values, such as a length, has no type of its own.
             let parts: Vec<String> = parts.filter(|part| part != "unknown").collect();
             match &parts[..] {
@@ -106,7 +134,7 @@ impl<'a> Writer<'a> {
         // A reference does not reduce the depth, so a schema that refers to itself is not stopped
         // by the depth.
         if depth == 0 || self.within.contains(&reference) {
-            return CUT.to_owned();
+            return self.extent.cut.to_owned();
         }
         self.within.push(reference);
         let written = self.schema(target, depth);
@@ -120,8 +148,8 @@ impl<'a> Writer<'a> {
         count: usize,
         depth: usize,
     ) -> String {
-        let written = members.take(MEMBERS_LIMIT).map(|member| self.schema(member, depth));
-        union(written.collect(), count)
+        let written = members.take(self.extent.members).map(|member| self.schema(member, depth));
+        union(written.collect(), count, self.extent)
     }
 
     /// Renders the type that `type` declares, or that other keywords imply.
@@ -129,9 +157,9 @@ impl<'a> Writer<'a> {
         match &schema["type"] {
             Value::String(name) => self.named(name, schema, depth),
             Value::Array(names) => {
-                let written = names.iter().take(MEMBERS_LIMIT).filter_map(Value::as_str);
+                let written = names.iter().take(self.extent.members).filter_map(Value::as_str);
                 let written = written.map(|name| self.named(name, schema, depth)).collect();
-                union(written, names.len())
+                union(written, names.len(), self.extent)
             }
             _ if schema.get("properties").is_some() => self.object(schema, depth),
             _ if schema.get("items").or(schema.get("prefixItems")).is_some() => {
@@ -153,14 +181,15 @@ impl<'a> Writer<'a> {
 
     fn array(&mut self, schema: &'a Value, depth: usize) -> String {
         if depth == 0 {
-            return format!("{CUT}[]");
+            return format!("{}[]", self.extent.cut);
         }
         let tuple = schema.get("prefixItems").or(schema.get("items")).and_then(Value::as_array);
         if let Some(items) = tuple {
-            let written = items.iter().take(MEMBERS_LIMIT).map(|item| self.schema(item, depth - 1));
+            let written =
+                items.iter().take(self.extent.members).map(|item| self.schema(item, depth - 1));
             let mut written: Vec<String> = written.collect();
-            if items.len() > MEMBERS_LIMIT {
-                written.push(CUT.to_owned());
+            if items.len() > self.extent.members {
+                written.push(self.extent.cut.to_owned());
             }
             return format!("[{}]", written.join(", "));
         }
@@ -176,7 +205,7 @@ impl<'a> Writer<'a> {
             schema.get("additionalProperties").filter(|extra| **extra != Value::Bool(false));
         let Some(properties) = properties.filter(|properties| !properties.is_empty()) else {
             return match extra {
-                Some(_) if depth == 0 => format!("Record<string, {CUT}>"),
+                Some(_) if depth == 0 => format!("Record<string, {}>", self.extent.cut),
                 Some(extra) => format!("Record<string, {}>", self.schema(extra, depth - 1)),
                 None if schema.get("additionalProperties").is_some() => "{}".to_owned(),
                 // The top level: a tool without declared arguments.
@@ -185,7 +214,10 @@ impl<'a> Writer<'a> {
             };
         };
         if depth == 0 {
-            return format!("{{ {CUT} }}");
+            return match self.extent.cut {
+                CUT => format!("{{ {CUT} }}"),
+                cut => cut.to_owned(),
+            };
         }
         let required = schema.get("required").and_then(Value::as_array);
         let is_required =
@@ -197,8 +229,8 @@ impl<'a> Writer<'a> {
         for (sign, (name, schema)) in
             must.into_iter().map(|one| (":", one)).chain(may.into_iter().map(|one| ("?:", one)))
         {
-            if members.len() == MEMBERS_LIMIT {
-                members.push(CUT.to_owned());
+            if members.len() == self.extent.members {
+                members.push(self.extent.cut.to_owned());
                 break;
             }
             let written = self.schema(schema, depth - 1);
@@ -206,7 +238,7 @@ impl<'a> Writer<'a> {
         }
         // A list beyond the limit ends with the mark of a cut, so nothing may follow it.
         if let Some(extra) = extra
-            && members.len() <= MEMBERS_LIMIT
+            && members.len() <= self.extent.members
         {
             members.push(format!("[key: string]: {}", self.schema(extra, depth - 1)));
         }
@@ -217,7 +249,7 @@ impl<'a> Writer<'a> {
         let identifier = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'$')
             && !name.starts_with(|c: char| c.is_ascii_digit())
             // A longer name is quoted as well, because quoting truncates it.
-            && (1..=WORD_LIMIT).contains(&name.len());
+            && (1..=self.extent.word).contains(&name.len());
         if identifier { name.to_owned() } else { self.quoted(name) }
     }
 
@@ -234,12 +266,12 @@ impl<'a> Writer<'a> {
     fn quoted(&mut self, text: &str) -> String {
         // Before the text is prepared for the model: the backslashes of its escapes stay single.
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        format!("\"{}\"", word_for_model(&quoted, WORD_LIMIT, self.flags))
+        format!("\"{}\"", word_for_model(&quoted, self.extent.word, self.flags))
     }
 }
 
 /// Joins types by `|`, without duplicates; `count` is the total number.
-fn union(members: Vec<String>, count: usize) -> String {
+fn union(members: Vec<String>, count: usize, extent: Extent) -> String {
     let mut seen: Vec<String> = Vec::new();
     for member in members {
         if !seen.contains(&member) {
@@ -250,8 +282,8 @@ fn union(members: Vec<String>, count: usize) -> String {
     if seen.iter().any(|member| member == "unknown") {
         return "unknown".to_owned();
     }
-    if count > MEMBERS_LIMIT {
-        seen.push(CUT.to_owned());
+    if count > extent.members {
+        seen.push(extent.cut.to_owned());
     }
     if seen.is_empty() { "never".to_owned() } else { seen.join(" | ") }
 }
@@ -291,7 +323,7 @@ mod tests {
     use super::*;
 
     fn ts(schema: Value) -> String {
-        written(&schema, DEPTHS[0], &mut TextFlags::default())
+        written(&schema, DEPTHS[0], BRIEF, &mut TextFlags::default())
     }
 
     #[test]

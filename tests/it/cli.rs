@@ -37,6 +37,7 @@ mod search;
 mod secrets;
 mod server_starts;
 mod tasks;
+mod types;
 mod undo;
 mod web;
 mod whole_program;
