@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use crate::local_mcp::Activity as PackageActivity;
+pub(crate) use crate::local_mcp::{Activity as PackageActivity, ListedServer};
 
 use crate::analyser::Analyser;
 use crate::args::Settings;
@@ -217,6 +217,41 @@ impl App {
     /// Returns what is done with the packages of servers, now and later.
     pub(crate) fn package_activity(&self) -> watch::Receiver<PackageActivity> {
         self.local.activity()
+    }
+
+    /// Returns the servers of `.pml.json`, sorted.
+    pub(crate) fn configured_servers(&self) -> Vec<ListedServer> {
+        self.configured.iter().filter_map(|namespace| self.local.listed(namespace)).collect()
+    }
+
+    /// Deletes the files that servers of a name stored in their own folders; returns the number of folders.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` if a folder cannot be deleted.
+    pub(crate) fn delete_files_of(&self, name: &str) -> Result<usize, ErrorBody> {
+        let short = name.split_once('@').map_or(name, |(name, _)| name);
+        // The keys that `server_of` gives the processes of a server.
+        let last = short.rsplit('.').next().unwrap_or(short);
+        let mut keys = BTreeSet::from([name, short]);
+        // A full name does not mean the server of `.pml.json` that hides it.
+        if !self.configured.contains(last) {
+            keys.insert(last);
+        }
+        let mut deleted = 0;
+        for key in keys {
+            let folder = folder_of(self.records(), &self.workspace, HOMES, key);
+            match std::fs::remove_dir_all(&folder) {
+                Ok(()) => deleted += 1,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    return Err(config_error(format!(
+                        "cannot delete `{}`: {error}",
+                        folder.display()
+                    )));
+                }
+            }
+        }
+        Ok(deleted)
     }
 
     /// Returns the last known tools of a server in `.pml.json`.

@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::Visibility;
 
 pub(crate) use self::runs::{Replay, ResumeRun, RunsCommand};
-pub(crate) use self::tools::{Search, Types};
+pub(crate) use self::tools::{List, Remove, Search, Types};
 
 /// Runs agent-written programs on your machine, in a sandbox, with your permission rules on every tool call.
 #[derive(Debug, Parser)]
@@ -139,6 +139,19 @@ if a rule allows a tool of it.
 Exit codes: 0 written, or up to date; 2 the file is not up to date (with --check), cannot be written, or was written by
 something else.")]
     Types(Types),
+    /// List the servers and capabilities of this project, and what each may reach.
+    List(List),
+    /// Remove a server or capability of the registry from those that may start here.
+    #[command(after_help = "\
+Examples:
+  pml remove memory            the server `memory` of the registry
+  pml remove text:shout        a capability
+  pml remove memory --clean    and the files that the server stored in its own folder
+
+A server of `.pml.json` is removed by deleting its entry.
+
+Exit codes: 0 removed; 1 there is no such server or capability; 2 a file is invalid.")]
+    Remove(Remove),
     /// Explain what would happen to a call.
     #[command(subcommand)]
     Permissions(PermissionsCommand),

@@ -7,6 +7,7 @@ pub(crate) mod exec;
 mod hidden;
 pub(crate) mod init;
 pub(crate) mod lifecycle;
+mod list;
 mod login;
 mod permissions;
 pub(crate) mod plan;
@@ -62,6 +63,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Runs(RunsCommand::Resume(resume)) => resume.json,
         Command::Replay(replay) => replay.json,
         Command::Search(search) => search.json,
+        Command::List(list) => list.json,
         _ => false,
     };
     match start(cli) {
@@ -120,6 +122,8 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Replay(_)
         | Command::Search(_)
         | Command::Types(_)
+        | Command::List(_)
+        | Command::Remove(_)
         | Command::Login
         | Command::Logout => {}
     }
@@ -188,6 +192,8 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 runs::replay::replay(analyser()?, settings, replay, &stop).await
             }
             Command::Search(options) => search::search(App::open(settings)?, options, &stop).await,
+            Command::List(options) => list::list(&App::open(settings)?, &options),
+            Command::Remove(options) => list::remove(&App::open(settings)?, &options),
             Command::Types(options) => types::types(App::open(settings)?, options, &stop).await,
             Command::Login => login::login(settings, &stop).await,
             Command::Logout => login::logout(settings, &stop).await,

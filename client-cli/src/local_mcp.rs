@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 pub use error::LocalMcpError;
 pub(crate) use remote::Remote;
 pub use spec::ServerSpec;
-pub(crate) use spec::{Folders, Grant, HostList, ListOf, Reachable, Seal};
+pub(crate) use spec::{Folders, Grant, HostList, ListOf, ListedServer, Reachable, Seal};
 
 pub(crate) use crate::packages::Activity;
 use crate::packages::Installer;
@@ -195,6 +195,11 @@ impl LocalServers {
     /// Returns how a server is started or reached.
     pub(crate) fn spec(&self, namespace: &str) -> Option<ServerSpec> {
         self.server(namespace).ok().map(|server| server.spec().clone())
+    }
+
+    /// Returns a server as it is listed.
+    pub(crate) fn listed(&self, namespace: &str) -> Option<ListedServer> {
+        self.server(namespace).ok().map(|server| server.listed())
     }
 
     /// Returns whether a server runs.

@@ -76,6 +76,11 @@ impl Installer<'_> {
         }
     }
 
+    /// Returns the version of a package that is installed.
+    pub(crate) fn installed(&self, request: &Request) -> Option<String> {
+        folder::installed(self.folder, request)
+    }
+
     /// Returns the program of a package as a file. The package is installed if it is not there.
     ///
     /// # Errors
@@ -98,7 +103,7 @@ impl Installer<'_> {
             });
             let packages = installed
                 .map_err(|reason| format!("`{}` was not installed: {reason}", request.shown()))?;
-            folder.complete(&packages)?;
+            folder.complete(packages)?;
             shown.is_complete = true;
         }
         let program = match request.ecosystem {

@@ -15,6 +15,7 @@ mod init;
 mod installed_servers;
 mod keyring;
 mod left_out;
+mod list;
 mod local_capabilities;
 mod login;
 mod odd_clients;

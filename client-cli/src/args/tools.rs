@@ -1,4 +1,4 @@
-//! The arguments of the commands that find tools.
+//! The arguments of the commands about tools and servers.
 
 use std::path::PathBuf;
 
@@ -30,4 +30,22 @@ pub(crate) struct Types {
     /// Write nothing, and fail if the file is not up to date.
     #[arg(long)]
     pub(crate) check: bool,
+}
+
+/// `pml list`
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `pml remove`
+#[derive(Debug, Args)]
+pub(crate) struct Remove {
+    /// The server or capability: its full name, the namespace of a server, or `namespace:action`.
+    pub(crate) name: String,
+    /// Delete the files that the server stored in its own folder, too.
+    #[arg(long)]
+    pub(crate) clean: bool,
 }

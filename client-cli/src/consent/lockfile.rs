@@ -6,6 +6,7 @@
 
 mod capabilities;
 mod file;
+mod list;
 mod shown;
 
 use std::collections::BTreeMap;

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::remote::{self, Prepared, Redactor};
 use super::running::{InUse, Running, Slot, Start, end, start};
 use super::spawn::{Launch, Source};
-use super::{Grant, LocalMcpError, Seal, ServerSpec, Shared};
+use super::{Grant, ListedServer, LocalMcpError, Remote, Seal, ServerSpec, Shared};
 use crate::packages::Request;
 use crate::processes::programs::{Program, ProgramError};
 
@@ -283,6 +283,24 @@ impl Server {
     /// Checks that it can be started, without starting it.
     pub(super) fn check(&self) -> Result<(), LocalMcpError> {
         self.launch().map(drop)
+    }
+
+    /// Returns it as it is listed. What is invalid or missing does not matter here.
+    pub(super) fn listed(&self) -> ListedServer {
+        let package = self.package(self.arguments()).ok().flatten();
+        let installed = package.as_ref().and_then(|package| {
+            self.shared.installer(&package.seal.packages).installed(&package.request)
+        });
+        let command = std::iter::once(&self.spec.command).chain(&self.spec.args).cloned();
+        let url = self.spec.remote.as_ref().map(Remote::origin);
+        ListedServer {
+            name: self.name.clone(),
+            command: if url.is_some() { Vec::new() } else { command.collect() },
+            url,
+            hosts: self.spec.seal.as_ref().map(Seal::hosts),
+            package: package.map(|package| package.request.shown_with_place()),
+            installed,
+        }
     }
 
     /// Returns what starting it grants it.

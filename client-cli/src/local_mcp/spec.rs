@@ -90,6 +90,22 @@ pub(crate) struct Folders {
     pub(crate) packages: PathBuf,
 }
 
+/// A server, as it is listed.
+pub(crate) struct ListedServer {
+    /// Its namespace.
+    pub(crate) name: String,
+    /// Its command and arguments; empty for an HTTP server.
+    pub(crate) command: Vec<String>,
+    /// The origin of an HTTP server.
+    pub(crate) url: Option<String>,
+    /// The hosts that it can connect to; `None` if it is not sealed.
+    pub(crate) hosts: Option<Vec<String>>,
+    /// The package that it starts from.
+    pub(crate) package: Option<String>,
+    /// The version of the package that is installed.
+    pub(crate) installed: Option<String>,
+}
+
 /// What starting a server grants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Grant {
@@ -175,12 +191,12 @@ impl HostList {
 }
 
 impl Seal {
-    /// Returns the hosts that the server can connect to, for display.
+    /// Returns the hosts that the server can connect to, for display; `all` alone stands for everything over IP.
     pub(super) fn hosts(&self) -> Vec<String> {
         match &self.network {
             Reachable::Nothing => Vec::new(),
             Reachable::Hosts(list) => list.hosts.iter().map(ToString::to_string).collect(),
-            Reachable::All => vec!["*".to_owned()],
+            Reachable::All => vec!["all".to_owned()],
         }
     }
 }

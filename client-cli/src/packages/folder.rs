@@ -33,9 +33,17 @@ pub(super) struct Package {
 }
 
 /// The content of [`COMPLETE`].
-#[derive(Debug, Serialize)]
-struct Record<'a> {
-    packages: &'a [Package],
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    packages: Vec<Package>,
+}
+
+/// Returns the version of a package that is installed.
+pub(super) fn installed(packages: &Path, request: &Request) -> Option<String> {
+    let file = packages.join(records::name(&request.key())).join(COMPLETE);
+    let record: Record = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
+    let is_it = |package: &Package| package.name == request.bare_name();
+    record.packages.into_iter().find(is_it).map(|package| package.version)
 }
 
 impl Folder {
@@ -74,7 +82,7 @@ impl Folder {
     }
 
     /// Stores that the installation is complete, with what was installed.
-    pub(super) fn complete(&self, packages: &[Package]) -> Result<(), String> {
+    pub(super) fn complete(&self, packages: Vec<Package>) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("cannot write `{COMPLETE}`: {error}");
         let text = serde_json::to_vec_pretty(&Record { packages })
             .map_err(|error| failed(error.into()))?;

@@ -115,6 +115,11 @@ impl Request {
         Ok(Self { ecosystem, package, version, program, arguments: rest.cloned().collect() })
     }
 
+    /// Returns the name without extras of PyPI.
+    pub(super) fn bare_name(&self) -> &str {
+        self.package.split_once('[').map_or(&*self.package, |(name, _)| name)
+    }
+
     /// Returns the name under which it is installed: the same for every program of the package.
     pub(super) fn key(&self) -> String {
         format!("{:?} {} {}", self.ecosystem, self.package, self.version.as_deref().unwrap_or(""))

@@ -30,7 +30,7 @@ require("readline").createInterface({ input: process.stdin }).on("line", (line) 
 });
 "#;
 
-const ADD: &str = "return await mcp.jotter.add({})";
+pub(super) const ADD: &str = "return await mcp.jotter.add({})";
 
 fn program(path: &Path, script: &str) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -38,12 +38,12 @@ fn program(path: &Path, script: &str) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-fn tenant() -> Tenant {
+pub(super) fn tenant() -> Tenant {
     Server::shared().tenant_with_rights("execute,read,publish,admin")
 }
 
 #[track_caller]
-fn publish(tenant: &Tenant, version: &str, variables: &[&str], hosts: &[&str]) {
+pub(super) fn publish(tenant: &Tenant, version: &str, variables: &[&str], hosts: &[&str]) {
     let body = json!({
         "name": "jotter", "type": "stdio", "description": "Keeps notes.", "version": version,
         "install": {
@@ -58,7 +58,7 @@ fn publish(tenant: &Tenant, version: &str, variables: &[&str], hosts: &[&str]) {
 }
 
 /// Creates a project whose user has this registry of npm, in which the server is published.
-fn project(tenant: &Tenant, registry: &Registry) -> Project {
+pub(super) fn project(tenant: &Tenant, registry: &Registry) -> Project {
     let project = Project::of(tenant).allow(&["*"]);
     let manifest = json!({ "bin": "index.js" });
     registry.publish(&project.home(), "notes", &[("index.js", RUNNER)], &manifest, b"");

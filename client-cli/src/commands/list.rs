@@ -1,0 +1,153 @@
+//! `pml list` and `pml remove`: the servers and capabilities of this project.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use protocol::escape_text;
+use serde_json::{Value, json};
+
+use super::terminal::say;
+use crate::app::{App, ListedServer};
+use crate::args::{List, Remove};
+use crate::error::CliError;
+
+/// Prints the servers and capabilities that programs can use here without the gateway's catalog.
+///
+/// # Errors
+/// Returns that the project's files are invalid.
+pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError> {
+    let configured = app.configured_servers();
+    let allowed = app.lockfile.servers()?;
+    let capabilities = app.lockfile.all_capabilities()?;
+    if options.json {
+        let answer = json!({
+            "configured": configured.iter().map(json_of).collect::<Vec<_>>(),
+            "allowed": allowed.iter().map(|server| json!({
+                "name": server.name,
+                "command": server.command,
+                "hosts": server.hosts,
+                "variables": server.variables,
+                "counts": server.counts,
+            })).collect::<Vec<_>>(),
+            "capabilities": capabilities.iter().map(|pinned| json!({
+                "name": pinned.name.to_string(),
+                "version": version(pinned.version),
+                "integrity": pinned.integrity,
+            })).collect::<Vec<_>>(),
+        });
+        say(&format!("{answer:#}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut sections = Vec::new();
+    let lines = configured.iter().map(text_of).collect::<String>();
+    sections.push(("Servers of .pml.json", lines));
+    let lines = allowed.iter().map(|server| {
+        let asks = if server.counts { "" } else { "; `pml` asks again before it starts" };
+        let reach = reach(server.hosts.as_deref());
+        format!(
+            "  {}\n    {}\n    {reach}{asks}\n",
+            escape_text(&server.name),
+            words(&server.command)
+        )
+    });
+    sections.push(("Servers of the registry that may start here", lines.collect()));
+    let lines = capabilities.iter().map(|pinned| {
+        format!("  {}@{}\n    {}\n", pinned.name, version(pinned.version), pinned.integrity)
+    });
+    sections.push(("Capabilities that may run here", lines.collect()));
+    let shown: Vec<String> = sections
+        .into_iter()
+        .filter(|(_, lines)| !lines.is_empty())
+        .map(|(title, lines)| format!("{title}:\n{lines}"))
+        .collect();
+    let text = match shown.is_empty() {
+        true => {
+            "No server is defined in .pml.json, and nothing of the registry may start here yet.\n"
+                .to_owned()
+        }
+        false => shown.join("\n"),
+    };
+    say(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Removes what the user allowed.
+///
+/// # Errors
+/// Returns that there is no such server or capability, or that the project's files are invalid.
+pub(crate) fn remove(app: &Arc<App>, options: &Remove) -> Result<ExitCode, CliError> {
+    let mut text = String::new();
+    let removed = app.lockfile.remove(&options.name);
+    // A server of `.pml.json` has no approval, but it may have files.
+    if let Err(error) = removed {
+        if app.is_configured_namespace(&options.name) && options.clean {
+            text += &format!("`{}` is still defined in .pml.json\n", options.name);
+        } else if app.is_configured_namespace(&options.name) {
+            let message = format!("`{}` is defined in .pml.json", options.name);
+            return Err(CliError::from_code(error.error_code, message)
+                .with_hint("Delete its entry there. `--clean` deletes the files that it stored."));
+        } else {
+            return Err(error.into());
+        }
+    } else if let Ok(names) = removed {
+        for name in &names {
+            text += &format!("Removed {}; `pml` asks before it starts again\n", escape_text(name));
+        }
+    }
+    if options.clean {
+        text += match app.delete_files_of(&options.name)? {
+            0 => "It has stored no files\n",
+            _ => "Deleted the files that it stored\n",
+        };
+    }
+    text += "A `pml stdio` that runs keeps what it started until it ends\n";
+    say(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn json_of(server: &ListedServer) -> Value {
+    json!({
+        "name": server.name,
+        "command": server.command,
+        "url": server.url,
+        "hosts": server.hosts,
+        "package": server.package,
+        "installed": server.installed,
+    })
+}
+
+fn text_of(server: &ListedServer) -> String {
+    let name = escape_text(&server.name);
+    if let Some(url) = &server.url {
+        return format!("  {name}\n    {}\n", escape_text(url));
+    }
+    let installed = match (&server.package, &server.installed) {
+        (None, _) => String::new(),
+        (Some(_), Some(version)) => format!("; {} is installed", escape_text(version)),
+        (Some(_), None) => "; installed at the first call".to_owned(),
+    };
+    let reach = reach(server.hosts.as_deref());
+    format!("  {name}\n    {}\n    {reach}{installed}\n", words(&server.command))
+}
+
+fn reach(hosts: Option<&[String]>) -> String {
+    match hosts {
+        None => "not sealed: it runs with your rights".to_owned(),
+        Some([]) => "sealed; connects to nothing".to_owned(),
+        Some([all]) if all == "all" => "sealed; connects to everything".to_owned(),
+        Some(hosts) => format!("sealed; connects to {}", escape_text(&hosts.join(", "))),
+    }
+}
+
+/// Renders a command so that its arguments can be distinguished.
+fn words(command: &[String]) -> String {
+    let quoted = command.iter().map(|word| {
+        let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_graphic() && c != '"');
+        if is_plain { word.clone() } else { format!("{word:?}") }
+    });
+    escape_text(&quoted.collect::<Vec<_>>().join(" "))
+}
+
+fn version((major, minor, patch): (u64, u64, u64)) -> String {
+    format!("{major}.{minor}.{patch}")
+}

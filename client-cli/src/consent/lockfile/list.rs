@@ -1,0 +1,119 @@
+//! Lists and removes what the user allowed here.
+
+use std::collections::BTreeMap;
+
+use protocol::{ErrorBody, ErrorCode, Fqdn};
+
+use super::file::{FILE, Grants, Locked, invalid, read, write};
+use super::{Lockfile, record};
+use crate::processes::environment::Source;
+
+/// A server of the registry that is in the lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AllowedServer {
+    /// Its full name, with its version if it has one.
+    pub(crate) name: String,
+    /// Its command and arguments.
+    pub(crate) command: Vec<String>,
+    /// The hosts that it can connect to; `None` if it is not sealed.
+    pub(crate) hosts: Option<Vec<String>>,
+    /// The user's variables that it gets, with their sources.
+    pub(crate) variables: BTreeMap<String, Source>,
+    /// Whether this user allowed exactly this. Otherwise `pml` asks again before it starts.
+    pub(crate) counts: bool,
+}
+
+impl Lockfile {
+    /// Returns the servers in the lock, by name.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` if the file is invalid.
+    pub(crate) fn servers(&self) -> Result<Vec<AllowedServer>, ErrorBody> {
+        let content = read(&self.workspace)?;
+        let listed = content.servers.into_iter().map(|(name, locked)| {
+            let counts = locked.grants.is_some()
+                && self.store.is_trusted(&self.key(&name), &record(&locked)?).map_err(invalid)?;
+            let Locked { command, args, grants, .. } = locked;
+            let grants = grants.unwrap_or(Grants {
+                program: String::new(),
+                interpreters: Vec::new(),
+                package: None,
+                variables: BTreeMap::new(),
+                hosts: None,
+            });
+            let command = std::iter::once(command).chain(args).collect();
+            let Grants { hosts, variables, .. } = grants;
+            Ok(AllowedServer { name, command, hosts, variables, counts })
+        });
+        listed.collect()
+    }
+
+    /// Removes servers and capabilities, so that `pml` asks again before they start; returns their full names. `name` is
+    /// a full name, with a version or without, the namespace of a server, or the `namespace.action` of a capability.
+    ///
+    /// # Errors
+    /// Returns `NOT_FOUND` if the lock has none of that name, and `CONFIG_INVALID` if the file is invalid or cannot be
+    /// written; then nothing is removed.
+    pub(crate) fn remove(&self, name: &str) -> Result<Vec<String>, ErrorBody> {
+        let done = self.store.locked(|store| {
+            let mut content = read(&self.workspace)?;
+            let names = content.servers.keys().chain(content.capabilities.keys());
+            let removed: Vec<String> =
+                names.filter(|known| is_called(known, name)).cloned().collect();
+            if removed.is_empty() {
+                let name = protocol::escape_text(name);
+                let message = format!("`{FILE}` has no `{name}`");
+                let mut error = ErrorBody::new(ErrorCode::NotFound, message);
+                error.hint = "`pml list` shows what it has.".to_owned();
+                return Err(error);
+            }
+            for known in &removed {
+                content.servers.remove(known);
+                content.capabilities.remove(known);
+            }
+            write(&self.workspace, &content)?;
+            // The user's record, too: whoever puts the entry back into the file has no approval.
+            for known in &removed {
+                store.trust_locked(&self.key(known), b"").map_err(invalid)?;
+            }
+            self.approved().retain(|known, _| !removed.contains(known));
+            Ok(removed)
+        });
+        done.map_err(invalid)?
+    }
+}
+
+/// Returns whether a full name is meant by a name.
+fn is_called(known: &str, name: &str) -> bool {
+    let unversioned = known.split_once('@').map_or(known, |(known, _)| known);
+    let parsed = || unversioned.parse::<Fqdn>().ok();
+    let short = |fqdn: Fqdn| {
+        let scope = fqdn.scope().to_string();
+        unversioned.strip_prefix(&scope)?.strip_prefix('.').map(str::to_owned)
+    };
+    known == name
+        || unversioned == name
+        || parsed().and_then(short).is_some_and(|short| short == name.replace(':', "."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_means_full_and_short_names() {
+        for (known, name, expected) in [
+            ("pml.mcp.memory", "memory", true),
+            ("pml.mcp.memory", "pml.mcp.memory", true),
+            ("pml.mcp.memory@1.0.0", "memory", true),
+            ("pml.mcp.memory@1.0.0", "pml.mcp.memory@1.0.0", true),
+            ("pml.mcp.memory@1.0.0", "pml.mcp.memory@1.1.0", false),
+            ("acme.core.text.shout@0.1.0", "text:shout", true),
+            ("acme.core.text.shout@0.1.0", "text.shout", true),
+            ("acme.core.text.shout@0.1.0", "shout", false),
+            ("pml.mcp.memory", "mem", false),
+        ] {
+            assert_eq!(is_called(known, name), expected, "{known} {name}");
+        }
+    }
+}
