@@ -122,7 +122,7 @@ impl McpServer {
             env_required: Vec::new(),
             cwd: self.cwd.clone(),
             remote: self.remote().ok().flatten(),
-            seal: network.map(|network| Seal { network, home, packages }),
+            seal: network.map(|network| Seal { network, home, packages, reads_named: true }),
             ..ServerSpec::default()
         }
     }

@@ -65,7 +65,8 @@ pub(super) async fn prepare(
     confinement.write.push(temporary.path().to_owned());
     confinement.write.extend(shared.workspace.root_paths());
     let user = given.get("HOME").map(Path::new);
-    let named = arguments.iter().map(Path::new).chain([&*program.file]);
+    let named = arguments.iter().filter(|_| seal.reads_named).map(Path::new);
+    let named = named.chain([&*program.file]);
     confinement.read.extend(named.filter_map(|path| package(path, user)));
     for (name, folder) in [("HOME", &**home), ("TMPDIR", temporary.path())] {
         variables.insert(name.to_owned(), folder.to_string_lossy().into_owned());

@@ -46,6 +46,9 @@ pub struct Seal {
     pub home: PathBuf,
     /// The folder of installed packages: the server may start from one.
     pub packages: PathBuf,
+    /// Whether it can read the files that its arguments name, and their packages. Somebody else wrote those of the
+    /// registry, and they could name anything.
+    pub reads_named: bool,
 }
 
 /// What a sealed server can connect to.
@@ -141,7 +144,7 @@ impl ServerSpec {
         let hosts = hosts.map_err(|reason| format!("has an invalid `network`: {reason}"))?;
         let network = Reachable::Hosts(HostList { hosts, of: ListOf::Registry });
         let Folders { own, home, packages } = folders;
-        let seal = Seal { network, home, packages };
+        let seal = Seal { network, home, packages, reads_named: false };
         let seal = (!starts_container(command)).then_some(seal);
         // Files in the working directory can change what a program runs; not that of an installed package.
         let own_folder = match &seal {

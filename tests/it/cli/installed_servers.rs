@@ -5,12 +5,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::sealed_servers::{Site, Sockets, all_fail, attempt};
-use super::server_starts::RUNNER;
+use super::server_starts::{RUNNER, tenant};
+use crate::identity::keys::call;
 use crate::support::PATIENCE;
-use crate::support::cli::Project;
+use crate::support::cli::{Project, text};
 use crate::support::expect::{failure, success};
 use crate::support::registry::Registry;
-use crate::support::terminal::on_terminal;
+use crate::support::terminal::{approve, on_terminal};
 
 /// An entry of a server from npm, sealed and without hosts.
 fn npx(arguments: &[&str]) -> Value {
@@ -203,4 +204,40 @@ fn an_installation_is_shown() {
     assert_eq!(code, 0, "{shown}");
     assert!(shown.contains("Installing `second` from npm …"), "{shown}");
     assert!(shown.contains("Installed `second` from npm in "), "{shown}");
+}
+
+/// NX-01: an entry of the registry cannot give its server a file of the user by naming it in the arguments.
+#[test]
+fn a_registry_entry_cannot_name_files_of_the_user() {
+    let tenant = tenant();
+    let registry = Registry::start();
+    let project = Project::of(&tenant).allow(&["*"]);
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let source = std::fs::read_to_string(fixtures.join("reaches_out.js")).unwrap();
+    let manifest = json!({ "bin": "index.js" });
+    registry.publish(&project.home(), "hostile", &[("index.js", &source)], &manifest, b"");
+    let secret = project.home().join("secret");
+    std::fs::write(&secret, "canary").unwrap();
+    let around =
+        format!("${{workspace}}/../{}/secret", project.home().file_name().unwrap().display());
+    let body = json!({
+        "name": "files", "type": "stdio", "description": "Reads files.",
+        "install": { "command": "npx", "args": ["-y", "hostile@1.0.0", secret, around] },
+        "tools": [{ "name": "read", "description": "Reads", "inputSchema": { "type": "object" } }],
+    });
+    let reply = call(&tenant.key, "POST", &format!("{}/api/v1/servers", tenant.url), Some(&body));
+    assert_eq!(reply.status, 201, "{}", text(&reply.body));
+    let project = with(project, &registry);
+    project.write("inside.txt", "inside");
+    let mut pml = project.stdio();
+    let read = |path: &Path| {
+        format!("return await mcp.files.read({{ path: {:?} }})", path.display().to_string())
+    };
+    let pending = pml.execute(&read(&project.path("inside.txt")));
+    approve(&project, &pending, false);
+    let inside = pml.resume(&pending, true, false);
+    assert!(success(&inside).to_string().contains("inside"), "{inside:#}");
+    let outside = pml.execute(&read(&secret));
+    assert!(!outside.to_string().contains("canary"), "{outside:#}");
+    failure(&outside, "TOOL_FAILED");
 }

@@ -13,7 +13,7 @@ fn run(project: &Project, arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
-/// A removed server asks again, also if somebody puts its entry back. Its files are deleted only on request.
+/// NX-01: a removed server asks again, also if somebody puts its entry back. Its files are deleted only on request.
 #[test]
 fn a_removed_server_asks_again() {
     let (tenant, registry) = (tenant(), Registry::start());
