@@ -345,6 +345,39 @@ mod tests {
         assert_eq!(question(&project.open("me").unwrap(), &entry), None);
     }
 
+    /// LK-01, LK-04, LK-08: an edited hash, an older lock, and an entry whose text is equal only after normalization need
+    /// a new approval.
+    #[test]
+    fn an_edited_or_older_lock_allows_nothing() {
+        let project = Project::new();
+        let (older, newer) = (entry(&["-y", "memory@1"]), entry(&["-y", "memory@2"]));
+        let lock = project.open("me").unwrap();
+        approve(&lock, &older).unwrap();
+        let old_text = std::fs::read_to_string(project.path(FILE)).unwrap();
+        approve(&lock, &newer).unwrap();
+        assert_eq!(question(&project.open("me").unwrap(), &newer), None);
+
+        // The entry of the older version is served again, too.
+        std::fs::write(project.path(FILE), &old_text).unwrap();
+        let again = project.open("me").unwrap();
+        assert!(question(&again, &older).is_some());
+        assert!(question(&again, &newer).unwrap().what.contains("CHANGED"));
+        approve(&again, &older).unwrap();
+        assert_eq!(question(&project.open("me").unwrap(), &older), None);
+
+        let hash = older.integrity.to_string();
+        let edited = old_text.replace(&hash, &Integrity::of(b"other").to_string());
+        assert_ne!(edited, old_text);
+        std::fs::write(project.path(FILE), edited).unwrap();
+        assert!(question(&project.open("me").unwrap(), &older).unwrap().what.contains("CHANGED"));
+
+        // The same name in two forms of Unicode.
+        let (composed, decomposed) = (entry(&["caf\u{e9}"]), entry(&["cafe\u{301}"]));
+        approve(&lock, &composed).unwrap();
+        assert_eq!(question(&project.open("me").unwrap(), &composed), None);
+        assert!(question(&project.open("me").unwrap(), &decomposed).is_some());
+    }
+
     /// CL-14: concurrent approvals of several processes are all stored.
     #[test]
     fn concurrent_approvals_lose_nothing() {
