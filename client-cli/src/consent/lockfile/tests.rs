@@ -1,0 +1,271 @@
+//! Tests of the lock: what counts as approved.
+
+use rustix::fs::Mode;
+
+use super::*;
+use crate::processes::environment::Source;
+use crate::processes::programs::Program;
+
+fn entry(args: &[&str]) -> RegistryEntry {
+    let mut entry: RegistryEntry = serde_json::from_value(serde_json::json!({
+        "fqdn": "pml.mcp.memory", "type": "stdio", "description": "", "routing": "client",
+        "install": { "command": "npx", "args": args }, "integrity": Integrity::of(b""),
+    }))
+    .unwrap();
+    entry.integrity = entry.content_integrity();
+    entry
+}
+
+fn grant(variables: &[(&str, Source)]) -> Grant {
+    Grant {
+        program: Program {
+            file: "/usr/bin/npx".into(),
+            interpreters: vec!["/usr/bin/node".into()],
+            is_of_workspace: false,
+        },
+        package: None,
+        variables: variables.iter().map(|(name, from)| ((*name).to_owned(), *from)).collect(),
+        hosts: None,
+    }
+}
+
+/// Returns the question about a server that receives no variables.
+fn question(lock: &Lockfile, entry: &RegistryEntry) -> Option<Start> {
+    lock.question(entry, &grant(&[])).unwrap()
+}
+
+/// Approves what the user is shown.
+fn approve_with(lock: &Lockfile, entry: &RegistryEntry, grant: &Grant) -> Result<(), ErrorBody> {
+    let shown = lock.question(entry, grant)?.and_then(|start| start.hash);
+    lock.approve(entry, grant, shown)
+}
+
+fn approve(lock: &Lockfile, entry: &RegistryEntry) -> Result<(), ErrorBody> {
+    approve_with(lock, entry, &grant(&[]))
+}
+
+struct Project {
+    folder: tempfile::TempDir,
+    workspace: Arc<Workspace>,
+}
+
+impl Project {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("w");
+        std::fs::create_dir(&root).unwrap();
+        let workspace = Arc::new(Workspace::open(&root).unwrap());
+        Self { folder, workspace }
+    }
+
+    /// Opens the lock with the records of this user.
+    fn open(&self, user: &str) -> Result<Lockfile, ErrorBody> {
+        let store = TrustStore::in_folder(self.folder.path().join(user));
+        Lockfile::load(Arc::clone(&self.workspace), store)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.workspace.root().join(name)
+    }
+}
+
+#[test]
+fn a_changed_server_needs_a_new_approval() {
+    let project = Project::new();
+    let lock = project.open("me").unwrap();
+    let first = entry(&["-y", "memory@1"]);
+    let asked = question(&lock, &first).unwrap();
+    assert!(asked.what.contains("\"npx\" \"-y\" \"memory@1\""), "{asked:?}");
+    approve(&lock, &first).unwrap();
+    assert_eq!(question(&lock, &first), None);
+    let again = project.open("me").unwrap();
+    assert_eq!(question(&again, &first), None);
+    let changed = question(&again, &entry(&["-y", "memory@2"])).unwrap();
+    assert!(changed.what.contains("CHANGED"), "{changed:?}");
+}
+
+/// NX-01: what a start grants is shown, bound to the answer and pinned. A change needs a new approval.
+#[test]
+fn grants_of_a_start_are_shown_and_pinned() {
+    let (project, entry) = (Project::new(), entry(&["-y", "memory@1"]));
+    let lock = project.open("me").unwrap();
+    let of_file = grant(&[("GITHUB_TOKEN", Source::Dotenv)]);
+    let asked = lock.question(&entry, &of_file).unwrap().unwrap();
+    assert_eq!(
+        asked.grants,
+        [
+            "It runs `/usr/bin/npx` with `/usr/bin/node`",
+            "It gets `GITHUB_TOKEN` from the workspace's `.env`, a credential that lets its holder act as you",
+            "It is not sandboxed: it can access your files and the network as you can",
+        ]
+    );
+    // The approval covers exactly what was shown.
+    let more = grant(&[("GITHUB_TOKEN", Source::Dotenv), ("NOTES", Source::Environment)]);
+    let error = lock.approve(&entry, &more, asked.hash).unwrap_err();
+    assert_eq!(error.error_code, ErrorCode::IntegrityMismatch);
+    lock.approve(&entry, &of_file, asked.hash).unwrap();
+    let again = project.open("me").unwrap();
+    assert_eq!(again.question(&entry, &of_file).unwrap(), None);
+
+    let shown = |grant: &Grant| {
+        let asked = again.question(&entry, grant).unwrap().unwrap();
+        assert!(asked.what.contains("CHANGED"), "{asked:?}");
+        asked.grants.join("\n")
+    };
+    assert!(shown(&more).contains("NEW: It gets `NOTES` from your environment\n"));
+    // A variable from another source is a change too.
+    let of_user = grant(&[("GITHUB_TOKEN", Source::Environment)]);
+    assert!(shown(&of_user).contains("NEW: It gets `GITHUB_TOKEN` from your environment"));
+    // So are other hosts, and whether it is sealed at all.
+    let sealed = |hosts: &[&str]| Grant {
+        hosts: Some(hosts.iter().map(|host| (*host).to_owned()).collect()),
+        ..of_file.clone()
+    };
+    let reaches = shown(&sealed(&["api.notes.test"]));
+    assert!(reaches.contains("NEW: It is sealed: it can read and change"), "{reaches}");
+    assert!(reaches.contains("and connect to `api.notes.test`"), "{reaches}");
+    assert!(shown(&sealed(&[])).contains("and connect to nothing"));
+    assert!(shown(&sealed(&["*"])).contains("and connect to every public host"));
+    let mut other = of_file.clone();
+    other.program.file = "/opt/npx".into();
+    assert!(shown(&other).contains("`/opt/npx`"));
+    let mut other = of_file.clone();
+    other.program.interpreters = vec!["/opt/node".into()];
+    assert!(shown(&other).contains("with `/opt/node`"));
+}
+
+/// NX-01: an entry of an older `pml`, which showed the command alone, does not count.
+#[test]
+fn an_entry_without_grants_needs_a_new_approval() {
+    let (project, entry) = (Project::new(), entry(&["-y", "memory@1"]));
+    let lock = project.open("me").unwrap();
+    let older =
+        Locked { grants: None, ..locked(&entry, entry.install.as_ref().unwrap(), &grant(&[])) };
+    let mut content = read(&project.workspace).unwrap();
+    content.servers.insert(server_name(&entry), older.clone());
+    write(&project.workspace, &content).unwrap();
+    lock.store
+        .locked(|store| {
+            store.trust_locked(&lock.key(&server_name(&entry)), &record(&older).unwrap())
+        })
+        .unwrap()
+        .unwrap();
+    let asked = question(&project.open("me").unwrap(), &entry).unwrap();
+    assert!(asked.what.contains("whose command or variables CHANGED"), "{asked:?}");
+}
+
+/// CL-04: a lock that came with the repository does not allow anything to start.
+#[test]
+fn a_lock_of_another_user_allows_nothing() {
+    let project = Project::new();
+    let entry = entry(&["-y", "memory@1"]);
+    approve(&project.open("them").unwrap(), &entry).unwrap();
+    let mine = project.open("me").unwrap();
+    assert!(question(&mine, &entry).is_some());
+    approve(&mine, &entry).unwrap();
+    assert_eq!(question(&project.open("me").unwrap(), &entry), None);
+}
+
+/// LK-01, LK-04, LK-08: an edited hash, an older lock, and an entry whose text is equal only after normalization need
+/// a new approval.
+#[test]
+fn an_edited_or_older_lock_allows_nothing() {
+    let project = Project::new();
+    let (older, newer) = (entry(&["-y", "memory@1"]), entry(&["-y", "memory@2"]));
+    let lock = project.open("me").unwrap();
+    approve(&lock, &older).unwrap();
+    let old_text = std::fs::read_to_string(project.path(FILE)).unwrap();
+    approve(&lock, &newer).unwrap();
+    assert_eq!(question(&project.open("me").unwrap(), &newer), None);
+
+    // The entry of the older version is served again, too.
+    std::fs::write(project.path(FILE), &old_text).unwrap();
+    let again = project.open("me").unwrap();
+    assert!(question(&again, &older).is_some());
+    assert!(question(&again, &newer).unwrap().what.contains("CHANGED"));
+    approve(&again, &older).unwrap();
+    assert_eq!(question(&project.open("me").unwrap(), &older), None);
+
+    let hash = older.integrity.to_string();
+    let edited = old_text.replace(&hash, &Integrity::of(b"other").to_string());
+    assert_ne!(edited, old_text);
+    std::fs::write(project.path(FILE), edited).unwrap();
+    assert!(question(&project.open("me").unwrap(), &older).unwrap().what.contains("CHANGED"));
+
+    // The same name in two forms of Unicode.
+    let (composed, decomposed) = (entry(&["caf\u{e9}"]), entry(&["cafe\u{301}"]));
+    approve(&lock, &composed).unwrap();
+    assert_eq!(question(&project.open("me").unwrap(), &composed), None);
+    assert!(question(&project.open("me").unwrap(), &decomposed).is_some());
+}
+
+/// CL-14: concurrent approvals of several processes are all stored.
+#[test]
+fn concurrent_approvals_lose_nothing() {
+    let project = Project::new();
+    let named = |n: usize| {
+        let mut entry = entry(&["-y", "memory@1"]);
+        entry.fqdn = format!("pml.mcp.memory{n}");
+        entry
+    };
+    let locks: Vec<Lockfile> = (0..8).map(|_| project.open("me").unwrap()).collect();
+    std::thread::scope(|scope| {
+        for (n, lock) in locks.iter().enumerate() {
+            scope.spawn(move || approve(lock, &named(n)).unwrap());
+        }
+    });
+    let again = project.open("me").unwrap();
+    assert!((0..8).all(|n| question(&again, &named(n)).is_none()));
+}
+
+/// LK-03: a malformed lock stops the command; it is never treated as an empty one.
+#[test]
+fn a_malformed_lock_is_an_error() {
+    let good = r#"{"version":1,"servers":{}}"#;
+    for (text, ok) in [
+        (good, true),
+        ("", false),
+        ("{}", false),
+        (r#"{"version":2,"servers":{}}"#, false),
+        (r#"{"version":1,"servers":{}} x"#, false),
+        (r#"{"version":1,"servers":{},"servers":{}}"#, false),
+        (r#"{"version":1,"servers":{},"more":1}"#, false),
+        (r#"{"version":1,"servers":{"a":{"integrity":"","command":"x","args":[]}}}"#, false),
+        (r#"{"version":1,"servers":{},"capabilities":{"a.b.c.d@0.1.0":""}}"#, false),
+        ("<<<<<<< HEAD\n", false),
+    ] {
+        let project = Project::new();
+        std::fs::create_dir(project.path(".pml")).unwrap();
+        std::fs::write(project.path(FILE), text).unwrap();
+        assert_eq!(project.open("me").is_ok(), ok, "{text}");
+    }
+}
+
+/// LK-03: a FIFO or a symbolic link is an error, and nothing is written through it.
+#[test]
+fn a_lock_that_is_not_a_regular_file_is_an_error() {
+    let fifo = Project::new();
+    std::fs::create_dir(fifo.path(".pml")).unwrap();
+    let mode = Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, fifo.path(FILE), rustix::fs::FileType::Fifo, mode, 0)
+        .unwrap();
+    fifo.open("me").unwrap_err();
+
+    let file = Project::new();
+    std::fs::create_dir(file.path(".pml")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", file.path(FILE)).unwrap();
+    file.open("me").unwrap_err();
+
+    let folder = Project::new();
+    let lock = folder.open("me").unwrap();
+    let outside = folder.folder.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::os::unix::fs::symlink(&outside, folder.path(".pml")).unwrap();
+    folder.open("me").unwrap_err();
+    let entry = entry(&[]);
+    let hash = Integrity::of(
+        &record(&locked(&entry, entry.install.as_ref().unwrap(), &grant(&[]))).unwrap(),
+    );
+    lock.approve(&entry, &grant(&[]), Some(hash)).unwrap_err();
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+}
