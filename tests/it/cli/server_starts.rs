@@ -133,7 +133,7 @@ fn a_start_shows_its_grants_and_pins_them() {
     assert!(description.contains(reach), "{description}");
 }
 
-/// NX-01: a long command is shortened, so that it cannot scroll the grants off the screen.
+/// LM-03, NX-01: a long command is shortened, so that it cannot scroll the grants off the screen.
 #[test]
 fn a_long_command_does_not_hide_the_grants() {
     let tenant = tenant();

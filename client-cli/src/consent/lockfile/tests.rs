@@ -84,6 +84,19 @@ fn a_changed_server_needs_a_new_approval() {
     assert!(changed.what.contains("CHANGED"), "{changed:?}");
 }
 
+/// LM-03: a question shows the whole command, and every character of it. The question itself shortens what is too long,
+/// with its length and its hash.
+#[test]
+fn a_question_shows_the_command_unambiguously() {
+    let (project, long) = (Project::new(), "x".repeat(5_000));
+    let words = ["a\nAllow? yes", "\u{1b}[2Jb", "c  ", "", "d\" \"e", "\u{202e}f", &*long];
+    let asked = question(&project.open("me").unwrap(), &entry(&words)).unwrap();
+    let expected = format!(
+        r#""npx" "a\nAllow? yes" "\u{{1b}}[2Jb" "c  " "" "d\" \"e" "\u{{202e}}f" "{long}""#
+    );
+    assert!(asked.what.ends_with(&expected), "{}", asked.what);
+}
+
 /// NX-01: what a start grants is shown, bound to the answer and pinned. A change needs a new approval.
 #[test]
 fn grants_of_a_start_are_shown_and_pinned() {
