@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::cli::hostile_capabilities::Served;
+use crate::cli::server_starts::RUNNER;
 use crate::programs::tampering::{frame_with, socket_of_the_program};
 use crate::registry::capabilities::{DOUBLE, author, entry, published};
 use crate::skipped::skipped;
@@ -414,7 +415,6 @@ fn a_pinned_capability_changed_in_transit_does_not_run() {
 #[test]
 fn a_server_command_changed_in_transit_is_not_started() {
     let author = author();
-    let script = crate::support::mcp_servers::server_script("server-memory").display().to_string();
     let url = author.url.clone();
     // Both commands differ from the registry's: the one that the user approves, and the one that comes later.
     let later = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -424,7 +424,10 @@ fn a_server_command_changed_in_transit_is_not_started() {
         let mut reply: Value = serde_json::from_str(&reply).unwrap();
         if head.starts_with("GET /mcp/pml.mcp.memory ") {
             let evil = evil.load(std::sync::atomic::Ordering::SeqCst);
-            let args = if evil { vec!["touch", "started"] } else { vec!["node", &script] };
+            let args = match evil {
+                true => ["touch", "${workspace}/started"],
+                false => ["node", "${workspace}/server.js"],
+            };
             reply["install"]["command"] = json!(args[0]);
             reply["install"]["args"] = json!(args[1..]);
             let served = Served::of_entry(reply.clone(), "");
@@ -433,6 +436,7 @@ fn a_server_command_changed_in_transit_is_not_started() {
         Answer::Json(reply)
     });
     let project = Project::at(&middle.url).set("PML_API_KEY", &author.key).allow(&["*"]);
+    project.write("server.js", RUNNER);
     let program = "return typeof await mcp.memory.read_graph({})";
     let (done, questions) = execute_approving(&project, &mut project.stdio(), program);
     success(&done);
