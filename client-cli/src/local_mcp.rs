@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use error::LocalMcpError;
 pub(crate) use remote::Remote;
-pub use spec::ServerSpec;
-pub(crate) use spec::{Folders, Grant, HostList, ListOf, ListedServer, Reachable, Seal};
+pub(crate) use spec::{Folders, Grant, ListedServer};
+pub use spec::{HostList, ListOf, Reachable, Seal, ServerSpec};
 
 pub(crate) use crate::packages::Activity;
 use crate::packages::Installer;

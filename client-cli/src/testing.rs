@@ -2,7 +2,9 @@
 
 pub use crate::args::GraphFormat;
 pub use crate::commands::plan::{Style, draw, text, to_json};
-pub use crate::local_mcp::{LocalMcpError, LocalServers, ServerSpec, Timing};
+pub use crate::local_mcp::{
+    HostList, ListOf, LocalMcpError, LocalServers, Reachable, Seal, ServerSpec, Timing,
+};
 pub use crate::processes::environment::Environment;
 pub use crate::processes::supervise::Supervisor;
 pub use crate::tools::{NativeError, NativeTools};
