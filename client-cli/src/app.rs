@@ -224,22 +224,19 @@ impl App {
         self.configured.iter().filter_map(|namespace| self.local.listed(namespace)).collect()
     }
 
-    /// Deletes the files that servers of a name stored in their own folders; returns the number of folders.
+    /// Deletes the files that a server of `.pml.json` stored in its own folder, or one of the registry, by its full name;
+    /// returns the number of folders.
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` if a folder cannot be deleted.
     pub(crate) fn delete_files_of(&self, name: &str) -> Result<usize, ErrorBody> {
-        let short = name.split_once('@').map_or(name, |(name, _)| name);
-        // The keys that `server_of` gives the processes of a server.
-        let last = short.rsplit('.').next().unwrap_or(short);
-        let mut keys = BTreeSet::from([name, short]);
-        // A full name does not mean the server of `.pml.json` that hides it.
-        if !self.configured.contains(last) {
-            keys.insert(last);
-        }
+        let keys = match self.configured.contains(name) {
+            true => vec![name.to_owned()],
+            false => calls::keys_of(name, &self.configured),
+        };
         let mut deleted = 0;
         for key in keys {
-            let folder = folder_of(self.records(), &self.workspace, HOMES, key);
+            let folder = folder_of(self.records(), &self.workspace, HOMES, &key);
             match std::fs::remove_dir_all(&folder) {
                 Ok(()) => deleted += 1,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

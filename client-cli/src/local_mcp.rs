@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use error::LocalMcpError;
 pub(crate) use remote::Remote;
-pub(crate) use spec::{Folders, Grant, ListedServer};
+pub(crate) use spec::{Folders, Grant, ListedServer, starts_container};
 pub use spec::{HostList, ListOf, Reachable, Seal, ServerSpec};
 
 pub(crate) use crate::packages::Activity;

@@ -220,15 +220,37 @@ fn server_of(
     configured: &BTreeSet<String>,
 ) -> Result<String, ErrorBody> {
     let fqdn = entry.fqdn.parse::<Fqdn>().map_err(|_| cannot_start(entry))?;
-    let mut server = fqdn.namespace().to_owned();
+    Ok(key_of(fqdn.scope(), fqdn.namespace(), id.version(), configured))
+}
+
+fn key_of(
+    scope: &Scope,
+    namespace: &str,
+    version: Option<&str>,
+    configured: &BTreeSet<String>,
+) -> String {
+    let mut server = namespace.to_owned();
     // A namespace contains neither `.` nor `@`, so a key with a scope or a version is unambiguous.
-    if *fqdn.scope() != Scope::public() || configured.contains(fqdn.namespace()) {
-        server = format!("{}.{server}", fqdn.scope());
+    if *scope != Scope::public() || configured.contains(namespace) {
+        server = format!("{scope}.{server}");
     }
-    if let Some(version) = id.version() {
+    if let Some(version) = version {
         server = format!("{server}@{version}");
     }
-    Ok(server)
+    server
+}
+
+/// Returns the keys that the processes of a server can have, by its full name, with its version or without.
+pub(super) fn keys_of(name: &str, configured: &BTreeSet<String>) -> Vec<String> {
+    let (name, version) = match name.split_once('@') {
+        Some((name, version)) => (name, Some(version)),
+        None => (name, None),
+    };
+    let Some((scope, namespace)) = name.rsplit_once('.') else { return Vec::new() };
+    let Ok(scope) = scope.parse::<Scope>() else { return Vec::new() };
+    // A call may name the version or not.
+    let versions = [None, version].into_iter().take(if version.is_some() { 2 } else { 1 });
+    versions.map(|version| key_of(&scope, namespace, version, configured)).collect()
 }
 
 fn cannot_start(entry: &RegistryEntry) -> ErrorBody {
@@ -258,6 +280,16 @@ mod tests {
             .unwrap();
             let found = server_of(&entry, &id.parse().unwrap(), &configured).unwrap();
             assert_eq!(found, expected, "{fqdn} {id}");
+        }
+        // The files of a server in one scope are not those of its namesake in another.
+        for (name, expected) in [
+            ("pml.mcp.memory", &["memory"][..]),
+            ("pml.mcp.memory@1.2.0", &["memory", "memory@1.2.0"]),
+            ("acme.docs.memory@1.2.0", &["acme.docs.memory", "acme.docs.memory@1.2.0"]),
+            ("pml.mcp.git", &["pml.mcp.git"]),
+            ("memory", &[]),
+        ] {
+            assert_eq!(keys_of(name, &configured), expected, "{name}");
         }
     }
 }

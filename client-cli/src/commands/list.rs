@@ -42,13 +42,12 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
     let lines = configured.iter().map(text_of).collect::<String>();
     sections.push(("Servers of .pml.json", lines));
     let lines = allowed.iter().map(|server| {
-        let asks = if server.counts { "" } else { "; `pml` asks again before it starts" };
-        let reach = reach(server.hosts.as_deref());
-        format!(
-            "  {}\n    {}\n    {reach}{asks}\n",
-            escape_text(&server.name),
-            words(&server.command)
-        )
+        // What it will reach is not known before the question.
+        let reach = match server.counts {
+            true => reach(server.hosts.as_deref()),
+            false => "`pml` asks again before it starts".to_owned(),
+        };
+        format!("  {}\n    {}\n    {reach}\n", escape_text(&server.name), words(&server.command))
     });
     sections.push(("Servers of the registry that may start here", lines.collect()));
     let lines = capabilities.iter().map(|pinned| {
@@ -77,25 +76,29 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
 /// Returns that there is no such server or capability, or that the project's files are invalid.
 pub(crate) fn remove(app: &Arc<App>, options: &Remove) -> Result<ExitCode, CliError> {
     let mut text = String::new();
-    let removed = app.lockfile.remove(&options.name);
-    // A server of `.pml.json` has no approval, but it may have files.
-    if let Err(error) = removed {
-        if app.is_configured_namespace(&options.name) && options.clean {
+    let removed = match app.lockfile.remove(&options.name) {
+        Ok(names) => {
+            for name in &names {
+                text +=
+                    &format!("Removed {}; `pml` asks before it starts again\n", escape_text(name));
+            }
+            names
+        }
+        Err(error) if !app.is_configured_namespace(&options.name) => return Err(error.into()),
+        // A server of `.pml.json` has no approval, but it may have files.
+        Err(_) if options.clean => {
             text += &format!("`{}` is still defined in .pml.json\n", options.name);
-        } else if app.is_configured_namespace(&options.name) {
+            vec![options.name.clone()]
+        }
+        Err(error) => {
             let message = format!("`{}` is defined in .pml.json", options.name);
             return Err(CliError::from_code(error.error_code, message)
                 .with_hint("Delete its entry there. `--clean` deletes the files that it stored."));
-        } else {
-            return Err(error.into());
         }
-    } else if let Ok(names) = removed {
-        for name in &names {
-            text += &format!("Removed {}; `pml` asks before it starts again\n", escape_text(name));
-        }
-    }
+    };
     if options.clean {
-        text += match app.delete_files_of(&options.name)? {
+        let deleted = removed.iter().map(|name| app.delete_files_of(name));
+        text += match deleted.sum::<Result<usize, _>>()? {
             0 => "It has stored no files\n",
             _ => "Deleted the files that it stored\n",
         };

@@ -171,7 +171,7 @@ impl ServerSpec {
 }
 
 /// Returns whether a program starts containers.
-fn starts_container(command: &str) -> bool {
+pub(crate) fn starts_container(command: &str) -> bool {
     let name = Path::new(command).file_name();
     CONTAINERS.iter().any(|container| name.is_some_and(|name| name == *container))
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use protocol::{ErrorBody, ErrorCode, Fqdn};
 
-use super::file::{FILE, Grants, Locked, invalid, read, write};
+use super::file::{FILE, Locked, invalid, read, write};
 use super::{Lockfile, record};
+use crate::local_mcp::starts_container;
 use crate::processes::environment::Source;
 
 /// A server of the registry that is in the lock.
@@ -31,18 +32,14 @@ impl Lockfile {
     pub(crate) fn servers(&self) -> Result<Vec<AllowedServer>, ErrorBody> {
         let content = read(&self.workspace)?;
         let listed = content.servers.into_iter().map(|(name, locked)| {
-            let counts = locked.grants.is_some()
-                && self.store.is_trusted(&self.key(&name), &record(&locked)?).map_err(invalid)?;
+            let is_trusted =
+                self.store.is_trusted(&self.key(&name), &record(&locked)?).map_err(invalid)?;
             let Locked { command, args, grants, .. } = locked;
-            let grants = grants.unwrap_or(Grants {
-                program: String::new(),
-                interpreters: Vec::new(),
-                package: None,
-                variables: BTreeMap::new(),
-                hosts: None,
-            });
+            let (hosts, variables) =
+                grants.map(|grants| (grants.hosts, grants.variables)).unwrap_or_default();
+            // An older `pml` sealed nothing, so what it wrote is asked about again.
+            let counts = is_trusted && (hosts.is_some() || starts_container(&command));
             let command = std::iter::once(command).chain(args).collect();
-            let Grants { hosts, variables, .. } = grants;
             Ok(AllowedServer { name, command, hosts, variables, counts })
         });
         listed.collect()
