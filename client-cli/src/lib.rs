@@ -20,8 +20,9 @@
 // - `config` and `app` combine these into one project.
 // - `placement` and `discover` look things up and run nothing. `run` runs programs; no other module executes their
 //   calls.
-// - `stdio` and `commands` are the entry points, for agents and for people.
+// - `agent` answers agents, whose connections `stdio` accepts; `commands` is for people.
 
+mod agent;
 mod analyser;
 mod app;
 mod approval_page;
@@ -29,6 +30,7 @@ mod args;
 mod capabilities;
 mod commands;
 mod config;
+mod connections;
 mod consent;
 mod diagram;
 mod discover;

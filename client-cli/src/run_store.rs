@@ -25,7 +25,7 @@ use protocol::redaction::keys_in_use;
 use serde_json::Value;
 
 use self::anchor::{Anchor, Known};
-use self::database::Folder;
+use self::database::{create_folder, open_folder};
 pub(crate) use self::error::StoreError;
 use self::reader::Reader;
 use self::record::{Change, Content, FileChanging, KeptFile, Record, now};
@@ -35,8 +35,7 @@ use self::writer::{DatabaseFile, Writer};
 use crate::workspace::Workspace;
 use crate::workspace::changes::{self, Before};
 
-/// The folder in the workspace, and the database in it.
-const FOLDER: &str = ".pml";
+/// The database in the project's own folder.
 const FILE: &str = "runs.db";
 
 /// Whether a change is made although the content before it cannot be kept.
@@ -62,7 +61,7 @@ impl RunStore {
     /// # Errors
     /// Returns why it cannot be used. Nothing may run then: its effects would not be recorded.
     pub(crate) fn open(workspace: &Workspace, records: &Path) -> Result<Self, StoreError> {
-        let folder = Folder::create(workspace)?;
+        let folder = create_folder(workspace)?;
         let anchor = Anchor::create(records, workspace.root())?;
         let database = database::open_for_writing(&folder)?;
         let file = DatabaseFile::of(folder.path.join(FILE))?;
@@ -248,7 +247,7 @@ impl RunStore {
 }
 
 fn open(workspace: &Workspace) -> Result<Option<(rusqlite::Connection, PathBuf)>, StoreError> {
-    let Some(folder) = Folder::open(workspace)? else { return Ok(None) };
+    let Some(folder) = open_folder(workspace)? else { return Ok(None) };
     let database = database::open_for_reading(&folder)?;
     Ok(database.map(|database| (database, folder.path)))
 }

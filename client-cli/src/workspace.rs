@@ -4,6 +4,7 @@ pub(crate) mod beneath;
 pub(crate) mod changes;
 pub(crate) mod dotenv;
 pub(crate) mod links;
+pub(crate) mod own_folder;
 pub(crate) mod path_error;
 pub(crate) mod protected;
 pub(crate) mod reach;

@@ -9,10 +9,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::requests::Requests;
+use crate::connections;
 
 /// The maximum number of connections at the same time.
 const CONNECTIONS_LIMIT: usize = 32;
@@ -25,20 +25,9 @@ const CONNECTION_TIME: Duration = Duration::from_secs(60);
 
 /// Serves connections until `stop`.
 pub(super) async fn serve(listener: TcpListener, requests: Arc<Requests>, stop: CancellationToken) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_LIMIT));
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { break };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stop.cancelled() => break,
-        };
-        let Ok((stream, _)) = accepted else {
-            // Without a file descriptor, for example, the next attempt would fail at once.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let (requests, stop) = (Arc::clone(&requests), stop.clone());
-        tokio::spawn(async move {
+    connections::accept(listener, CONNECTIONS_LIMIT, stop, move |stream| {
+        let requests = Arc::clone(&requests);
+        async move {
             let answer = service_fn(move |request: hyper::Request<Incoming>| {
                 let requests = Arc::clone(&requests);
                 async move { Ok::<_, Infallible>(requests.answer(request).await) }
@@ -47,11 +36,9 @@ pub(super) async fn serve(listener: TcpListener, requests: Arc<Requests>, stop: 
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIME)
                 .serve_connection(TokioIo::new(stream), answer);
-            tokio::select! {
-                _ = tokio::time::timeout(CONNECTION_TIME, connection) => {}
-                () = stop.cancelled() => {}
-            }
-            drop(place);
-        });
-    }
+            // An error is the browser's own: it closed the connection, or did not send HTTP.
+            let _ = tokio::time::timeout(CONNECTION_TIME, connection).await;
+        }
+    })
+    .await;
 }

@@ -21,11 +21,11 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sandbox::Handover;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 
 use super::HostList;
+use crate::connections;
 
 /// The maximum number of connections of a server at the same time.
 const CONNECTIONS_LIMIT: usize = 256;
@@ -122,27 +122,11 @@ impl Relay {
                 return;
             }
         };
-        let (relay, places) = (Arc::new(self), Arc::new(Semaphore::new(CONNECTIONS_LIMIT)));
-        loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = stop.cancelled() => return,
-            };
-            let Ok((stream, _)) = accepted else {
-                // Without a file descriptor, for example, the next attempt would fail at once.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            };
-            let (relay, stop) = (Arc::clone(&relay), stop.clone());
-            tokio::spawn(async move {
-                tokio::select! {
-                    () = relay.serve_connection(stream) => {}
-                    () = stop.cancelled() => {}
-                }
-                drop(place);
-            });
-        }
+        let relay = Arc::new(self);
+        connections::accept(listener, CONNECTIONS_LIMIT, stop, move |stream| {
+            Arc::clone(&relay).serve_connection(stream)
+        })
+        .await;
     }
 
     async fn serve_connection(self: Arc<Self>, stream: TcpStream) {

@@ -1,20 +1,18 @@
 //! The SQLite file: its place, its form, and the settings of each connection.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use super::anchor::lock;
-use super::{FILE, FOLDER, StoreError};
-use crate::files::atomic::{self, Existing};
+use super::{FILE, StoreError};
 use crate::workspace::Workspace;
+use crate::workspace::own_folder::OwnFolder;
 
 /// The tables and views of each version, from the first.
 const SCHEMAS: &[&str] = &[
@@ -28,53 +26,24 @@ const APPLICATION: i64 = 0x504d_4c52;
 /// How long to wait for another `pml` that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The `.gitignore` in the folder: the records contain what tools returned.
-const IGNORED: &[u8] = b"runs.db*\ncontents/\n.gitignore\n";
-
-/// The folder of a store, opened.
-pub(super) struct Folder {
-    pub(super) path: PathBuf,
-    directory: OwnedFd,
+/// Opens the folder of the store; `None` if it does not exist.
+pub(super) fn open_folder(workspace: &Workspace) -> Result<Option<OwnFolder>, StoreError> {
+    OwnFolder::open(workspace)
+        .map_err(|errno| StoreError::system(OwnFolder::path(workspace), errno))
 }
 
-impl Folder {
-    /// Opens the folder of the store; `None` if it does not exist.
-    pub(super) fn open(workspace: &Workspace) -> Result<Option<Self>, StoreError> {
-        let path = workspace.root().join(FOLDER);
-        // A repository can contain a link of that name, which would lead out of the workspace.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match rustix::fs::openat(workspace.directory(), FOLDER, flags, Mode::empty()) {
-            Ok(directory) => Ok(Some(Self { path, directory })),
-            Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(StoreError::system(path, errno)),
-        }
-    }
-
-    /// Opens the folder of the store, and creates it if it is missing.
-    pub(super) fn create(workspace: &Workspace) -> Result<Self, StoreError> {
-        let made = rustix::fs::mkdirat(workspace.directory(), FOLDER, Mode::from_raw_mode(0o700));
-        let failed = |errno| StoreError::system(workspace.root().join(FOLDER), errno);
-        match made {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(failed(errno)),
-        }
-        let folder = Self::open(workspace)?.ok_or_else(|| failed(Errno::NOENT))?;
-        // A project that was not set up by `pml init` may have no entry for it in its own `.gitignore`.
-        if rustix::fs::statat(&folder.directory, ".gitignore", AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-            return Ok(folder);
-        }
-        let mode = Some(Mode::from_raw_mode(0o600));
-        match atomic::write(&folder.directory, ".gitignore", IGNORED, mode, Existing::Kept) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(StoreError::system(folder.path.join(".gitignore"), error))
-            }
-            _ => Ok(folder),
-        }
+/// Opens the folder of the store, and creates it if it is missing.
+pub(super) fn create_folder(workspace: &Workspace) -> Result<OwnFolder, StoreError> {
+    let folder = OwnFolder::create(workspace)
+        .map_err(|errno| StoreError::system(OwnFolder::path(workspace), errno))?;
+    match folder.ignore(&format!("{FILE}*")) {
+        Ok(()) => Ok(folder),
+        Err(error) => Err(StoreError::system(folder.path.join(".gitignore"), error)),
     }
 }
 
 /// Opens the database for writing. A new file gets its tables.
-pub(super) fn open_for_writing(folder: &Folder) -> Result<Connection, StoreError> {
+pub(super) fn open_for_writing(folder: &OwnFolder) -> Result<Connection, StoreError> {
     // Another `pml` may create the database at the same time, and SQLite does not wait when the journal mode is
     // changed. The lock ends with its descriptor.
     lock(&folder.directory).map_err(|errno| StoreError::system(&folder.path, errno))?;
@@ -134,7 +103,7 @@ fn upgrade(database: &Connection) -> Result<(), rusqlite::Error> {
 }
 
 /// Opens the database for reading; `None` if there is none.
-pub(super) fn open_for_reading(folder: &Folder) -> Result<Option<Connection>, StoreError> {
+pub(super) fn open_for_reading(folder: &OwnFolder) -> Result<Option<Connection>, StoreError> {
     let path = folder.path.join(FILE);
     let found = match std::fs::symlink_metadata(&path) {
         Ok(found) => found,

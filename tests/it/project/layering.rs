@@ -115,15 +115,25 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("client-cli", "run_store", &["files", "workspace"]),
     // The targets of calls; none of them checks permissions.
     ("client-cli", "http_client", &[]),
+    ("client-cli", "connections", &[]),
     ("client-cli", "diagram", &[]),
     // The page shows a question and takes its answer; it knows no run.
-    ("client-cli", "approval_page", &["consent"]),
+    ("client-cli", "approval_page", &["connections", "consent"]),
     ("client-cli", "gateway", &["capabilities", "files", "http_client", "processes", "*"]),
     ("client-cli", "packages", &["files", "processes"]),
     (
         "client-cli",
         "local_mcp",
-        &["files", "http_client", "packages", "policy", "processes", "workspace", "*"],
+        &[
+            "connections",
+            "files",
+            "http_client",
+            "packages",
+            "policy",
+            "processes",
+            "workspace",
+            "*",
+        ],
     ),
     ("client-cli", "tools", &["files", "http_client", "policy", "processes", "workspace"]),
     // The decision about a call depends on what can be called, and not on runs.
@@ -179,7 +189,8 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ),
     // Putting files back needs no program and no rules.
     ("client-cli", "undo", &["policy", "run_store", "tools", "workspace"]),
-    ("client-cli", "stdio", &["app", "consent", "discover", "run"]),
+    ("client-cli", "agent", &["app", "consent", "discover", "run"]),
+    ("client-cli", "stdio", &["agent", "app", "run"]),
     (
         "client-cli",
         "commands",

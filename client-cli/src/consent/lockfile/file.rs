@@ -1,19 +1,17 @@
 //! Reads the lock file strictly and writes it atomically.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::OwnedFd;
 
 use protocol::{ErrorBody, ErrorCode, Integrity};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::files::atomic::{self, Existing};
+use crate::files::atomic::Existing;
 use crate::files::strict_json;
 use crate::processes::environment::Source;
 use crate::workspace::Workspace;
+use crate::workspace::own_folder::OwnFolder;
 
 /// The version of the file's format. Other versions are refused.
 const VERSION: u32 = 1;
@@ -21,8 +19,8 @@ const VERSION: u32 = 1;
 /// The file's name in the workspace.
 pub(super) const FILE: &str = ".pml/mcp.lock";
 
-/// Its folder, and its name in the folder.
-const PLACE: (&str, &str) = (".pml", "mcp.lock");
+/// Its name in the project's own folder.
+const NAME: &str = "mcp.lock";
 
 /// The maximum file size in bytes.
 const FILE_LIMIT: usize = 1024 * 1024;
@@ -73,18 +71,12 @@ pub(super) fn invalid(what: impl std::fmt::Display) -> ErrorBody {
     ErrorBody::new(ErrorCode::ConfigInvalid, format!("`{FILE}`: {what}"))
 }
 
-/// Opens the folder of the file; `None` if there is none.
-fn folder(workspace: &Workspace) -> Result<Option<OwnedFd>, ErrorBody> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // Relative to the open workspace: a folder that replaces it under its path is not used.
-    match rustix::fs::openat(workspace.directory(), PLACE.0, flags, Mode::empty()) {
-        Ok(folder) => Ok(Some(folder)),
-        Err(Errno::NOENT) => Ok(None),
+/// Returns the error for a folder that cannot be used.
+fn no_folder(errno: Errno) -> ErrorBody {
+    match errno {
         // With `O_DIRECTORY`, Linux reports a symbolic link as `ENOTDIR`.
-        Err(Errno::LOOP | Errno::NOTDIR) => {
-            Err(invalid(format!("`{}` is not a folder of this workspace", PLACE.0)))
-        }
-        Err(errno) => Err(invalid(errno)),
+        Errno::LOOP | Errno::NOTDIR => invalid("`.pml` is not a folder of this workspace"),
+        errno => invalid(errno),
     }
 }
 
@@ -92,18 +84,8 @@ fn folder(workspace: &Workspace) -> Result<Option<OwnedFd>, ErrorBody> {
 pub(super) fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
     let empty =
         Content { version: VERSION, servers: BTreeMap::new(), capabilities: BTreeMap::new() };
-    let Some(folder) = folder(workspace)? else { return Ok(empty) };
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    // A link could lead out of the workspace, and opening a FIFO could block.
-    let file = match rustix::fs::openat(folder, PLACE.1, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
-        Err(Errno::NOENT) => return Ok(empty),
-        Err(Errno::LOOP) => return Err(invalid("it is a symbolic link")),
-        Err(errno) => return Err(invalid(errno)),
-    };
-    if !file.metadata().map_err(invalid)?.is_file() {
-        return Err(invalid("it is not a regular file"));
-    }
+    let Some(folder) = OwnFolder::open(workspace).map_err(no_folder)? else { return Ok(empty) };
+    let Some(file) = folder.open_file(NAME).map_err(invalid)? else { return Ok(empty) };
     let mut bytes = Vec::new();
     file.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes).map_err(invalid)?;
     if bytes.len() > FILE_LIMIT {
@@ -124,14 +106,8 @@ pub(super) fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
 
 /// Replaces the file atomically.
 pub(super) fn write(workspace: &Workspace, content: &Content) -> Result<(), ErrorBody> {
-    match rustix::fs::mkdirat(workspace.directory(), PLACE.0, Mode::from_raw_mode(0o700)) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(invalid(errno)),
-    }
-    // `folder` refuses a `.pml` that is a symbolic link, so nothing is written through one.
-    let folder = folder(workspace)?.ok_or_else(|| invalid("its folder no longer exists"))?;
+    let folder = OwnFolder::create(workspace).map_err(no_folder)?;
     let mut text = serde_json::to_vec_pretty(content).map_err(invalid)?;
     text.push(b'\n');
-    let mode = Some(Mode::from_raw_mode(0o600));
-    atomic::write(folder, PLACE.1, &text, mode, Existing::Replaced).map_err(invalid)
+    folder.write(NAME, &text, Existing::Replaced).map_err(invalid)
 }

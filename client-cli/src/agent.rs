@@ -1,0 +1,361 @@
+//! The MCP server that agents talk to, whatever its transport: `pml stdio` and `pml serve`.
+
+mod asking;
+mod tasks;
+
+use std::sync::Arc;
+
+use execution::mcp_server::{envelope_result, parse};
+use protocol::discovery::DiscoverRequest;
+use protocol::meta_tools;
+use protocol::{
+    Approval, ContinueRequest, CreateRequest, Envelope, ErrorBody, ErrorCode, ExecuteRequest,
+    Integrity, ToolId,
+};
+use rmcp::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, GetTaskParams,
+    GetTaskResult, Implementation, ResultType, ServerCapabilities, ServerConfig, UpdateTaskParams,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use self::asking::{Channel, Rounds};
+use self::tasks::{Created, Tasks};
+use crate::consent::question;
+use crate::discover;
+use crate::run::{Runs, create, execute, progress, resume};
+
+/// Answers the MCP requests of agents. Its clones share the questions and tasks: a client of 2026-07-28 may answer on
+/// another connection.
+#[derive(Clone)]
+pub(crate) struct AgentHandler {
+    runs: Arc<Runs>,
+    rounds: Arc<Rounds>,
+    tasks: Arc<Tasks>,
+}
+
+impl ServerHandler for AgentHandler {
+    fn get_info(&self) -> ServerConfig {
+        let mut info = ServerConfig::default();
+        info.capabilities = ServerCapabilities::builder().enable_tools().enable_tasks().build();
+        info.server_info = Implementation::new("pml", env!("CARGO_PKG_VERSION"));
+        info.instructions = Some(meta_tools::INSTRUCTIONS.to_owned());
+        info
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, rmcp::ErrorData> {
+        let token = context.meta.get_progress_token();
+        let channel = Channel::of(&context);
+        let answer = self.answer(request, channel, context.ct);
+        let mut answer = match token {
+            // MCP allows progress notifications only for a request with a progress token.
+            Some(token) => {
+                let activity = self.runs.app.package_activity();
+                progress::notify(&context.peer, token, activity, answer).await
+            }
+            None => answer.await,
+        };
+        if let CallToolResponse::Complete(result) = &mut answer {
+            mark_complete(result);
+        }
+        Ok(answer)
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, rmcp::ErrorData> {
+        self.tasks.get(&request.task_id).ok_or_else(|| {
+            let id = protocol::escape_text(&request.task_id);
+            rmcp::ErrorData::invalid_params(format!("there is no task `{id}`"), None)
+        })
+    }
+
+    // Both are acknowledged for any id: SEP-2663, "Task Input Requests" and "Task Cancellation".
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), rmcp::ErrorData> {
+        self.tasks.update(&request.task_id, &request.input_responses);
+        Ok(())
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), rmcp::ErrorData> {
+        self.tasks.cancel(&request.task_id);
+        Ok(())
+    }
+
+    execution::meta_tools_only!();
+}
+
+/// Marks a result as that of a complete call: every result, also the gateway's. rmcp removes it for clients of older
+/// versions.
+fn mark_complete(result: &mut CallToolResult) {
+    result.result_type = Some(ResultType::COMPLETE);
+}
+
+/// The answer to a call, before it becomes an MCP result.
+enum Reply {
+    /// The outcome of a run.
+    Envelope(Envelope),
+    /// Any other result.
+    Result(CallToolResult),
+}
+
+impl AgentHandler {
+    /// Creates a handler for the runs of this process.
+    pub(crate) fn new(runs: Arc<Runs>) -> Self {
+        Self { runs, rounds: Arc::default(), tasks: Arc::default() }
+    }
+
+    /// Makes a call, and lets the client ask the person about it, if it can.
+    async fn answer(
+        &self,
+        request: CallToolRequestParams,
+        channel: Option<Channel>,
+        cancel: CancellationToken,
+    ) -> CallToolResponse {
+        let name = request.name.as_ref();
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let call = Integrity::of_json(&json!([name, arguments]));
+        let is_direct = !meta_tools::META_TOOLS.iter().any(|tool| tool.is(name));
+        let mut envelope = if request.request_state.is_some() || request.input_responses.is_some() {
+            let (state, responses) = (request.request_state, request.input_responses);
+            match self.rounds.answer(state.as_deref(), responses.as_ref(), call) {
+                Ok(Ok(decision)) => {
+                    let by = question::Channel::Client;
+                    resume::resume(&self.runs, &decision, by, false, cancel.clone()).await
+                }
+                // Not asked again: the client would have to decide how often.
+                Ok(Err(unanswered)) => {
+                    return self
+                        .complete(Envelope::ApprovalRequired(Box::new(unanswered)), is_direct)
+                        .await;
+                }
+                Err(error) => Envelope::error(error),
+            }
+        } else {
+            // A client that shows forms is shown this question, too.
+            let waits = channel.is_none();
+            match self.dispatch(name, arguments, waits, cancel.clone()).await {
+                Reply::Envelope(envelope) => envelope,
+                Reply::Result(result) => return result.into(),
+            }
+        };
+        while let Envelope::ApprovalRequired(approval) = &envelope {
+            match &channel {
+                Some(Channel::Result) => return self.rounds.ask((**approval).clone(), call).into(),
+                Some(Channel::Task) => return self.begin_task((**approval).clone(), is_direct),
+                Some(Channel::Request(peer)) => {
+                    let id = &approval.workflow_id;
+                    let answer = tokio::select! {
+                        answer = asking::ask(peer, approval) => answer,
+                        // The run of the gateway is not paused here, so only the form can answer it.
+                        outcome = self.runs.answered_elsewhere(id, &cancel), if id.starts_with("wl_") => {
+                            match outcome {
+                                Some(outcome) => {
+                                    envelope = outcome;
+                                    continue;
+                                }
+                                None => None,
+                            }
+                        }
+                        () = cancel.cancelled() => {
+                            self.runs.abandon(id);
+                            None
+                        }
+                    };
+                    // Without an answer, the question becomes the result: another channel can answer it.
+                    let Some(decision) = answer else { break };
+                    let by = question::Channel::Client;
+                    envelope =
+                        resume::resume(&self.runs, &decision, by, false, cancel.clone()).await;
+                }
+                None => break,
+            }
+        }
+        self.complete(envelope, is_direct).await
+    }
+
+    /// Turns a call that asks into a task.
+    fn begin_task(&self, approval: Approval, is_direct: bool) -> CallToolResponse {
+        let Created { id, stop } = self.tasks.create();
+        let answered = self.tasks.ask(&id, approval.clone());
+        let handle = self.tasks.handle(&id).expect("it was just created");
+        let handler = self.clone();
+        tokio::spawn(async move {
+            let envelope = handler.follow_task(&id, approval, answered, &stop).await;
+            let result = match envelope {
+                Some(envelope) => Some(handler.complete(envelope, is_direct).await),
+                None => None,
+            };
+            let result = result.and_then(|response| {
+                let CallToolResponse::Complete(mut result) = response else { return None };
+                mark_complete(&mut result);
+                serde_json::to_value(result).ok()?.as_object().cloned()
+            });
+            handler.tasks.end(&id, result);
+        });
+        CallToolResponse::Task(handle)
+    }
+
+    /// Follows a task until its run ends, or until the client has answered a question without a decision. Returns `None`
+    /// if the task was cancelled.
+    async fn follow_task(
+        &self,
+        id: &str,
+        mut approval: Approval,
+        mut answered: oneshot::Receiver<Option<ContinueRequest>>,
+        stop: &CancellationToken,
+    ) -> Option<Envelope> {
+        let by = question::Channel::Client;
+        loop {
+            let workflow_id = approval.workflow_id.clone();
+            let envelope = tokio::select! {
+                decision = &mut answered => match decision.ok().flatten() {
+                    Some(decision) => {
+                        resume::resume(&self.runs, &decision, by, false, stop.clone()).await
+                    }
+                    // Not asked again: the client would have to decide how often. Another channel can answer.
+                    None => return Some(Envelope::ApprovalRequired(Box::new(approval))),
+                },
+                // A run of the gateway is not paused here, so only the client can answer it.
+                outcome = self.runs.answered_elsewhere(&workflow_id, stop), if workflow_id.starts_with("wl_") => {
+                    self.tasks.works(id);
+                    match outcome {
+                        Some(envelope) => envelope,
+                        // The question is no longer open. The error says why.
+                        None => {
+                            let denial = ContinueRequest {
+                                workflow_id,
+                                approved: false,
+                                always: false,
+                                without: Vec::new(),
+                            };
+                            resume::resume(&self.runs, &denial, by, false, stop.clone()).await
+                        }
+                    }
+                }
+                () = stop.cancelled() => {
+                    self.runs.abandon(&workflow_id);
+                    return None;
+                }
+            };
+            match envelope {
+                Envelope::ApprovalRequired(next) => {
+                    approval = *next;
+                    answered = self.tasks.ask(id, approval.clone());
+                }
+                Envelope::Error(error)
+                    if stop.is_cancelled() && error.error.error_code == ErrorCode::Cancelled =>
+                {
+                    return None;
+                }
+                ended => return Some(ended),
+            }
+        }
+    }
+
+    /// Makes a call. `waits` says whether an answer that only a person can give is waited for.
+    async fn dispatch(
+        &self,
+        name: &str,
+        arguments: Value,
+        waits: bool,
+        cancel: CancellationToken,
+    ) -> Reply {
+        let runs = &self.runs;
+        Reply::Envelope(if meta_tools::EXECUTE.is(name) {
+            match parse::<ExecuteRequest>(name, arguments) {
+                Ok(request) => execute::execute(runs, request, cancel).await,
+                Err(error) => Envelope::error(error),
+            }
+        } else if meta_tools::CONTINUE.is(name) {
+            match parse::<ContinueRequest>(name, arguments) {
+                Ok(request) => {
+                    let by = question::Channel::Agent;
+                    resume::resume(runs, &request, by, waits, cancel).await
+                }
+                Err(error) => Envelope::error(error),
+            }
+        } else if meta_tools::CREATE.is(name) {
+            match parse::<CreateRequest>(name, arguments) {
+                Ok(request) => create::create(runs, request, cancel).await,
+                Err(error) => Envelope::error(error),
+            }
+        } else if meta_tools::DISCOVER.is(name) {
+            let found = match parse::<DiscoverRequest>(name, arguments) {
+                Ok(request) => discover::discover(&runs.app, request, &cancel).await,
+                Err(error) => Err(error),
+            };
+            match found {
+                Ok(found) => return Reply::Result(CallToolResult::structured(found)),
+                Err(error) => Envelope::error(error),
+            }
+        } else {
+            self.call_one(name, arguments, cancel).await
+        })
+    }
+
+    /// Calls one tool by its id, as a program with that one call. So the same analysis, permissions and questions
+    /// apply as to every program.
+    async fn call_one(&self, name: &str, arguments: Value, cancel: CancellationToken) -> Envelope {
+        let id = match ToolId::from_wire(name) {
+            Ok(id) => id,
+            Err(error) => {
+                return Envelope::error(ErrorBody::new(ErrorCode::ToolNotFound, error.to_string()));
+            }
+        };
+        // The names are written as JSON strings and the arguments passed as `args`, so that no text
+        // of the request becomes code.
+        let code = format!(
+            "return await mcp[{}][{}](args);",
+            json!(id.program_namespace()),
+            json!(id.program_action())
+        );
+        let request =
+            ExecuteRequest { code: Some(code), args: Some(arguments), ..ExecuteRequest::default() };
+        execute::execute(&self.runs, request, cancel).await
+    }
+
+    /// Returns the MCP result of a run. A direct call of a tool returns the tool's result, not that of its program.
+    async fn complete(&self, envelope: Envelope, is_direct: bool) -> CallToolResponse {
+        match envelope {
+            Envelope::Success(success) if is_direct => {
+                CallToolResult::structured(json!({ "value": success.result })).into()
+            }
+            Envelope::ApprovalRequired(mut approval) => {
+                // What the agent can answer with `pml_continue`: it cannot make rules.
+                approval.options.retain(|option| option != "always");
+                if approval.context.get("needs_person").is_some() {
+                    approval.options.retain(|option| option != "continue");
+                    let id = &approval.workflow_id;
+                    let page = match self.runs.open_page(id).await {
+                        true => "the user answers on the page that `pml` had the browser open, or ",
+                        false => "the user ",
+                    };
+                    approval.context["answer_with"] = format!(
+                        "{page}runs `pml approve {id}` in a terminal; then call `pml_continue` with this id for the outcome"
+                    )
+                    .into();
+                }
+                envelope_result(&Envelope::ApprovalRequired(approval)).into()
+            }
+            other => envelope_result(&other).into(),
+        }
+    }
+}
