@@ -152,7 +152,7 @@ impl NeedsPerson {
                 "the command can do everything that you can"
             }
             Self::Web => "the address receives what the call sends, and no policy names it",
-            Self::Start => "the server that it starts can do everything that you can",
+            Self::Start => "it starts a server of the registry, a program that somebody else wrote",
             Self::Publication => "others can read and run what is published",
             Self::Setting => "`approvals` is set to `human`",
         }
