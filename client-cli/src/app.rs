@@ -297,6 +297,11 @@ impl App {
         });
     }
 
+    /// Returns the workspace.
+    pub(crate) fn project(&self) -> &Workspace {
+        &self.workspace
+    }
+
     /// Returns the folder of the workspace.
     pub(crate) fn workspace(&self) -> &Path {
         self.workspace.root()

@@ -1,6 +1,7 @@
 //! The command line of `pml`.
 
 mod runs;
+mod serve;
 mod tools;
 
 use std::num::NonZeroU64;
@@ -11,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::Visibility;
 
 pub(crate) use self::runs::{Replay, ResumeRun, RunsCommand};
+pub(crate) use self::serve::Serve;
 pub(crate) use self::tools::{List, Remove, Search, Types};
 
 /// Runs agent-written programs on your machine, in a sandbox, with your permission rules on every tool call.
@@ -55,6 +57,8 @@ pub(crate) struct Settings {
 pub(crate) enum Command {
     /// Serve MCP on stdin and stdout; agents start this command.
     Stdio,
+    /// Serve MCP over HTTP on 127.0.0.1, for clients that do not start programs.
+    Serve(Serve),
     /// Run a program and print its result.
     Exec(Exec),
     /// Show what a program will and may do, and what leaves this machine, without running it.

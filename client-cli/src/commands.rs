@@ -17,6 +17,7 @@ pub(crate) mod publish;
 mod runs;
 mod search;
 pub(crate) mod secrets;
+mod serve;
 mod terminal;
 pub(crate) mod trust;
 mod types;
@@ -64,6 +65,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Replay(replay) => replay.json,
         Command::Search(search) => search.json,
         Command::List(list) => list.json,
+        Command::Serve(serve) => serve.json,
         _ => false,
     };
     match start(cli) {
@@ -109,6 +111,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         // Listed instead of `_`, so that a new command has to be assigned to one of the two
         // matches.
         Command::Stdio
+        | Command::Serve(_)
         | Command::Exec(_)
         | Command::Plan(_)
         | Command::Analyze(_)
@@ -144,6 +147,10 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                     CliError::failed(format!("the connection to the agent failed: {error:#}"))
                 })?;
                 Ok(ExitCode::SUCCESS)
+            }
+            Command::Serve(options) => {
+                let app = App::open(settings)?;
+                Box::pin(serve::serve(app, &options, stop)).await
             }
             Command::Exec(exec) => {
                 let app = App::open(settings)?;

@@ -59,6 +59,11 @@ impl CliError {
         }
     }
 
+    /// Creates an error for a service of this machine that cannot be used.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Unavailable, ..Self::failed(message) }
+    }
+
     /// Creates an error with the kind and the hint of a code.
     pub(crate) fn from_code(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::from(ErrorBody::new(code, message))

@@ -20,7 +20,7 @@
 // - `config` and `app` combine these into one project.
 // - `placement` and `discover` look things up and run nothing. `run` runs programs; no other module executes their
 //   calls.
-// - `agent` answers agents, whose connections `stdio` accepts; `commands` is for people.
+// - `agent` answers agents, whose connections `stdio` and `serve` accept; `commands` is for people.
 
 mod agent;
 mod analyser;
@@ -46,6 +46,7 @@ mod policy;
 mod processes;
 mod run;
 mod run_store;
+mod serve;
 mod stdio;
 #[doc(hidden)]
 pub mod testing;

@@ -36,6 +36,7 @@ mod runs;
 mod sealed_servers;
 mod search;
 mod secrets;
+mod serve;
 mod server_starts;
 mod tasks;
 mod types;

@@ -12,6 +12,7 @@ pub(crate) mod mcp_servers;
 pub(crate) mod processes;
 pub(crate) mod registry;
 pub(crate) mod relay;
+pub(crate) mod serve;
 pub(crate) mod server;
 pub(crate) mod terminal;
 pub(crate) mod upstream;

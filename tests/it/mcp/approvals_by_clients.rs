@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::sdk_clients::{self, Client};
 use crate::support::cli::Project;
 use crate::support::expect::{failure, question, success};
+use crate::support::serve::Serving;
 
 const CLIENTS: [(Client, &str); 7] = [
     (Client::PythonSdk, "2025-11-25"),
@@ -42,20 +43,28 @@ fn allow() -> Value {
     json!({ "action": "accept", "content": { "decision": "continue" } })
 }
 
+/// Every client, over each of the two transports.
+fn everywhere() -> impl Iterator<Item = ((Client, &'static str), bool)> {
+    CLIENTS.into_iter().flat_map(|client| [(client, false), (client, true)])
+}
+
 /// What a client printed: the questions and the envelopes, in order.
 struct Seen {
     asked: Vec<String>,
     envelopes: Vec<Value>,
 }
 
+/// Has a client make calls, over stdio or over the HTTP of `pml serve`.
 #[track_caller]
 fn drive(
     project: &Project,
     (client, version): (Client, &str),
+    is_http: bool,
     calls: Value,
     answers: Value,
 ) -> Seen {
-    let target = sdk_clients::stdio(project);
+    let serving = is_http.then(|| Serving::start(project));
+    let target = serving.as_ref().map_or_else(|| sdk_clients::stdio(project), |it| it.target());
     let mut input = json!({ "target": target, "version": version, "calls": calls });
     if answers != Value::Null {
         input["answers"] = answers;
@@ -76,10 +85,10 @@ fn drive(
 /// that call only.
 #[test]
 fn forms_of_clients_approve_a_program_once() {
-    for client in CLIENTS {
+    for (client, is_http) in everywhere() {
         let project = Project::offline().allow(&["filesystem:read_text_file"]);
         let calls = json!([execute(&twenty(false)), execute(&twenty(true))]);
-        let seen = drive(&project, client, calls, json!([allow(), allow(), allow()]));
+        let seen = drive(&project, client, is_http, calls, json!([allow(), allow(), allow()]));
         assert_eq!(seen.asked.len(), 3, "{client:?}: {:?}", seen.asked);
         assert!(
             seen.asked[0].contains("\n20. Run `filesystem:write_file` with"),
@@ -105,7 +114,7 @@ fn forms_of_clients_approve_a_program_once() {
 #[test]
 fn clients_that_answer_for_themselves_approve_nothing() {
     let command = "return (await mcp.shell.exec({ command: ['touch', 'made.txt'] })).exit_code";
-    for client in CLIENTS {
+    for (client, is_http) in everywhere() {
         let project = Project::offline();
         // FastMCP refuses to send an answer that does not have the form's fields.
         let empty = match client.0 {
@@ -125,7 +134,7 @@ fn clients_that_answer_for_themselves_approve_nothing() {
         ]);
         let cancel = json!({ "action": "cancel" });
         let answers = json!([empty, cancel, cancel, { "action": "decline" }, allow()]);
-        let seen = drive(&project, client, calls, answers);
+        let seen = drive(&project, client, is_http, calls, answers);
         let [accepted, cancelled, continued, declined, allowed] = &seen.envelopes[..] else {
             panic!("{client:?}")
         };

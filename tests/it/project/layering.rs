@@ -191,6 +191,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("client-cli", "undo", &["policy", "run_store", "tools", "workspace"]),
     ("client-cli", "agent", &["app", "consent", "discover", "run"]),
     ("client-cli", "stdio", &["agent", "app", "run"]),
+    ("client-cli", "serve", &["agent", "app", "connections", "files", "run", "workspace"]),
     (
         "client-cli",
         "commands",
@@ -207,6 +208,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "processes",
             "run",
             "run_store",
+            "serve",
             "stdio",
             "policy",
             "undo",
