@@ -12,7 +12,7 @@ use protocol::{
     ToolDescriptor, ToolId, ToolUse, ToolUseType,
 };
 
-pub(crate) use store::{load_module, save_module};
+pub(crate) use store::{load_entry, load_module, save_entry, save_module};
 
 /// The maximum size of a module in bytes: a program, its description and its schema, with room for escapes.
 pub(crate) const MODULE_LIMIT: usize = 1024 * 1024;

@@ -19,6 +19,7 @@ mod list;
 mod local_capabilities;
 mod login;
 mod odd_clients;
+mod offline;
 mod page;
 mod permissions;
 mod plan;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{App, config_error, own_program};
-use crate::capabilities::Target;
+use crate::capabilities::{self, Target};
 use crate::consent::decision::{Call, Decision, decide};
 use crate::local_mcp::{Folders, Grant, LocalMcpError, LocalServers, ServerSpec, Timing};
 use crate::policy::PolicyOfRun;
@@ -153,6 +153,32 @@ impl App {
         let spec = self.spec_of(entry, install, &server)?;
         let grant = self.local.grant_of(&server, spec);
         grant.map(Some).map_err(|error| ErrorBody::new(error.code(), error.to_string()))
+    }
+
+    /// Returns the entries of servers that can provide a tool and that the user allowed here, for a run without the
+    /// gateway: for each scope the highest version whose entry is stored. In a program of the scope `base`, its own
+    /// server takes precedence, as on the gateway.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` if the lock is invalid.
+    pub(crate) fn stored_servers(
+        &self,
+        id: &ToolId,
+        base: Option<&Scope>,
+    ) -> Result<Vec<Arc<RegistryEntry>>, ErrorBody> {
+        let mut found: Vec<(Scope, Arc<RegistryEntry>)> = Vec::new();
+        // The highest version comes last.
+        for pinned in self.lockfile.servers_of(id)?.into_iter().rev() {
+            if found.iter().any(|(scope, _)| *scope == pinned.scope) {
+                continue;
+            }
+            let entry = capabilities::load_entry(self.records(), pinned.integrity);
+            found.extend(entry.map(|entry| (pinned.scope, Arc::new(entry))));
+        }
+        if base.is_some_and(|base| found.iter().any(|(scope, _)| scope == base)) {
+            found.retain(|(scope, _)| Some(scope) == base);
+        }
+        Ok(found.into_iter().map(|(_, entry)| entry).collect())
     }
 
     /// Returns how a server of the registry is started.

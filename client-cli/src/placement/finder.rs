@@ -32,6 +32,8 @@ pub(super) struct Finder<'a> {
     learned: Option<Learned>,
     rules: Option<CachedRules>,
     ran_before: HashMap<ToolId, Reached>,
+    /// The tools of servers that started here before, and that start without the gateway.
+    started_before: BTreeSet<ToolId>,
 }
 
 impl<'a> Finder<'a> {
@@ -46,6 +48,7 @@ impl<'a> Finder<'a> {
             learned: Learned::load(app).await,
             rules: CachedRules::load(app).await,
             ran_before: HashMap::new(),
+            started_before: BTreeSet::new(),
         })
     }
 
@@ -106,7 +109,10 @@ impl<'a> Finder<'a> {
                 {
                     let reached =
                         Reached { name, integrity: Some(integrity), reaches, sends: false };
+                    self.started_before.extend(self.startable(reached.reaches.keys())?);
                     self.ran_before.insert(id.clone(), reached);
+                } else {
+                    self.started_before.extend(self.startable([id].into_iter())?);
                 }
             }
         }
@@ -189,6 +195,9 @@ impl<'a> Finder<'a> {
         if offline && let Some(ran_before) = ran_before {
             return ran_before;
         }
+        if offline && self.started_before.contains(id) {
+            return Placed { well_known: false, ..plain(Side::Client, Source::Kept) };
+        }
         if let Some((tool, age_s)) = self.learned.as_ref().and_then(|learned| learned.of(id)) {
             return self.placed_by_answer(tool, Source::Cache, age_s, offline, depth);
         }
@@ -253,6 +262,20 @@ impl<'a> Finder<'a> {
             sends,
         };
         placed(side, Some(reached))
+    }
+
+    /// Returns those tools whose server starts without the gateway.
+    fn startable<'b>(
+        &self,
+        ids: impl Iterator<Item = &'b ToolId>,
+    ) -> Result<Vec<ToolId>, ErrorBody> {
+        let mut startable = Vec::new();
+        for id in ids {
+            if !self.app.is_local(id) && self.app.stored_servers(id, None)?.len() == 1 {
+                startable.push(id.clone());
+            }
+        }
+        Ok(startable)
     }
 
     /// Returns notes about refusals, hidden entries and rules that change a location.

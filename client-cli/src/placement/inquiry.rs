@@ -237,10 +237,13 @@ pub(crate) fn needs_gateway(app: &App, analysis: &Analysis) -> Result<bool, Erro
     Ok(analysis.dynamic || !is_self_sufficient(app, &analysis.tools)?)
 }
 
-/// Returns whether all tools are on this machine or are capabilities that ran here before.
+/// Returns whether all tools are on this machine, or are of capabilities and servers that ran here before.
 fn is_self_sufficient(app: &App, tools: &[ToolId]) -> Result<bool, ErrorBody> {
     for id in tools {
-        if !app.is_local(id) && app.lockfile.capabilities(id)?.is_empty() {
+        let is_here = app.is_local(id)
+            || !app.lockfile.capabilities(id)?.is_empty()
+            || app.stored_servers(id, None)?.len() == 1;
+        if !is_here {
             return Ok(false);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorBody, ErrorCode, Integrity, ToolId};
+use protocol::{ErrorBody, ErrorCode, Integrity, ToolId, escape_text};
 use sandbox::WallClock;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -247,7 +247,14 @@ impl LocalRun {
     ) -> Result<(), ErrorBody> {
         match target {
             Target::Registered(entry) => match self.app.grant(entry, id)? {
-                Some(grant) => self.app.lockfile.approve(entry, &grant, shown),
+                Some(grant) => {
+                    self.app.lockfile.approve(entry, &grant, shown)?;
+                    if let Err(error) = capabilities::save_entry(self.app.records(), entry) {
+                        let name = escape_text(&entry.fqdn);
+                        self.warn(format!("`{name}` cannot start without the gateway: {error}"));
+                    }
+                    Ok(())
+                }
                 None => Ok(()),
             },
             Target::Capability(capability) => {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use protocol::{
-    CAPABILITY_DEPTH, CAPABILITY_REACH, EntryType, ErrorBody, ErrorCode, Fqdn, Routing, Scope,
-    ToolId, ToolUse, ToolUseType, escape_text,
+    CAPABILITY_DEPTH, CAPABILITY_REACH, EntryType, ErrorBody, ErrorCode, Fqdn, RegistryEntry,
+    Routing, Scope, ToolId, ToolUse, ToolUseType, escape_text,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -132,8 +132,19 @@ impl<'a> Resolver<'a> {
             return Ok(Target::Capability(Arc::clone(found)));
         }
         if self.offline {
-            let module = self.stored(id)?;
-            return self.open(id, module).await;
+            return match self.stored(id)? {
+                Stored::Capability(module) => {
+                    self.refuse_denied(&id.plain().within(module.name.scope()))?;
+                    self.open(id, module).await
+                }
+                Stored::Server(server) => {
+                    let scope = server.fqdn.parse::<Fqdn>().map(|fqdn| fqdn.scope().clone());
+                    let scope = scope.map_err(|_| other_name(id, &server.fqdn))?;
+                    self.refuse_denied(&id.plain().within(&scope))?;
+                    check_tool(id, &server)?;
+                    Ok(Target::Registered(server))
+                }
+            };
         }
         let tool = known.ok_or_else(|| not_described(id.as_str()))?;
         check_answer(id, tool)?;
@@ -218,11 +229,7 @@ impl<'a> Resolver<'a> {
                 format!("the registry's entry `{server}` does not match its hash"),
             ));
         }
-        // Otherwise the user would approve the start of a server that does not have the tool.
-        if !entry.tools.iter().any(|tool| tool.name == id.action()) {
-            let message = format!("`{}` has no tool `{}`", entry.fqdn, id.action());
-            return Err(ErrorBody::new(ErrorCode::ToolNotFound, message));
-        }
+        check_tool(id, &entry)?;
         match (entry.routing, entry.kind) {
             (Routing::Server, _) => Ok(self.gateway_target(id, tool)),
             (Routing::Client, EntryType::Stdio) => Ok(Target::Registered(Arc::new(entry))),
@@ -267,8 +274,9 @@ impl<'a> Resolver<'a> {
         Ok(module)
     }
 
-    /// Returns the highest version of a capability that the user has allowed here, for a run without the gateway.
-    fn stored(&self, id: &ToolId) -> Result<Module, ErrorBody> {
+    /// Returns the highest version of a capability or of a server that the user has allowed here, for a run without the
+    /// gateway.
+    fn stored(&self, id: &ToolId) -> Result<Stored, ErrorBody> {
         let mut pinned = self.app.lockfile.capabilities(id)?;
         // Within a capability, its own scope takes precedence, as on the gateway.
         if let Some(base) = self.base()
@@ -277,6 +285,13 @@ impl<'a> Resolver<'a> {
             pinned.retain(|known| known.name.scope() == base);
         }
         let Some(last) = pinned.last() else {
+            let mut servers = self.app.stored_servers(id, self.base())?;
+            if servers.len() > 1 {
+                return Err(ambiguous(id, "servers"));
+            }
+            if let Some(server) = servers.pop() {
+                return Ok(Stored::Server(server));
+            }
             let caller = self.stack.last().map(|open| &open.id);
             let by =
                 caller.map_or_else(String::new, |by| format!(", which capability `{by}` calls,"));
@@ -285,13 +300,11 @@ impl<'a> Resolver<'a> {
             return Err(ErrorBody::new(ErrorCode::ServerToolsOffline, message));
         };
         if pinned.iter().any(|other| other.name != last.name) {
-            let message = format!(
-                "capabilities of two projects that ran here are named `{id}`; only the gateway can decide which one is meant"
-            );
-            return Err(ErrorBody::new(ErrorCode::ServerToolsOffline, message));
+            return Err(ambiguous(id, "capabilities"));
         }
         capabilities::load_module(self.app.records(), last.integrity)
             .filter(|module| module.name == last.name && module.version == last.version)
+            .map(Stored::Capability)
             .ok_or_else(|| {
                 let message = format!(
                     "the program of capability `{id}` is no longer on this machine, and there is no gateway to ask"
@@ -338,19 +351,23 @@ impl<'a> Resolver<'a> {
                 let (code, tools) = (&module.code, &analysis.tools);
                 inquiry::look_up(self.app, code, tools, Some(&scope), self.cancel).await?
             };
-            // In the caller's own scope, a short name means the same tool as in the caller's
-            // programs.
-            let rules = if answers.scope.as_ref() == Some(&scope) {
-                HashMap::new()
-            } else {
-                foreign_names(self.app, &answers.tools)
-            };
             let named = (self.base().cloned(), id.clone());
+            // In the caller's own scope, a short name means the same tool as in the caller's programs.
+            let caller_scope = scope.clone();
             self.stack.push(OpenCapability { id: id.clone(), name, scope });
             let targets = self.resolve(&analysis.tools, &answers.tools).await;
             // Before the result is checked, so that the stack is right after an error too.
             self.stack.pop();
-            let capability = Capability::new(module, analysis, targets?).with_rule_names(rules);
+            let targets = targets?;
+            let rules = if self.offline {
+                // The caller's own scope is not known, so no rule for a short name is applied to it.
+                stored_names(&targets)
+            } else if answers.scope.as_ref() == Some(&caller_scope) {
+                HashMap::new()
+            } else {
+                foreign_names(self.app, &answers.tools)
+            };
+            let capability = Capability::new(module, analysis, targets).with_rule_names(rules);
             let capability = Arc::new(capability);
             self.found.insert(named, Arc::clone(&capability));
             Ok(Target::Capability(capability))
@@ -386,6 +403,43 @@ fn check_answer(id: &ToolId, tool: &ToolUse) -> Result<(), ErrorBody> {
     }
     let version = tool.version.as_deref().map_or_else(String::new, |text| format!("@{text}"));
     Err(other_name(id, &format!("{fqdn}{version}")))
+}
+
+/// What is stored here for a run without the gateway.
+enum Stored {
+    Capability(Module),
+    Server(Arc<RegistryEntry>),
+}
+
+fn ambiguous(id: &ToolId, what: &str) -> ErrorBody {
+    let message = format!(
+        "{what} of two projects that ran here provide `{id}`; only the gateway can decide which one is meant"
+    );
+    ErrorBody::new(ErrorCode::ServerToolsOffline, message)
+}
+
+/// Refuses a tool that a server's entry does not have. Otherwise the user would approve the start of a server for
+/// nothing.
+fn check_tool(id: &ToolId, entry: &RegistryEntry) -> Result<(), ErrorBody> {
+    if entry.tools.iter().any(|tool| tool.name == id.action()) {
+        return Ok(());
+    }
+    let message = format!("`{}` has no tool `{}`", escape_text(&entry.fqdn), id.action());
+    Err(ErrorBody::new(ErrorCode::ToolNotFound, message))
+}
+
+/// Returns the full names of stored targets, for the rules. An entry of the catalog is the same in every scope, so rules
+/// for its short name apply.
+fn stored_names(targets: &HashMap<ToolId, Target>) -> HashMap<ToolId, ToolId> {
+    let named = targets.iter().filter_map(|(id, target)| {
+        let scope = match target {
+            Target::Capability(capability) => capability.module.name.scope().clone(),
+            Target::Registered(entry) => entry.fqdn.parse::<Fqdn>().ok()?.scope().clone(),
+            _ => return None,
+        };
+        (scope != Scope::public()).then(|| (id.clone(), id.within(&scope)))
+    });
+    named.collect()
 }
 
 /// Returns the full names that the short names in another scope's program resolve to.

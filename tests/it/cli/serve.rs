@@ -346,8 +346,7 @@ fn a_signal_ends_everything() {
 
 fn is_success(reply: &Reply) -> bool {
     let body = text(&reply.body);
-    body.contains("data: {")
-        && event(reply)["result"]["structuredContent"]["status"] == "success"
+    body.contains("data: {") && event(reply)["result"]["structuredContent"]["status"] == "success"
 }
 
 /// An untrusted file of the project grants nothing here either.

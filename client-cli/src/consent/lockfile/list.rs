@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{ErrorBody, ErrorCode, Fqdn};
+use protocol::{ErrorBody, ErrorCode, Fqdn, Integrity, Scope, ToolId};
 
 use super::file::{FILE, Locked, invalid, read, write};
 use super::{Lockfile, record};
+use crate::capabilities;
 use crate::local_mcp::starts_container;
 use crate::processes::environment::Source;
 
@@ -14,6 +15,8 @@ use crate::processes::environment::Source;
 pub(crate) struct AllowedServer {
     /// Its full name, with its version if it has one.
     pub(crate) name: String,
+    /// The hash of its entry in the registry.
+    pub(crate) integrity: Integrity,
     /// Its command and arguments.
     pub(crate) command: Vec<String>,
     /// The hosts that it can connect to; `None` if it is not sealed.
@@ -24,7 +27,47 @@ pub(crate) struct AllowedServer {
     pub(crate) counts: bool,
 }
 
+/// A server of the registry that may start here, and that can provide a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PinnedServer {
+    /// The scope of its entry.
+    pub(crate) scope: Scope,
+    /// Its version, if its entry has one.
+    pub(crate) version: Option<String>,
+    /// The hash of its entry.
+    pub(crate) integrity: Integrity,
+}
+
 impl Lockfile {
+    /// Returns the servers that can provide a tool and may start here, the highest version last.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` if the file is invalid.
+    pub(crate) fn servers_of(&self, id: &ToolId) -> Result<Vec<PinnedServer>, ErrorBody> {
+        let servers = self.servers()?.into_iter().filter(|server| server.counts);
+        let pinned = servers.filter_map(|server| {
+            let (name, version) = match server.name.split_once('@') {
+                Some((name, version)) => (name, Some(version.to_owned())),
+                None => (server.name.as_str(), None),
+            };
+            let name: Fqdn = name.parse().ok()?;
+            let scope = name.scope().clone();
+            let tool = ToolId::new(name.namespace(), id.action()).ok()?;
+            let tool = Fqdn::of_tool(scope.clone(), &tool);
+            // With its hash, because the id may be pinned to one.
+            let is_meant = id.can_be(&tool.pinned(server.integrity.short()))
+                && (id.version().is_none() || id.version() == version.as_deref());
+            is_meant.then_some(PinnedServer { scope, version, integrity: server.integrity })
+        });
+        let mut pinned: Vec<_> = pinned.collect();
+        // Versions of servers are texts; those of three numbers are compared as numbers.
+        pinned.sort_by_cached_key(|server| {
+            let text = server.version.clone().unwrap_or_default();
+            (capabilities::version(&text), text)
+        });
+        Ok(pinned)
+    }
+
     /// Returns the servers in the lock, by name.
     ///
     /// # Errors
@@ -34,13 +77,13 @@ impl Lockfile {
         let listed = content.servers.into_iter().map(|(name, locked)| {
             let is_trusted =
                 self.store.is_trusted(&self.key(&name), &record(&locked)?).map_err(invalid)?;
-            let Locked { command, args, grants, .. } = locked;
+            let Locked { integrity, command, args, grants } = locked;
             let (hosts, variables) =
                 grants.map(|grants| (grants.hosts, grants.variables)).unwrap_or_default();
             // An older `pml` sealed nothing, so what it wrote is asked about again.
             let counts = is_trusted && (hosts.is_some() || starts_container(&command));
             let command = std::iter::once(command).chain(args).collect();
-            Ok(AllowedServer { name, command, hosts, variables, counts })
+            Ok(AllowedServer { name, integrity, command, hosts, variables, counts })
         });
         listed.collect()
     }
