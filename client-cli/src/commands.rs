@@ -1,5 +1,6 @@
 //! One file per command.
 
+mod agent_file;
 pub(crate) mod analyze;
 mod approve;
 mod doctor;

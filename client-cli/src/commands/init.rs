@@ -1,43 +1,26 @@
 //! `pml init`: sets up a project for agents.
 
 use std::fmt;
-use std::io::Read;
 use std::path::Path;
 
 use clap::Parser as _;
-use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 
+use super::agent_file::{AGENT_FILE, AgentFile, FileError, read, write};
 use crate::args::{Cli, Command};
 use crate::config::{self, ConfigError};
 use crate::consent::trust::TrustStore;
-use crate::files::atomic::{self, Existing};
-use crate::files::strict_json;
 use crate::workspace::Workspace;
-
-/// The file in which agents find a project's MCP servers.
-const AGENT_FILE: &str = ".mcp.json";
-
-/// A copy of the agents' file, made before its first change.
-const BACKUP: &str = ".mcp.json.backup";
 
 /// The files of PML in a project that git should ignore.
 const IGNORED: &[&str] = &[".pml/", ".mcp.json.backup", ".env"];
-
-/// The maximum size of a file that is read, in bytes.
-const FILE_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// Why a project was not set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InitError {
     /// An existing file cannot be parsed, or a file cannot be written.
-    #[error("cannot use `{file}`: {reason}; nothing was changed in it")]
-    File {
-        /// The file.
-        file: &'static str,
-        /// The obstacle.
-        reason: String,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// `.pml.json` cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -74,14 +57,8 @@ pub(crate) fn plan(workspace: &Workspace) -> Result<Report, InitError> {
 pub(crate) fn init(workspace: &Workspace, store: &TrustStore) -> Result<Report, InitError> {
     // Planned again: a file may have changed while the user was asked.
     let plan = Plan::of(workspace)?;
-    if let Some(change) = &plan.agents {
-        if let Some(before) = &change.before
-            // Only the first change is backed up: later ones would overwrite the original.
-            && read(workspace, BACKUP)?.is_none()
-        {
-            write(workspace, BACKUP, before)?;
-        }
-        write(workspace, AGENT_FILE, &change.after)?;
+    if let Some(file) = &plan.agents {
+        file.write(workspace)?;
     }
     // Leaves an existing file as it is, and does not trust it: it may have come with the repository.
     config::create(workspace, store)?;
@@ -97,7 +74,7 @@ struct Change {
 }
 
 struct Plan {
-    agents: Option<Change>,
+    agents: Option<AgentFile>,
     /// The entry of a different server named `pml` in the agents' file.
     other: Option<String>,
     needs_config: bool,
@@ -116,7 +93,7 @@ impl Plan {
         let (agents, other) = match agents(workspace)? {
             Agents::Ready => (None, None),
             Agents::Other(command) => (None, Some(command)),
-            Agents::Change(change) => (Some(change), None),
+            Agents::Change(file) => (Some(file), None),
         };
         Ok(Self { agents, other, needs_config, ignore: ignore(workspace)? })
     }
@@ -126,10 +103,11 @@ impl Plan {
     }
 
     fn lines(&self, was: &str) -> Vec<String> {
-        let changed = |change: &Option<Change>, file: &str, what: &str| match change {
+        // Whether each file exists, if it is to be changed.
+        let changed = |exists: Option<bool>, file: &str, what: &str| match exists {
             None => format!("`{file}` is complete; left unchanged"),
-            Some(Change { before: None, .. }) => format!("`{file}` {was} written: {what}"),
-            Some(_) => format!("`{file}` {was} extended: {what}; everything else is unchanged"),
+            Some(false) => format!("`{file}` {was} written: {what}"),
+            Some(true) => format!("`{file}` {was} extended: {what}; everything else is unchanged"),
         };
         let config = if self.needs_config {
             format!(
@@ -144,13 +122,16 @@ impl Plan {
                 "`{AGENT_FILE}` is left unchanged, but its server `pml` is a different one: it runs `{}`; if you do not recognize it, remove it and run `pml init` again",
                 protocol::escape_text(command)
             ),
-            None => changed(&self.agents, AGENT_FILE, "agents start `pml stdio`"),
+            None => {
+                let exists = self.agents.as_ref().map(AgentFile::exists);
+                changed(exists, AGENT_FILE, "agents start `pml stdio`")
+            }
         };
         vec![
             agents,
             config,
             changed(
-                &self.ignore,
+                self.ignore.as_ref().map(|change| change.before.is_some()),
                 ".gitignore",
                 "`.pml/` contains this machine's records, `.env` contains secrets",
             ),
@@ -165,7 +146,7 @@ enum Agents {
     /// It is this entry of a different server.
     Other(String),
     /// It is missing; the file must be changed.
-    Change(Change),
+    Change(AgentFile),
 }
 
 /// Returns whether a server's entry in an agent's file starts `pml stdio`, with any of its options.
@@ -185,31 +166,14 @@ fn other_command(server: &Value) -> Option<String> {
     (!starts_stdio(server)).then(|| server.to_string().chars().take(200).collect())
 }
 
-fn agents(workspace: &Workspace) -> Result<Agents, InitError> {
-    let refused = |reason: String| InitError::File { file: AGENT_FILE, reason };
-    let before = read(workspace, AGENT_FILE)?;
-    let mut value: Value = match &before {
-        None => json!({}),
-        Some(content) => {
-            // Duplicate keys would be lost when the file is rewritten.
-            strict_json::check_unique(content).map_err(refused)?;
-            serde_json::from_slice(content).map_err(|error| refused(error.to_string()))?
-        }
-    };
-    let object = value.as_object_mut().ok_or_else(|| refused("it is not an object".to_owned()))?;
-    let servers = object.entry("mcpServers").or_insert_with(|| json!({}));
-    let servers = servers
-        .as_object_mut()
-        .ok_or_else(|| refused("`mcpServers` is not an object".to_owned()))?;
-    if let Some(server) = servers.get("pml") {
+fn agents(workspace: &Workspace) -> Result<Agents, FileError> {
+    let mut file = AgentFile::read(workspace)?;
+    if let Some(server) = file.servers().get("pml") {
         return Ok(other_command(server).map_or(Agents::Ready, Agents::Other));
     }
-    servers
-        .insert("pml".to_owned(), json!({ "type": "stdio", "command": "pml", "args": ["stdio"] }));
-    let mut after =
-        serde_json::to_vec_pretty(&value).map_err(|error| refused(error.to_string()))?;
-    after.push(b'\n');
-    Ok(Agents::Change(Change { before, after }))
+    let entry = json!({ "type": "stdio", "command": "pml", "args": ["stdio"] });
+    file.servers().insert("pml".to_owned(), entry);
+    Ok(Agents::Change(file))
 }
 
 /// Returns whether the project's `.gitignore` contains an entry.
@@ -246,41 +210,6 @@ fn ignore(workspace: &Workspace) -> Result<Option<Change>, InitError> {
         after.push(b'\n');
     }
     Ok(Some(Change { before, after }))
-}
-
-fn read(workspace: &Workspace, file: &'static str) -> Result<Option<Vec<u8>>, InitError> {
-    let refused = |reason: String| InitError::File { file, reason };
-    // A link in a repository could lead to any file of the user, and a FIFO would block the
-    // command.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = match rustix::fs::openat(workspace.directory(), file, flags, Mode::empty()) {
-        Ok(fd) => fd,
-        Err(rustix::io::Errno::NOENT) => return Ok(None),
-        Err(rustix::io::Errno::LOOP) => return Err(refused("it is a symbolic link".to_owned())),
-        Err(errno) => return Err(refused(errno.to_string())),
-    };
-    let opened = std::fs::File::from(fd);
-    if !opened.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err(refused("it is not a regular file".to_owned()));
-    }
-    let mut content = Vec::new();
-    opened
-        .take(FILE_LIMIT + 1)
-        .read_to_end(&mut content)
-        .map_err(|error| refused(error.to_string()))?;
-    if content.len() as u64 > FILE_LIMIT {
-        return Err(refused("it is larger than 4 MiB".to_owned()));
-    }
-    Ok(Some(content))
-}
-
-fn write(workspace: &Workspace, file: &'static str, content: &[u8]) -> Result<(), InitError> {
-    let folder = workspace.directory();
-    let mode = rustix::fs::statat(folder, file, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
-        .ok()
-        .map(|stat| Mode::from_raw_mode(stat.st_mode & 0o777));
-    atomic::write(folder, file, content, mode, Existing::Replaced)
-        .map_err(|error| InitError::File { file, reason: error.to_string() })
 }
 
 #[cfg(test)]
