@@ -1,6 +1,7 @@
 //! The MCP server that agents talk to, whatever its transport: `pml stdio` and `pml serve`.
 
 mod asking;
+mod capability;
 mod tasks;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use self::asking::{Channel, Rounds};
+pub(crate) use self::capability::CapabilityHandler;
 use self::tasks::{Created, Tasks};
 use crate::consent::question;
 use crate::discover;

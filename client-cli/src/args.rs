@@ -1,5 +1,6 @@
 //! The command line of `pml`.
 
+mod capabilities;
 mod runs;
 mod serve;
 mod tools;
@@ -11,6 +12,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::Visibility;
 
+pub(crate) use self::capabilities::{Add, Run};
 pub(crate) use self::runs::{Replay, ResumeRun, RunsCommand};
 pub(crate) use self::serve::Serve;
 pub(crate) use self::tools::{List, Remove, Search, Types};
@@ -143,6 +145,10 @@ if a rule allows a tool of it.
 Exit codes: 0 written, or up to date; 2 the file is not up to date (with --check), cannot be written, or was written by
 something else.")]
     Types(Types),
+    /// Make a capability an MCP server of its own, which agents start with `pml run`.
+    Add(Add),
+    /// Serve a capability that was added as an MCP server of its own; agents start this command.
+    Run(Run),
     /// List the servers and capabilities of this project, and what each may reach.
     List(List),
     /// Remove a server or capability of the registry from those that may start here.

@@ -1,5 +1,6 @@
 //! One file per command.
 
+mod add;
 mod agent_file;
 pub(crate) mod analyze;
 mod approve;
@@ -15,6 +16,7 @@ pub(crate) mod plan;
 mod policy;
 pub(crate) mod program;
 pub(crate) mod publish;
+mod run;
 mod runs;
 mod search;
 pub(crate) mod secrets;
@@ -126,6 +128,8 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Replay(_)
         | Command::Search(_)
         | Command::Types(_)
+        | Command::Add(_)
+        | Command::Run(_)
         | Command::List(_)
         | Command::Remove(_)
         | Command::Login
@@ -200,6 +204,8 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 runs::replay::replay(analyser()?, settings, replay, &stop).await
             }
             Command::Search(options) => search::search(App::open(settings)?, options, &stop).await,
+            Command::Add(options) => Box::pin(add::add(App::open(settings)?, options, &stop)).await,
+            Command::Run(options) => run::run(App::open(settings)?, &options, stop.clone()).await,
             Command::List(options) => list::list(&App::open(settings)?, &options),
             Command::Remove(options) => list::remove(&App::open(settings)?, &options),
             Command::Types(options) => types::types(App::open(settings)?, options, &stop).await,

@@ -22,6 +22,7 @@
 //   calls.
 // - `agent` answers agents, whose connections `stdio` and `serve` accept; `commands` is for people.
 
+mod added;
 mod agent;
 mod analyser;
 mod app;

@@ -20,7 +20,7 @@ mod prepare;
 pub(crate) mod progress;
 mod recorder;
 pub(crate) mod replay;
-mod resolver;
+pub(crate) mod resolver;
 pub(crate) mod resume;
 mod router;
 
@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::approvals::Approvals;
 use self::finished::Finished;
+use self::prepare::Reach;
 use crate::app::App;
 
 /// The runs of one process.
@@ -43,12 +44,20 @@ pub(crate) struct Runs {
     finished: Arc<Finished>,
     /// Whether somebody can answer questions.
     can_ask: bool,
+    /// Where programs may run.
+    reach: Reach,
 }
 
 impl Runs {
     /// Creates an empty set of runs for a project.
     pub(crate) fn of(app: Arc<App>) -> Self {
-        Self { app, approvals: Arc::default(), finished: Arc::default(), can_ask: true }
+        Self {
+            app,
+            approvals: Arc::default(),
+            finished: Arc::default(),
+            can_ask: true,
+            reach: Reach::Anywhere,
+        }
     }
 
     /// The same, if nobody can answer questions: a program starts if it may get by without a call that asks.
@@ -60,6 +69,12 @@ impl Runs {
     pub(crate) fn with_posted_questions(app: Arc<App>) -> Self {
         let approvals = Approvals::posted(app.records(), app.workspace());
         Self { approvals, ..Self::of(app) }
+    }
+
+    /// The same, for programs that need only what is stored here: the gateway is not asked.
+    #[must_use]
+    pub(crate) fn without_gateway(self) -> Self {
+        Self { reach: Reach::WithoutGateway, ..self }
     }
 
     /// Waits until a question was answered by another channel, and returns the outcome; `None` if it only ended.

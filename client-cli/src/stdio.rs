@@ -6,20 +6,33 @@ mod lines;
 
 use std::sync::Arc;
 
-use rmcp::ServiceExt as _;
+use rmcp::{ServerHandler, ServiceExt as _};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentHandler;
 use crate::app::App;
 use crate::run::Runs;
 
-/// Serves MCP on stdin and stdout until stdin ends or `stop` is cancelled.
+/// Serves PML's own tools on stdin and stdout until stdin ends or `stop` is cancelled.
 ///
 /// # Errors
-/// Returns an error if the handshake fails, unless stdin was closed.
+/// As [`serve_tools`].
 pub(crate) async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()> {
     let runs = Arc::new(Runs::with_posted_questions(app));
     let handler = AgentHandler::new(Arc::clone(&runs));
+    // Boxed: its future is large, and would make that of every caller as large.
+    Box::pin(serve_tools(handler, runs, stop)).await
+}
+
+/// Serves the tools of a handler on stdin and stdout until stdin ends or `stop` is cancelled, then ends its runs.
+///
+/// # Errors
+/// Returns an error if the handshake fails, unless stdin was closed.
+pub(crate) async fn serve_tools(
+    handler: impl ServerHandler,
+    runs: Arc<Runs>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let served = async {
         let (transport, mut written) = lines::connect(tokio::io::stdin(), tokio::io::stdout());
         let greeted = tokio::select! {

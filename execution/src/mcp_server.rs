@@ -79,9 +79,6 @@ pub fn undecoded(request: CustomRequest, capabilities: &ServerCapabilities) -> r
 }
 
 /// Expands to the methods of a `ServerHandler` that has the meta-tools and no other features.
-///
-/// By default, rmcp answers unsupported methods with empty lists, but a client must learn that the method does not
-/// exist.
 #[macro_export]
 macro_rules! meta_tools_only {
     () => {
@@ -100,6 +97,17 @@ macro_rules! meta_tools_only {
             tools.find(|tool| tool.name == name).map($crate::mcp_server::listed_tool)
         }
 
+        $crate::tools_only!();
+    };
+}
+
+/// Expands to the methods of a `ServerHandler` that has tools and no other features.
+///
+/// By default, rmcp answers unsupported methods with empty lists, but a client must learn that the method does not
+/// exist.
+#[macro_export]
+macro_rules! tools_only {
+    () => {
         async fn list_prompts(
             &self,
             _: Option<rmcp::model::PaginatedRequestParams>,

@@ -1,5 +1,6 @@
 //! `pml`: its commands, approvals and permissions, and its behaviour towards hostile gateways and servers.
 
+mod added;
 mod analyze;
 mod approvals;
 mod approve;

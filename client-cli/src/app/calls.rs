@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{App, config_error, own_program};
 use crate::capabilities::{self, Target};
 use crate::consent::decision::{Call, Decision, decide};
-use crate::local_mcp::{Folders, Grant, LocalMcpError, LocalServers, ServerSpec, Timing};
+use crate::local_mcp::{Folders, Grant, LocalServers, ServerSpec, Timing};
 use crate::policy::PolicyOfRun;
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
@@ -123,9 +123,31 @@ impl App {
         arguments: Value,
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
+        let server = self.add_registered(entry, id)?;
+        let answer = self.local.call(&server, id.action(), arguments, cancel).await;
+        answer.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
+    }
+
+    /// Installs and starts a server of the registry that provides a tool; returns whether it has that tool.
+    ///
+    /// # Errors
+    /// Returns why the server cannot be installed or started, or does not list its tools.
+    pub(crate) async fn try_registered(
+        &self,
+        entry: &RegistryEntry,
+        id: &ToolId,
+        cancel: &CancellationToken,
+    ) -> Result<bool, ErrorBody> {
+        let server = self.add_registered(entry, id)?;
+        let tools = self.local.tools(&server, cancel).await;
+        let tools = tools.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
+        Ok(tools.iter().any(|tool| tool.name == id.action()))
+    }
+
+    /// Makes a server of the registry known under its key, which is returned. It starts with its first call.
+    fn add_registered(&self, entry: &RegistryEntry, id: &ToolId) -> Result<String, ErrorBody> {
         let install = entry.install.as_ref().ok_or_else(|| cannot_start(entry))?;
         let server = server_of(entry, id, &self.configured)?;
-        let failed = |error: LocalMcpError| ErrorBody::new(error.code(), error.to_string());
         let spec = self.spec_of(entry, install, &server)?;
         // A server that was started before has its folder. A sealed one creates it.
         if let Some(folder) = spec.own_folder.as_ref().filter(|_| !self.local.knows(&server)) {
@@ -135,8 +157,9 @@ impl App {
                 config_error(format!("cannot create `{}`: {error}", folder.display()))
             })?;
         }
-        self.local.add(&server, spec).map_err(failed)?;
-        self.local.call(&server, id.action(), arguments, cancel).await.map_err(failed)
+        let added = self.local.add(&server, spec);
+        added.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
+        Ok(server)
     }
 
     /// Returns what starting a server of the registry grants it; `None` for one that is not started here.

@@ -73,7 +73,7 @@ pub(crate) async fn exec(
 }
 
 /// Prints the packages that are installed, which can take minutes, until there can be no more.
-async fn show_installations(mut activity: watch::Receiver<PackageActivity>) {
+pub(super) async fn show_installations(mut activity: watch::Receiver<PackageActivity>) {
     while activity.changed().await.is_ok() {
         let line = match &*activity.borrow_and_update() {
             PackageActivity::None => continue,

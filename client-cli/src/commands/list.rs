@@ -3,10 +3,13 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use protocol::escape_text;
+use protocol::{ErrorCode, Fqdn, escape_text};
 use serde_json::{Value, json};
 
+use super::add::named;
+use super::agent_file::{AgentFile, FileError};
 use super::terminal::say;
+use crate::added::{Added, AddedCapability};
 use crate::app::{App, ListedServer};
 use crate::args::{List, Remove};
 use crate::error::CliError;
@@ -19,6 +22,7 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
     let configured = app.configured_servers();
     let allowed = app.lockfile.servers()?;
     let capabilities = app.lockfile.all_capabilities()?;
+    let added = Added::read(app.project())?.0;
     if options.json {
         let answer = json!({
             "configured": configured.iter().map(json_of).collect::<Vec<_>>(),
@@ -34,6 +38,7 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
                 "version": version(pinned.version),
                 "integrity": pinned.integrity,
             })).collect::<Vec<_>>(),
+            "added": added,
         });
         say(&format!("{answer:#}\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -54,6 +59,14 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
         format!("  {}@{}\n    {}\n", pinned.name, version(pinned.version), pinned.integrity)
     });
     sections.push(("Capabilities that may run here", lines.collect()));
+    let lines = added.iter().map(|(server, added)| {
+        let (server, name) = (escape_text(server), escape_text(&added.name));
+        format!(
+            "  {server}\n    {name}@{}; agents start `pml run {server}`\n",
+            escape_text(&added.version)
+        )
+    });
+    sections.push(("Capabilities that are MCP servers of their own", lines.collect()));
     let shown: Vec<String> = sections
         .into_iter()
         .filter(|(_, lines)| !lines.is_empty())
@@ -76,7 +89,13 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
 /// Returns that there is no such server or capability, or that the project's files are invalid.
 pub(crate) fn remove(app: &Arc<App>, options: &Remove) -> Result<ExitCode, CliError> {
     let mut text = String::new();
-    let removed = match app.lockfile.remove(&options.name) {
+    let added = remove_added(app, &options.name)?;
+    if let Some((_, from)) = &added {
+        text += from;
+    }
+    let capability = added.as_ref().map(|(added, _)| format!("{}@{}", added.name, added.version));
+    let name = capability.as_ref().unwrap_or(&options.name);
+    let removed = match app.lockfile.remove(name) {
         Ok(names) => {
             for name in &names {
                 text +=
@@ -84,6 +103,8 @@ pub(crate) fn remove(app: &Arc<App>, options: &Remove) -> Result<ExitCode, CliEr
             }
             names
         }
+        // Somebody else's, in a project that was copied.
+        Err(_) if added.is_some() => Vec::new(),
         Err(error) if !app.is_configured_namespace(&options.name) => return Err(error.into()),
         // A server of `.pml.json` has no approval, but it may have files.
         Err(_) if options.clean => {
@@ -106,6 +127,35 @@ pub(crate) fn remove(app: &Arc<App>, options: &Remove) -> Result<ExitCode, CliEr
     text += "A `pml stdio` that runs keeps what it started until it ends\n";
     say(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes a capability that was added, by the name of its server or by its own; returns it, and what was done.
+fn remove_added(app: &App, name: &str) -> Result<Option<(AddedCapability, String)>, CliError> {
+    let mut added = Added::read(app.project())?;
+    let called = |known: &AddedCapability| {
+        let full = known.name.parse::<Fqdn>();
+        named(name).is_ok_and(|id| full.is_ok_and(|full| id.can_be(&full)))
+    };
+    let known = added.0.iter().find(|(server, known)| *server == name || called(known));
+    let Some(server) = known.map(|(server, _)| server.clone()) else { return Ok(None) };
+    let Some(removed) = added.0.remove(&server) else { return Ok(None) };
+    let file = |error: FileError| CliError::from_code(ErrorCode::ConfigInvalid, error.to_string());
+    let mut agents = AgentFile::read(app.project()).map_err(file)?;
+    let is_ours = agents
+        .servers()
+        .get(&server)
+        .is_some_and(|entry| entry["command"] == "pml" && entry["args"] == json!(["run", server]));
+    if is_ours {
+        agents.servers().remove(&server);
+        agents.write(app.project()).map_err(file)?;
+    }
+    added.write(app.project())?;
+    let shown = escape_text(&server);
+    let done = match is_ours {
+        true => format!("Removed the MCP server `{shown}` from .mcp.json\n"),
+        false => format!("`{shown}` was added here, but .mcp.json has no such entry of `pml`\n"),
+    };
+    Ok(Some((removed, done)))
 }
 
 fn json_of(server: &ListedServer) -> Value {

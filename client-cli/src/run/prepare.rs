@@ -39,12 +39,22 @@ pub(super) enum Prepared {
     Answered(Box<Envelope>),
 }
 
-/// Prepares a program; `here` if only this machine may run it. If this returns an error, nothing has run and the user
-/// was not asked.
+/// Where a program may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Here or on the gateway.
+    Anywhere,
+    /// Only on this machine; the gateway locates its tools.
+    Here,
+    /// Only on this machine, with what is stored here: the gateway is not asked.
+    WithoutGateway,
+}
+
+/// Prepares a program. If this returns an error, nothing has run and the user was not asked.
 pub(super) async fn prepare(
     app: &Arc<App>,
     request: ExecuteRequest,
-    here: bool,
+    reach: Reach,
     cancel: &CancellationToken,
 ) -> Result<Prepared, ErrorBody> {
     let code = request.code.clone().ok_or_else(|| {
@@ -68,7 +78,12 @@ pub(super) async fn prepare(
         refuse_denied(&app.permissions(), id, "")?;
     }
     let timeout_ms = request.options.as_ref().and_then(|options| options.timeout_ms);
-    let (resolution, offline) = match consult(app, request, &analysis, &args, here, cancel).await? {
+    let consulted = match reach {
+        Reach::WithoutGateway => Consulted::RunWithoutGateway(Vec::new()),
+        Reach::Anywhere => consult(app, request, &analysis, &args, false, cancel).await?,
+        Reach::Here => consult(app, request, &analysis, &args, true, cancel).await?,
+    };
+    let (resolution, offline) = match consulted {
         Consulted::RunHere(resolution) => (resolution, false),
         Consulted::RunWithoutGateway(warnings) => {
             (Resolution { warnings, ..Default::default() }, true)

@@ -26,6 +26,8 @@ pub(crate) struct Resolver<'a> {
     app: &'a App,
     /// Whether there is no gateway to query.
     offline: bool,
+    /// Whether capabilities are to run here, although the gateway could run them.
+    keeps_here: bool,
     cancel: &'a CancellationToken,
     /// The capabilities that are being resolved, the outermost first.
     stack: Vec<OpenCapability>,
@@ -50,11 +52,17 @@ impl<'a> Resolver<'a> {
         Self {
             app,
             offline,
+            keeps_here: false,
             cancel,
             stack: Vec::new(),
             found: HashMap::new(),
             reached: HashSet::new(),
         }
+    }
+
+    /// Creates a resolver that fetches every capability, so that it can run here later without the gateway.
+    pub(crate) fn keeping(app: &'a App, cancel: &'a CancellationToken) -> Self {
+        Self { keeps_here: true, ..Self::new(app, false, cancel) }
     }
 
     /// Resolves the tools of a program; `answers` is the gateway's answer about them.
@@ -81,7 +89,8 @@ impl<'a> Resolver<'a> {
     /// # Errors
     /// As [`Resolver::resolve`].
     pub(crate) async fn find_called(&mut self, id: &ToolId) -> Result<Target, ErrorBody> {
-        let answers = if self.app.is_local(id) || is_this_machine(self.app, id) {
+        let is_here = self.app.is_local(id) || is_this_machine(self.app, id);
+        let answers = if self.offline || is_here {
             Vec::new()
         } else {
             // The names are JSON strings, so that none can break out of the generated program.
@@ -135,7 +144,7 @@ impl<'a> Resolver<'a> {
             return match self.stored(id)? {
                 Stored::Capability(module) => {
                     self.refuse_denied(&id.plain().within(module.name.scope()))?;
-                    self.open(id, module).await
+                    self.open(id, *module).await
                 }
                 Stored::Server(server) => {
                     let scope = server.fqdn.parse::<Fqdn>().map(|fqdn| fqdn.scope().clone());
@@ -162,6 +171,7 @@ impl<'a> Resolver<'a> {
                 }
                 // A capability that reaches a tool with an `ask` rule runs here: only this machine can ask the user.
                 if routing == Routing::Server
+                    && !self.keeps_here
                     && !has_ask_rule(&self.app.permissions(), listed.iter())
                 {
                     return Ok(self.gateway_target(id, tool));
@@ -304,7 +314,7 @@ impl<'a> Resolver<'a> {
         }
         capabilities::load_module(self.app.records(), last.integrity)
             .filter(|module| module.name == last.name && module.version == last.version)
-            .map(Stored::Capability)
+            .map(|module| Stored::Capability(Box::new(module)))
             .ok_or_else(|| {
                 let message = format!(
                     "the program of capability `{id}` is no longer on this machine, and there is no gateway to ask"
@@ -407,7 +417,7 @@ fn check_answer(id: &ToolId, tool: &ToolUse) -> Result<(), ErrorBody> {
 
 /// What is stored here for a run without the gateway.
 enum Stored {
-    Capability(Module),
+    Capability(Box<Module>),
     Server(Arc<RegistryEntry>),
 }
 

@@ -189,6 +189,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ),
     // Putting files back needs no program and no rules.
     ("client-cli", "undo", &["policy", "run_store", "tools", "workspace"]),
+    ("client-cli", "added", &["files", "workspace"]),
     ("client-cli", "agent", &["app", "consent", "discover", "run"]),
     ("client-cli", "stdio", &["agent", "app", "run"]),
     ("client-cli", "serve", &["agent", "app", "connections", "files", "run", "workspace"]),
@@ -196,7 +197,10 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
         "client-cli",
         "commands",
         &[
+            "added",
+            "agent",
             "app",
+            "capabilities",
             "config",
             "consent",
             "diagram",
