@@ -46,8 +46,11 @@ async fn add_to(
     let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let variable = std::env::var(NONINTERACTIVE).ok();
     // Before the gateway is asked: there is no use in an answer that cannot be confirmed.
-    may_trust(options.yes, person, variable.as_deref())
-        .map_err(|error| CliError::from_code(ErrorCode::ApprovalDenied, error.to_string()))?;
+    if may_trust(options.yes, person, variable.as_deref()).is_err() {
+        let message = "adding a capability needs a person at a terminal";
+        return Err(CliError::from_code(ErrorCode::ApprovalDenied, message)
+            .with_hint(format!("Or `--yes`, with {NONINTERACTIVE}=1 in the environment.")));
+    }
     let server = options.server.clone().unwrap_or_else(|| id.action().to_owned());
     check_server(&server)?;
     let file = |error: super::agent_file::FileError| {
@@ -83,8 +86,8 @@ async fn add_to(
     if !options.yes {
         let answer = ask_line("Add it? [y/N]: ".to_owned(), stop).await?;
         if !matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
-            let message = "nothing was added";
-            return Err(CliError::from_code(ErrorCode::ApprovalDenied, message));
+            return Err(CliError::from_code(ErrorCode::ApprovalDenied, "nothing was added")
+                .with_hint("Only `y` or `yes` adds it."));
         }
     }
     if std::io::stderr().is_terminal() {
