@@ -1,5 +1,6 @@
 //! `.pml.json`: parsed strictly. Its grants take effect only while the user trusts its content.
 
+mod entry;
 mod file;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use protocol::ToolId;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 
-pub(crate) use file::McpServer;
+pub(crate) use entry::McpServer;
 
 use crate::consent::permissions::Permissions;
 use crate::consent::trust::{TrustError, TrustStore};
