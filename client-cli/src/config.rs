@@ -2,6 +2,7 @@
 
 mod entry;
 mod file;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -22,6 +23,7 @@ use crate::policy::{self, Policy};
 use crate::processes::environment::Environment;
 use crate::workspace::Workspace;
 use file::ConfigFile;
+use settings::ExposeTools;
 
 /// The file's name, in the workspace's folder.
 pub(crate) const FILE: &str = ".pml.json";
@@ -90,6 +92,8 @@ pub(crate) struct Config {
     pub(crate) roots: Vec<String>,
     /// The gateway.
     pub(crate) cloud_url: Option<String>,
+    /// The port of `pml serve`.
+    pub(crate) serve_port: Option<u16>,
     /// What the tools may touch.
     pub(crate) policy: Policy,
     /// The permissions, under that policy.
@@ -101,7 +105,7 @@ pub(crate) struct Config {
     /// Further registries.
     pub(crate) registries: Vec<String>,
     /// Tools that are listed next to the meta-tools.
-    pub(crate) expose_tools: Vec<String>,
+    pub(crate) expose_tools: ExposeTools,
 }
 
 impl Config {
@@ -173,11 +177,13 @@ impl Config {
             drop_if(file.workspace.take().is_some(), "workspace");
             drop_if(!std::mem::take(&mut file.roots).is_empty(), "roots");
             drop_if(file.cloud.take().is_some(), "cloud");
+            // Grants little, but a repository must not choose where the user's programs listen.
+            drop_if(file.server.take().is_some(), "server");
             drop_if(!std::mem::take(&mut file.permissions.0.allow).is_empty(), "permissions.allow");
             drop_if(!std::mem::take(&mut file.private_mcps).0.is_empty(), "private_mcps");
             drop_if(!std::mem::take(&mut file.registries).is_empty(), "registries");
             drop_if(!std::mem::take(&mut file.mcp_servers).0.is_empty(), "mcpServers");
-            drop_if(!std::mem::take(&mut file.expose_tools).is_empty(), "expose_tools");
+            drop_if(std::mem::take(&mut file.expose_tools).is_set(), "expose_tools");
         }
         // An untrusted server does not replace the built-in tools.
         let servers = file.mcp_servers.0.keys().chain(file.private_mcps.0.keys());
@@ -192,6 +198,7 @@ impl Config {
             workspace: file.workspace,
             roots: file.roots,
             cloud_url: file.cloud.map(|cloud| cloud.0.url),
+            serve_port: file.server.map(|server| server.0.port.0),
             // Also without trust: it only restricts.
             permissions: Permissions::new(file.permissions.0, FILE)
                 .approved_by_person_only(file.approvals.is_some()),
@@ -211,8 +218,9 @@ impl Config {
         }
         for (name, is_set) in [
             ("workspace", self.workspace.is_some()),
+            ("server", self.serve_port.is_some()),
             ("registries", !self.registries.is_empty()),
-            ("expose_tools", !self.expose_tools.is_empty()),
+            ("expose_tools", self.expose_tools.is_set()),
         ] {
             if is_set {
                 warnings.push(format!("`{name}` in `{FILE}` has no effect in this version"));

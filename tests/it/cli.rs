@@ -4,6 +4,7 @@ mod added;
 mod analyze;
 mod approvals;
 mod approve;
+mod configured;
 mod create;
 mod disk_full;
 mod error_messages;

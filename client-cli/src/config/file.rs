@@ -5,6 +5,7 @@ use protocol::look_alike::RESERVED_NAMESPACES;
 use serde::Deserialize;
 
 use super::entry::{McpServer, check_transport};
+use super::settings::{ExposeTools, Server, Version};
 use super::{ConfigError, FILE, unusable};
 use crate::consent::permissions::PermissionRules;
 use crate::files::strict_json::{Strict, UniqueMap};
@@ -17,12 +18,17 @@ pub(super) struct ConfigFile {
     /// For editors; not used.
     #[serde(default, rename = "$schema")]
     _schema: Option<String>,
+    /// Only checked: there is one version.
+    #[serde(default, rename = "version")]
+    _version: Option<Version>,
     #[serde(default)]
     pub(super) workspace: Option<String>,
     #[serde(default)]
     pub(super) roots: Vec<String>,
     #[serde(default)]
     pub(super) cloud: Option<Strict<Cloud>>,
+    #[serde(default)]
+    pub(super) server: Option<Strict<Server>>,
     #[serde(default)]
     pub(super) permissions: Strict<PermissionRules>,
     #[serde(default)]
@@ -36,7 +42,7 @@ pub(super) struct ConfigFile {
     #[serde(default, rename = "mcpServers")]
     pub(super) mcp_servers: UniqueMap<Strict<McpServer>>,
     #[serde(default)]
-    pub(super) expose_tools: Vec<String>,
+    pub(super) expose_tools: ExposeTools,
 }
 
 /// Who can approve calls.

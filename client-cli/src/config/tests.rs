@@ -45,8 +45,10 @@ fn decision(config: &Config, tool: &str) -> &'static str {
 }
 
 const FULL: &str = r#"{
+  "version": "1.0",
   "workspace": ".",
   "cloud": { "url": "https://gateway.test" },
+  "server": { "port": 3003 },
   "permissions": { "allow": ["git:*"], "ask": ["json:*"], "deny": ["shell:*"] },
   "private_mcps": { "own": { "command": "own" } },
   "registries": ["https://registry.test"],
@@ -64,12 +66,13 @@ fn an_untrusted_file_only_restricts() {
     assert_eq!(decision(&config, "git:log"), "asked");
     assert_eq!(decision(&config, "shell:exec"), "refused");
     assert!(config.mcp_servers.is_empty() && config.private_mcps.is_empty());
-    assert_eq!(config.cloud_url, None);
+    assert_eq!((config.cloud_url.as_deref(), config.serve_port), (None, None));
     assert_eq!(
         config.ignored_untrusted,
         [
             "workspace",
             "cloud",
+            "server",
             "permissions.allow",
             "private_mcps",
             "registries",
@@ -83,7 +86,7 @@ fn an_untrusted_file_only_restricts() {
     let config = project.load().unwrap();
     assert_eq!(config.trust, Trust::Trusted);
     let warned = config.warnings().join("\n");
-    for name in ["workspace", "registries", "expose_tools"] {
+    for name in ["workspace", "server", "registries", "expose_tools"] {
         assert!(warned.contains(&format!("`{name}` in")), "{warned}");
     }
     assert!(!warned.contains("trust"), "{warned}");
@@ -91,6 +94,7 @@ fn an_untrusted_file_only_restricts() {
     assert_eq!(decision(&config, "shell:exec"), "refused");
     assert_eq!(config.mcp_servers["notes"].args, ["${workspace}"]);
     assert_eq!(config.cloud_url.as_deref(), Some("https://gateway.test"));
+    assert_eq!(config.serve_port, Some(3003));
 
     std::fs::write(project.workspace.root().join(FILE), FULL.replace("notes\"", "evil\"")).unwrap();
     assert_eq!(project.load().unwrap().trust, Trust::Untrusted);
@@ -196,6 +200,58 @@ fn a_file_that_cannot_be_read_is_an_error() {
     project.load().unwrap_err();
     std::fs::remove_file(&path).unwrap();
     project.load().unwrap();
+}
+
+/// The forms of `version`, `server` and `expose_tools`. What is refused says what to write.
+#[test]
+fn small_settings_are_checked() {
+    for good in [
+        r#"{ "version": 1 }"#,
+        r#"{ "version": 1.0 }"#,
+        r#"{ "version": "1" }"#,
+        r#"{ "version": "1.0" }"#,
+        r#"{ "version": "1.0.0" }"#,
+        r#"{ "server": { "port": 1 } }"#,
+        r#"{ "server": { "port": 65535 } }"#,
+        r#"{ "expose_tools": ["notes:*"] }"#,
+        r#"{ "expose_tools": { "mode": "hybrid", "curated_limit": 10 } }"#,
+        r#"{ "expose_tools": { "mode": "toolkit" } }"#,
+    ] {
+        let project = Project::new(Some(good));
+        let untrusted = project.load().unwrap();
+        project.trust();
+        let trusted = project.load().unwrap();
+        // Only the version has an effect: it is checked.
+        let is_version = good.contains("version");
+        assert_eq!(untrusted.ignored_untrusted.is_empty(), is_version, "{good}");
+        let warned = trusted.warnings().join("\n");
+        assert_eq!(warned.contains("has no effect in this version"), !is_version, "{good}");
+    }
+    for (wrong, words) in [
+        (
+            r#"{ "version": 2 }"#,
+            "version `2` of this file is not known, only 1: write `\"version\": 1`",
+        ),
+        (r#"{ "version": "2.0" }"#, "version `2.0` of this file is not known"),
+        (r#"{ "version": -1 }"#, "version `-1` of this file is not known"),
+        (r#"{ "version": 1.5 }"#, "version `1.5` of this file is not known"),
+        (r#"{ "version": true }"#, "expected the version of this file, which is 1"),
+        (r#"{ "server": {} }"#, "missing field `port`"),
+        (r#"{ "server": [3003] }"#, "expected an object"),
+        (r#"{ "server": { "port": 0 } }"#, "expected a port from 1 to 65535"),
+        (r#"{ "server": { "port": 65536 } }"#, "expected a port from 1 to 65535"),
+        (r#"{ "server": { "port": "3003" } }"#, "invalid type: string"),
+        (r#"{ "server": { "port": 3003, "host": "0.0.0.0" } }"#, "unknown field `host`"),
+        (r#"{ "expose_tools": "hybrid" }"#, "expected a list of tools, or `{ \"mode\": \"hybrid\""),
+        (r#"{ "expose_tools": { "mode": "all" } }"#, "expected `toolkit` or `hybrid`"),
+        (r#"{ "expose_tools": { "curated_limit": 10 } }"#, "missing field `mode`"),
+        (r#"{ "expose_tools": { "mode": "hybrid", "curated_limit": 0 } }"#, "nonzero"),
+        (r#"{ "expose_tools": { "mode": "hybrid", "mode": "hybrid" } }"#, "duplicate field"),
+    ] {
+        let error = Project::new(Some(wrong)).load().expect_err(wrong).to_string();
+        assert!(error.contains(words), "{wrong}: {error}");
+        assert!(error.starts_with("`.pml.json` line 1 column "), "{error}");
+    }
 }
 
 #[test]
