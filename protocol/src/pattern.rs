@@ -21,8 +21,7 @@ pub enum ToolPattern {
 }
 
 impl ToolPattern {
-    /// Returns whether the pattern covers a tool in any spelling: with any version and, if the pattern has no scope,
-    /// under any full name. Used by rules that deny.
+    /// Returns whether the pattern covers a tool with any version and, if the pattern has no scope, under any full name.
     pub fn matches(&self, id: &ToolId) -> bool {
         match self {
             Self::Any => true,
@@ -32,6 +31,23 @@ impl ToolPattern {
             }
             Self::Tool(tool) => {
                 (tool.namespace(), tool.action()) == (id.namespace(), id.action())
+                    && (tool.scope().is_none() || tool.scope() == id.scope())
+            }
+        }
+    }
+
+    /// Returns whether the pattern restricts a tool, in any spelling: as [`matches`](Self::matches), and with `-` and `_`
+    /// as the same character. A server may be written `internal-db` where its tools are `internal_db:query`, and a rule
+    /// that denies must not depend on which of the two its author saw.
+    pub fn restricts(&self, id: &ToolId) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Namespace(namespace) => {
+                alike(namespace, id.namespace()) || alike(namespace, id.program_namespace())
+            }
+            Self::Tool(tool) => {
+                alike(tool.namespace(), id.namespace())
+                    && alike(tool.action(), id.action())
                     && (tool.scope().is_none() || tool.scope() == id.scope())
             }
         }
@@ -68,6 +84,14 @@ impl ToolPattern {
             Self::Tool(_) => 2,
         }
     }
+}
+
+/// Returns whether two names differ in nothing but `-` and `_`.
+fn alike(a: &str, b: &str) -> bool {
+    let folded = |name: &str| {
+        name.bytes().map(|byte| if byte == b'-' { b'_' } else { byte }).collect::<Vec<u8>>()
+    };
+    a == b || a.len() == b.len() && folded(a) == folded(b)
 }
 
 impl FromStr for ToolPattern {
@@ -155,9 +179,34 @@ mod tests {
         }
     }
 
-    /// `matches` covers every spelling of a tool; `grants` only the names that the pattern's author meant.
+    /// A restriction covers both spellings of a name, a grant the written one.
     #[test]
-    fn matches_every_spelling_but_grants_only_the_named_scope() {
+    fn a_restriction_covers_hyphens_and_underscores() {
+        for (pattern, id, restricts, grants) in [
+            ("a-b:*", "a-b:x", true, true),
+            ("a-b:*", "a_b:x", true, false),
+            ("a_b:*", "a-b:x", true, false),
+            ("a_b:x-y", "a-b:x_y", true, false),
+            ("a-b:*", "acme.core.a_b:x@1.0.0", true, false),
+            ("acme.core.a-b:*", "acme.core.a_b:x", true, false),
+            ("acme.core.a-b:x", "evil.web.a_b:x", false, false),
+            ("a-b:*", "ab:x", false, false),
+            ("a-b:*", "a-c:x", false, false),
+            ("*", "a-b:x", true, true),
+        ] {
+            let (pattern, id) = (pattern.parse::<ToolPattern>().unwrap(), id.parse().unwrap());
+            assert_eq!(
+                (pattern.restricts(&id), pattern.grants(&id)),
+                (restricts, grants),
+                "{pattern} {id}"
+            );
+            assert!(pattern.restricts(&id) || !pattern.matches(&id), "{pattern} {id}");
+        }
+    }
+
+    /// `matches` covers every version and scope; `grants` only the names that the pattern's author meant.
+    #[test]
+    fn matches_every_scope_but_grants_only_the_named_one() {
         let covers = |pattern: &str, id: &str| {
             let (pattern, id) = (pattern.parse::<ToolPattern>().unwrap(), id.parse().unwrap());
             (pattern.matches(&id), pattern.grants(&id))

@@ -95,21 +95,20 @@ impl Permissions {
     /// Returns whether a call of some tool of a server, possibly one that is not known yet, could start the server
     /// without asking the user.
     pub(crate) fn may_start(&self, namespace: &str) -> bool {
-        let covers = |pattern: &ToolPattern, tool_too: bool| match pattern {
-            ToolPattern::Any => true,
-            ToolPattern::Namespace(name) => name == namespace,
-            ToolPattern::Tool(id) => tool_too && id.namespace() == namespace,
-        };
         // A `deny` of single tools does not prevent a start, because the server may have other
         // tools. A `deny` of the whole namespace does.
-        self.rules.allow.iter().any(|pattern| {
-            covers(pattern, true)
-                && match pattern {
-                    // A `deny` of exactly this tool overrides its `allow`.
-                    ToolPattern::Tool(id) => self.rule_on(id).verdict == Verdict::Allow,
-                    _ => true,
-                }
-        }) && !self.rules.deny.iter().any(|pattern| covers(pattern, false))
+        let Ok(some_tool) = ToolId::new(namespace, "x") else { return false };
+        let is_denied = |pattern: &ToolPattern| {
+            !matches!(pattern, ToolPattern::Tool(_)) && pattern.restricts(&some_tool)
+        };
+        self.rules.allow.iter().any(|pattern| match pattern {
+            ToolPattern::Any => true,
+            ToolPattern::Namespace(name) => name == namespace,
+            // A `deny` of exactly this tool overrides its `allow`.
+            ToolPattern::Tool(id) => {
+                id.namespace() == namespace && self.rule_on(id).verdict == Verdict::Allow
+            }
+        }) && !self.rules.deny.iter().any(is_denied)
     }
 
     /// Applies the rules to a tool.
@@ -124,10 +123,10 @@ impl Permissions {
         for (verdict, name, patterns) in lists {
             // Of several rules of one kind, the most specific one is shown as the reason.
             let covering = patterns.iter().filter(|pattern| match verdict {
-                // Narrower than `matches`: the author of a rule for a short name did not mean
+                // Narrower than `restricts`: the author of a rule for a short name did not mean
                 // another organisation's tool of that name.
                 Verdict::Allow => pattern.grants(tool),
-                Verdict::Deny | Verdict::Ask => pattern.matches(tool),
+                Verdict::Deny | Verdict::Ask => pattern.restricts(tool),
             });
             if let Some(rule) = covering.max_by_key(|pattern| pattern.specificity()) {
                 let reason = format!("`{name}` has `{rule}` in `{}`", self.source);
@@ -206,6 +205,20 @@ mod tests {
         }
         let wire = ToolId::from_wire("filesystem__read_file").unwrap();
         assert_eq!(denied.rule_on(&wire).verdict, Verdict::Deny);
+    }
+
+    /// `-` and `_` are one character for `deny` and `ask`, and two for `allow`.
+    #[test]
+    fn a_hyphen_does_not_escape_a_deny() {
+        for (rule, tool) in [("own-db:*", "own_db:query"), ("own_db:run-it", "own-db:run_it")] {
+            assert_eq!(verdict(&permissions(&["*"], &[], &[rule]), tool), Verdict::Deny, "{tool}");
+            let asked = permissions(&[], &[rule], &[]).rule_on(&tool.parse().unwrap());
+            assert_eq!(asked.reason, format!("`ask` has `{rule}` in `.pml.json`"));
+            assert_eq!(verdict(&permissions(&[rule], &[], &[]), tool), Verdict::Ask, "{tool}");
+        }
+        assert!(!permissions(&["*"], &[], &["own-db:*"]).may_start("own_db"));
+        assert!(permissions(&["*"], &[], &["own-db:query"]).may_start("own_db"));
+        assert!(!permissions(&["own-db:*"], &[], &[]).may_start("own_db"));
     }
 
     /// A version or a full name neither escapes a `deny` nor gains an `allow`.

@@ -57,7 +57,7 @@ impl PolicyOfRun {
         let mut counted = Vec::new();
         for (place, (pattern, limit)) in rules.calls.iter().enumerate() {
             // As a denial does, a limit covers a tool in every spelling.
-            if !pattern.matches(tool) {
+            if !pattern.restricts(tool) {
                 continue;
             }
             if used.calls[place] >= *limit {
