@@ -2,7 +2,7 @@
 
 mod calls;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -42,6 +42,8 @@ pub(crate) struct App {
     local: LocalServers,
     /// The namespaces of the servers that `.pml.json` names.
     configured: BTreeSet<String>,
+    /// The names of their entries that are not namespaces, with the namespaces.
+    entry_names: BTreeMap<String, String>,
     known: KnownTools,
     cloud: Result<Cloud, ErrorBody>,
     analyser: OnceLock<Result<Analyser, ErrorBody>>,
@@ -76,8 +78,12 @@ impl App {
         );
         let home_of = |server: &str| folder_of(store.folder(), &workspace, HOMES, server);
         add_configured(&local, &config, home_of, &store.folder().join(PACKAGES))?;
-        let configured = config.mcp_servers.keys().chain(config.private_mcps.keys());
-        let configured = configured.cloned().collect();
+        let servers = || config.mcp_servers.iter().chain(&config.private_mcps);
+        let configured = servers().map(|(namespace, _)| namespace.clone()).collect();
+        let entry_names = servers().filter(|(namespace, server)| **namespace != server.name);
+        let entry_names = entry_names
+            .map(|(namespace, server)| (server.name.clone(), namespace.clone()))
+            .collect();
         // An invalid URL or key file is an error only for what needs the gateway.
         let cloud = open_cloud(settings, &config, &workspace.root_paths());
         let known = KnownTools::new(store.folder(), workspace.root());
@@ -89,6 +95,7 @@ impl App {
             workspace,
             local,
             configured,
+            entry_names,
             known,
             cloud,
             analyser: OnceLock::new(),
@@ -191,11 +198,30 @@ impl App {
         self.is_configured(id) || tools::is_native_tool(id)
     }
 
-    /// Returns whether a server of `.pml.json` provides a tool.
+    /// Returns whether a tool is of a server of `.pml.json`, which may not offer it; see
+    /// [`check_listed`](Self::check_listed).
     pub(crate) fn is_configured(&self, id: &ToolId) -> bool {
         // Servers of `.pml.json` have neither a scope nor versions, so only a plain id can mean
-        // one.
-        id.is_plain() && self.configured.contains(id.namespace())
+        // one. The name of an entry counts as well, so that it never means a server of the registry.
+        id.is_plain()
+            && (self.configured.contains(id.namespace())
+                || self.entry_names.contains_key(id.namespace()))
+    }
+
+    /// Checks that a server of `.pml.json` offers a tool, as far as its entry says so.
+    ///
+    /// # Errors
+    /// Returns `TOOL_NOT_FOUND` with what can be called instead.
+    pub(crate) fn check_listed(&self, id: &ToolId) -> Result<(), ErrorBody> {
+        let (namespace, action) = (id.namespace(), id.action());
+        if let Some(right) = self.entry_names.get(namespace) {
+            let message = format!(
+                "the tools of the server `{namespace}` of `.pml.json` are in the namespace `{right}`; write `{right}:{action}`"
+            );
+            return Err(ErrorBody::new(ErrorCode::ToolNotFound, message));
+        }
+        let listed = self.local.check_listed(namespace, action);
+        listed.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
     }
 
     /// Returns the HTTP server of `.pml.json` that provides a tool.
@@ -207,6 +233,12 @@ impl App {
     /// Returns whether a server of `.pml.json` has a namespace.
     pub(crate) fn is_configured_namespace(&self, namespace: &str) -> bool {
         self.configured.contains(namespace)
+    }
+
+    /// Returns the namespace of the server of `.pml.json` with this namespace or this name of its entry.
+    pub(crate) fn namespace_of(&self, name: &str) -> Option<&str> {
+        let namespace = self.configured.get(name).or_else(|| self.entry_names.get(name));
+        namespace.map(String::as_str)
     }
 
     /// Returns the namespaces of the servers of `.pml.json`, sorted.

@@ -2,6 +2,7 @@
 
 mod entry;
 mod file;
+mod offered;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use protocol::ToolId;
+use protocol::{ToolId, ToolPattern};
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 
@@ -18,7 +19,6 @@ pub(crate) use entry::McpServer;
 use crate::consent::permissions::Permissions;
 use crate::consent::trust::{TrustError, TrustStore};
 use crate::files::atomic::{self, Existing};
-use crate::files::strict_json::{Strict, UniqueMap};
 use crate::policy::{self, Policy};
 use crate::processes::environment::Environment;
 use crate::workspace::Workspace;
@@ -98,6 +98,9 @@ pub(crate) struct Config {
     pub(crate) policy: Policy,
     /// The permissions, under that policy.
     pub(crate) permissions: Permissions,
+    /// The rules of `allow` that name the entry of a server instead of its namespace, and so allow nothing; each with the
+    /// rule that was meant.
+    misnamed: Vec<(ToolPattern, String)>,
     /// MCP servers of this project, by namespace.
     pub(crate) mcp_servers: BTreeMap<String, McpServer>,
     /// MCP servers that hide those of the registry, by namespace.
@@ -180,15 +183,22 @@ impl Config {
             // Grants little, but a repository must not choose where the user's programs listen.
             drop_if(file.server.take().is_some(), "server");
             drop_if(!std::mem::take(&mut file.permissions.0.allow).is_empty(), "permissions.allow");
-            drop_if(!std::mem::take(&mut file.private_mcps).0.is_empty(), "private_mcps");
+            let servers = std::mem::take(&mut file.servers);
+            drop_if(!servers.private_mcps.is_empty(), "private_mcps");
             drop_if(!std::mem::take(&mut file.registries).is_empty(), "registries");
-            drop_if(!std::mem::take(&mut file.mcp_servers).0.is_empty(), "mcpServers");
+            drop_if(!servers.mcp_servers.is_empty(), "mcpServers");
             drop_if(std::mem::take(&mut file.expose_tools).is_set(), "expose_tools");
         }
         // An untrusted server does not replace the built-in tools.
-        let servers = file.mcp_servers.0.keys().chain(file.private_mcps.0.keys());
+        let file::Servers { mcp_servers, private_mcps } = file.servers;
+        let servers = || mcp_servers.iter().chain(&private_mcps);
         let is_inspected = |name: &&String| policy::INSPECTED.contains(&name.as_str());
-        let replaced = servers.filter(is_inspected).cloned().collect();
+        let replaced = servers().map(|(namespace, _)| namespace);
+        let replaced = replaced.filter(is_inspected).cloned().collect();
+        let allow = &file.permissions.0.allow;
+        let misnamed =
+            servers().flat_map(|(_, server)| allow.iter().filter_map(|rule| server.meant_by(rule)));
+        let misnamed = misnamed.collect();
         // Also without trust: then it only restricts.
         let policy = Policy::new(file.policy, trust != Trust::Untrusted, replaced);
         Self {
@@ -202,8 +212,9 @@ impl Config {
             // Also without trust: it only restricts.
             permissions: Permissions::new(file.permissions.0, FILE)
                 .approved_by_person_only(file.approvals.is_some()),
-            mcp_servers: named(file.mcp_servers),
-            private_mcps: named(file.private_mcps),
+            misnamed,
+            mcp_servers,
+            private_mcps,
             registries: file.registries,
             expose_tools: file.expose_tools,
         }
@@ -215,6 +226,11 @@ impl Config {
         if !self.ignored_untrusted.is_empty() {
             let names = self.ignored_untrusted.join("`, `");
             warnings.push(format!("`{FILE}` is not trusted, so `{names}` in it are ignored; review it, then run `pml trust`"));
+        }
+        for (rule, meant) in &self.misnamed {
+            warnings.push(format!(
+                "`{rule}` in `permissions.allow` of `{FILE}` allows nothing: the tools of that server are in another namespace; write `{meant}`"
+            ));
         }
         for (name, is_set) in [
             ("workspace", self.workspace.is_some()),
@@ -282,10 +298,6 @@ fn program(
     let (file, is_of_workspace) = (found.file, found.is_of_workspace);
     let access = policy::CommandAccess::default();
     Some(policy::Command { argv: vec![name.to_owned()], file, is_of_workspace, access })
-}
-
-fn named(servers: UniqueMap<Strict<McpServer>>) -> BTreeMap<String, McpServer> {
-    servers.0.into_iter().map(|(name, entry)| (name, entry.0)).collect()
 }
 
 /// Trusts the workspace's file if it still has the content that the user was shown.

@@ -149,6 +149,14 @@ impl LocalServers {
         self.server(namespace)?.call(action, arguments, cancel).await
     }
 
+    /// Checks that a tool of a server can be called: the entry of the server may list its tools.
+    ///
+    /// # Errors
+    /// Returns [`LocalMcpError::NotListed`] with the tools that it lists.
+    pub(crate) fn check_listed(&self, namespace: &str, action: &str) -> Result<(), LocalMcpError> {
+        self.server(namespace)?.check_listed(action)
+    }
+
     /// Checks that a server can be started, without starting it.
     ///
     /// # Errors

@@ -105,16 +105,16 @@ pub(crate) fn remove(app: &Arc<App>, options: &Remove) -> Result<ExitCode, CliEr
         }
         // Somebody else's, in a project that was copied.
         Err(_) if added.is_some() => Vec::new(),
-        Err(error) if !app.is_configured_namespace(&options.name) => return Err(error.into()),
-        // A server of `.pml.json` has no approval, but it may have files.
-        Err(_) if options.clean => {
-            text += &format!("`{}` is still defined in .pml.json\n", options.name);
-            vec![options.name.clone()]
-        }
         Err(error) => {
-            let message = format!("`{}` is defined in .pml.json", options.name);
-            return Err(CliError::from_code(error.error_code, message)
-                .with_hint("Delete its entry there. `--clean` deletes the files that it stored."));
+            let Some(namespace) = app.namespace_of(&options.name) else { return Err(error.into()) };
+            if !options.clean {
+                let message = format!("`{}` is defined in .pml.json", options.name);
+                let hint = "Delete its entry there. `--clean` deletes the files that it stored.";
+                return Err(CliError::from_code(error.error_code, message).with_hint(hint));
+            }
+            // A server of `.pml.json` has no approval, but it may have files.
+            text += &format!("`{}` is still defined in .pml.json\n", options.name);
+            vec![namespace.to_owned()]
         }
     };
     if options.clean {

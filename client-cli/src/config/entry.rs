@@ -1,18 +1,21 @@
 //! An entry of `mcpServers` or `private_mcps` in `.pml.json`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use protocol::ToolPattern;
 use serde::Deserialize;
 
+use super::offered::Offered;
 use super::{ConfigError, unusable};
-use crate::files::strict_json::UniqueMap;
+use crate::files::strict_json::{Strict, UniqueMap};
 use crate::local_mcp::{HostList, ListOf, Reachable, Remote, Seal, ServerSpec};
 use crate::policy::HostPattern;
 
-/// An MCP server as an entry of `mcpServers` or `private_mcps` describes it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+/// An entry as it is written.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct McpServer {
+pub(super) struct Entry {
     /// `stdio`, `http` or `streamable-http`, as other clients write it.
     #[serde(default, rename = "type")]
     kind: Option<String>,
@@ -24,31 +27,56 @@ pub(crate) struct McpServer {
     headers: Option<UniqueMap<String>>,
     /// The program.
     #[serde(default)]
-    pub(crate) command: String,
+    command: String,
     /// Its arguments; `${workspace}` expands to the workspace's path.
     #[serde(default)]
-    pub(crate) args: Vec<String>,
+    args: Vec<String>,
     /// Its variables; `${NAME}` expands to the user's own.
     #[serde(default)]
-    pub(crate) env: UniqueMap<String>,
+    env: UniqueMap<String>,
+    /// The program as the registry describes one, instead of `command` and the fields next to it.
+    #[serde(default)]
+    install: Option<Strict<Install>>,
+    /// The tools that can be called; all of them if it is missing.
+    #[serde(default)]
+    tools: Option<Vec<String>>,
+    /// Where the registry forwards calls to. Always refused, with what to write.
+    #[serde(default)]
+    proxy_to: Option<String>,
     /// The folder that it runs in, relative to the workspace.
     #[serde(default)]
-    pub(crate) cwd: Option<String>,
+    cwd: Option<String>,
     /// The hosts that it may reach; none if it is missing.
     #[serde(default)]
-    pub(crate) network: Option<Network>,
+    network: Option<Network>,
     /// Whether it is confined to its files and hosts, which is so if it is missing.
     #[serde(default)]
     sealed: Option<bool>,
     /// Whether it may replace a built-in namespace.
     #[serde(default, rename = "override")]
-    pub(crate) replaces_native: bool,
+    replaces_native: bool,
+}
+
+/// A program in the form of the registry's entries.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Install {
+    command: String,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: UniqueMap<String>,
+    /// Variables that it needs from the user's environment.
+    #[serde(default, alias = "envRequired")]
+    env_required: Vec<String>,
+    #[serde(default)]
+    network: Option<Network>,
 }
 
 /// The hosts that a server may reach.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Network {
+enum Network {
     /// All of them: the text `all`.
     All(AllHosts),
     /// These.
@@ -56,38 +84,123 @@ pub(crate) enum Network {
 }
 
 /// The text `all`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum AllHosts {
+enum AllHosts {
     /// Every host.
     All,
+}
+
+/// An MCP server of `.pml.json`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct McpServer {
+    /// The name of its entry, which may spell its namespace with `-` instead of `_`.
+    pub(crate) name: String,
+    /// Whether it may replace a built-in namespace.
+    pub(super) replaces_native: bool,
+    /// Its namespace and tools.
+    pub(super) offered: Offered,
+    /// How it is started or reached, apart from its folders.
+    start: ServerSpec,
+    /// What it can connect to; `None` for one that is not sealed.
+    network: Option<Reachable>,
 }
 
 impl McpServer {
     /// Returns how the server is started. If it is sealed, `home` is its own folder, and `packages` that of installed
     /// packages.
     pub(crate) fn spec(&self, home: PathBuf, packages: PathBuf) -> ServerSpec {
-        // `parse` has refused an entry with an invalid address or host.
-        let network = self.network().unwrap_or(Some(Reachable::Nothing));
+        let network = self.network.clone();
         ServerSpec {
-            command: self.command.clone(),
-            args: self.args.clone(),
-            env: self.env.0.clone(),
-            env_required: Vec::new(),
-            cwd: self.cwd.clone(),
-            remote: self.remote().ok().flatten(),
             seal: network.map(|network| Seal { network, home, packages, reads_named: true }),
-            ..ServerSpec::default()
+            ..self.start.clone()
         }
+    }
+
+    /// Returns the rule that the author of another one meant, which names the entry and not the namespace.
+    pub(super) fn meant_by(&self, rule: &ToolPattern) -> Option<(ToolPattern, String)> {
+        let namespace = &self.offered.namespace;
+        if *namespace == self.name {
+            return None;
+        }
+        let meant = match rule {
+            ToolPattern::Namespace(name) if *name == self.name => format!("{namespace}:*"),
+            ToolPattern::Tool(id) if id.is_plain() && id.namespace() == self.name => {
+                format!("{namespace}:{}", id.action())
+            }
+            _ => return None,
+        };
+        Some((rule.clone(), meant))
     }
 
     /// Returns whether it is a program that is not sealed.
     pub(crate) fn is_unsealed(&self) -> bool {
+        self.start.remote.is_none() && self.network.is_none()
+    }
+}
+
+impl Entry {
+    /// Returns the server that an entry describes.
+    ///
+    /// # Errors
+    /// Returns [`ConfigError`] with what to write instead.
+    pub(super) fn server(mut self, name: &str) -> Result<McpServer, ConfigError> {
+        // The name has not been checked yet, so it may contain control characters.
+        let shown = name.escape_debug().to_string();
+        let refused = |what: String| unusable(&format!("`{shown}` {what}"));
+        let env_required = self.take_install().map_err(refused)?;
+        let remote = self.transport().map_err(refused)?;
+        let network = self
+            .network()
+            .map_err(|reason| unusable(&format!("in the `network` of `{shown}`: {reason}")))?;
+        let offered = Offered::of(name, self.tools)?;
+        Ok(McpServer {
+            name: name.to_owned(),
+            replaces_native: self.replaces_native,
+            start: ServerSpec {
+                command: self.command,
+                args: self.args,
+                env: self.env.0,
+                env_required,
+                cwd: self.cwd,
+                remote,
+                tools: offered.tools.clone(),
+                ..ServerSpec::default()
+            },
+            offered,
+            network,
+        })
+    }
+
+    /// Replaces `install` with the fields that say the same, so that there is one way from here on. Returns the variables
+    /// that the server needs.
+    fn take_install(&mut self) -> Result<Vec<String>, String> {
+        let Some(Strict(install)) = self.install.take() else { return Ok(Vec::new()) };
+        let written = [
+            ("command", !self.command.is_empty()),
+            ("args", !self.args.is_empty()),
+            ("env", !self.env.0.is_empty()),
+            ("network", self.network.is_some()),
+        ];
+        if let Some((field, _)) = written.iter().find(|(_, is_written)| *is_written) {
+            return Err(format!(
+                "has both `install` and `{field}`; write `{field}` in `install`, or write `command` and the fields next to it without `install`"
+            ));
+        }
+        if self.url.is_some() || self.headers.is_some() {
+            return Err("has `install`, for a program, and the `url` or `headers` of an HTTP server; write one of the two".to_owned());
+        }
+        let Install { command, args, env, env_required, network } = install;
+        (self.command, self.args, self.env, self.network) = (command, args, env, network);
+        Ok(env_required)
+    }
+
+    fn is_unsealed(&self) -> bool {
         self.url.is_none() && self.sealed == Some(false)
     }
 
     /// Returns what a sealed server may connect to; `None` for one that is not sealed.
-    pub(super) fn network(&self) -> Result<Option<Reachable>, String> {
+    fn network(&self) -> Result<Option<Reachable>, String> {
         let hosts = |hosts: Vec<HostPattern>, of| Reachable::Hosts(HostList { hosts, of });
         Ok(match &self.network {
             _ if self.url.is_some() || self.is_unsealed() => None,
@@ -101,68 +214,77 @@ impl McpServer {
             }
         })
     }
-}
 
-impl McpServer {
     /// Returns the address and headers of an HTTP server.
     fn remote(&self) -> Result<Option<Remote>, String> {
         let Some(url) = &self.url else { return Ok(None) };
-        let headers = self.headers.clone().unwrap_or_default().0;
+        let headers = self.headers.as_ref().map_or_else(BTreeMap::new, |headers| headers.0.clone());
         Remote::new(url, headers).map(Some)
+    }
+
+    /// Checks that it is either a program or an HTTP server, with the fields of that kind only. Returns the address of an
+    /// HTTP server.
+    fn transport(&self) -> Result<Option<Remote>, String> {
+        // Any field of a program counts, so that none is silently ignored next to a `url`.
+        let is_program = !self.command.is_empty()
+            || !self.args.is_empty()
+            || !self.env.0.is_empty()
+            || self.cwd.is_some();
+        let refused = |what: &str| Err(what.to_owned());
+        if let Some(address) = &self.proxy_to {
+            return Err(format!(
+                "has `proxy_to`, which is for the registry; write `\"type\": \"http\", \"url\": \"{}\"`",
+                address.escape_debug()
+            ));
+        }
+        match (self.kind.as_deref(), &self.url) {
+            (Some("sse"), _) => refused(
+                "has the `type` `sse`, a transport that MCP has replaced; if the server also speaks Streamable HTTP, \
+                 write `http` and that URL, else start a bridge: `\"command\": \"npx\", \"args\": [\"-y\", \
+                 \"mcp-remote\", URL]`",
+            ),
+            (None | Some("http" | "streamable-http" | "streamableHttp"), Some(_)) => {
+                if is_program {
+                    return refused(
+                        "is both a program and an HTTP server; write either `command` or `url`",
+                    );
+                }
+                if self.network.is_some() || self.sealed.is_some() {
+                    let field = if self.network.is_some() { "network" } else { "sealed" };
+                    return Err(format!(
+                        "has a `{field}`, which is for programs; `pml` itself connects to a `url`"
+                    ));
+                }
+                self.remote().map_err(|reason| format!("cannot be used: {reason}"))
+            }
+            (Some("http" | "streamable-http" | "streamableHttp"), None) => {
+                refused("has no `url`, the address of the MCP server")
+            }
+            (Some("stdio"), Some(_)) => {
+                refused("has a `url`, which the `type` `stdio` does not allow")
+            }
+            (None | Some("stdio"), None) if self.headers.is_some() => {
+                refused("has `headers` but no `url`")
+            }
+            (None | Some("stdio"), None) if self.command.is_empty() => {
+                refused("has no `command`, the program that starts the MCP server")
+            }
+            (None | Some("stdio"), None) if self.is_unsealed() && self.network.is_some() => {
+                refused(
+                    "has a `network`, which an entry with `\"sealed\": false` has not: it can connect to everything",
+                )
+            }
+            (None | Some("stdio"), None) => Ok(None),
+            (Some("cloud"), _) => refused(
+                "has the `type` `cloud`, which is for the registry; write `\"type\": \"http\"` and the server's `url`",
+            ),
+            (Some(other), _) => Err(format!(
+                "has the `type` `{}`; leave it out, or write `stdio` or `http`",
+                other.escape_debug()
+            )),
+        }
     }
 }
 
-/// Checks that an entry is either a program or an HTTP server, with the fields of that kind only.
-pub(super) fn check_transport(name: &str, entry: &McpServer) -> Result<(), ConfigError> {
-    // The name has not been checked yet, so it may contain control characters.
-    let name = name.escape_debug();
-    let refused = |what: String| Err(unusable(&format!("`{name}` {what}")));
-    // Any field of a program counts, so that none is silently ignored next to a `url`.
-    let is_program = !entry.command.is_empty()
-        || !entry.args.is_empty()
-        || !entry.env.0.is_empty()
-        || entry.cwd.is_some();
-    match (entry.kind.as_deref(), &entry.url) {
-        (Some("sse"), _) => refused(
-            "has the `type` `sse`, a transport that MCP has replaced; if the server also speaks Streamable HTTP, write \
-             `http` and that URL, else start a bridge: `\"command\": \"npx\", \"args\": [\"-y\", \"mcp-remote\", URL]`"
-                .to_owned(),
-        ),
-        (None | Some("http" | "streamable-http" | "streamableHttp"), Some(_)) => {
-            if is_program {
-                return refused(
-                    "is both a program and an HTTP server; write either `command` or `url`"
-                        .to_owned(),
-                );
-            }
-            if entry.network.is_some() || entry.sealed.is_some() {
-                let field = if entry.network.is_some() { "network" } else { "sealed" };
-                return refused(format!(
-                    "has a `{field}`, which is for programs; `pml` itself connects to a `url`"
-                ));
-            }
-            match entry.remote() {
-                Ok(_) => Ok(()),
-                Err(reason) => refused(format!("cannot be used: {reason}")),
-            }
-        }
-        (Some("http" | "streamable-http" | "streamableHttp"), None) => {
-            refused("has no `url`, the address of the MCP server".to_owned())
-        }
-        (Some("stdio"), Some(_)) => refused("has a `url`, which the `type` `stdio` does not allow".to_owned()),
-        (None | Some("stdio"), None) if entry.headers.is_some() => {
-            refused("has `headers` but no `url`".to_owned())
-        }
-        (None | Some("stdio"), None) if entry.command.is_empty() => {
-            refused("has no `command`, the program that starts the MCP server".to_owned())
-        }
-        (None | Some("stdio"), None) if entry.is_unsealed() && entry.network.is_some() => {
-            refused("has a `network`, which an entry with `\"sealed\": false` has not: it can connect to everything".to_owned())
-        }
-        (None | Some("stdio"), None) => Ok(()),
-        (Some(other), _) => refused(format!(
-            "has the `type` `{}`; leave it out, or write `stdio` or `http`",
-            other.escape_debug()
-        )),
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,11 @@
 //! The grammar of `.pml.json`.
 
-use protocol::ToolId;
+use std::collections::BTreeMap;
+
 use protocol::look_alike::RESERVED_NAMESPACES;
 use serde::Deserialize;
 
-use super::entry::{McpServer, check_transport};
+use super::entry::{Entry, McpServer};
 use super::settings::{ExposeTools, Server, Version};
 use super::{ConfigError, FILE, unusable};
 use crate::consent::permissions::PermissionRules;
@@ -36,13 +37,23 @@ pub(super) struct ConfigFile {
     #[serde(default)]
     pub(super) policy: Option<PolicyFile>,
     #[serde(default)]
-    pub(super) private_mcps: UniqueMap<Strict<McpServer>>,
+    private_mcps: UniqueMap<Strict<Entry>>,
     #[serde(default)]
     pub(super) registries: Vec<String>,
     #[serde(default, rename = "mcpServers")]
-    pub(super) mcp_servers: UniqueMap<Strict<McpServer>>,
+    mcp_servers: UniqueMap<Strict<Entry>>,
+    /// What the two lists of entries describe.
+    #[serde(skip)]
+    pub(super) servers: Servers,
     #[serde(default)]
     pub(super) expose_tools: ExposeTools,
+}
+
+/// The MCP servers, by namespace.
+#[derive(Debug, Default)]
+pub(super) struct Servers {
+    pub(super) mcp_servers: BTreeMap<String, McpServer>,
+    pub(super) private_mcps: BTreeMap<String, McpServer>,
 }
 
 /// Who can approve calls.
@@ -66,34 +77,63 @@ pub(super) fn parse(content: &[u8]) -> Result<ConfigFile, ConfigError> {
         let reason = "it begins with a byte order mark; save it as UTF-8 without one".to_owned();
         return Err(ConfigError::Invalid { file: FILE.to_owned(), line: 1, column: 1, reason });
     }
-    let Strict(file): Strict<ConfigFile> =
+    let Strict(mut file): Strict<ConfigFile> =
         serde_json::from_slice(content).map_err(|error| invalid(&error))?;
-    for (name, entry) in file.mcp_servers.0.iter().chain(&file.private_mcps.0) {
-        check_transport(name, &entry.0)?;
-        if let Err(reason) = entry.0.network() {
-            let name = name.escape_debug();
-            return Err(unusable(&format!("in the `network` of `{name}`: {reason}")));
-        }
-        // Only the namespace is checked, but an id needs an action.
-        ToolId::new(name, "x").map_err(|error| unusable(&error.to_string()))?;
-        if RESERVED_NAMESPACES.contains(&name.as_str()) {
-            return Err(unusable(&format!("`{name}` is a reserved name; rename that server")));
-        }
-        // Rules are applied by name: an `allow` for the built-in tools would also cover the server
-        // that takes their place.
-        if tools::is_native(name) && !entry.0.replaces_native {
-            let reason = format!(
-                "`{name}` is built into `pml`; rename that server, or set `\"override\": true` in it to replace the built-in tools"
-            );
-            return Err(unusable(&reason));
-        }
-    }
-    if let Some(name) =
-        file.mcp_servers.0.keys().find(|name| file.private_mcps.0.contains_key(*name))
-    {
+    let named_twice =
+        file.mcp_servers.0.keys().find(|name| file.private_mcps.0.contains_key(*name));
+    if let Some(name) = named_twice {
+        let name = name.escape_debug();
         return Err(unusable(&format!("`{name}` is in both `private_mcps` and `mcpServers`")));
     }
+    let mut names = BTreeMap::new();
+    file.servers = Servers {
+        mcp_servers: servers(std::mem::take(&mut file.mcp_servers), &mut names)?,
+        private_mcps: servers(std::mem::take(&mut file.private_mcps), &mut names)?,
+    };
     Ok(file)
+}
+
+/// Returns the servers of one list by namespace. `names` has the names and namespaces of those before, with their entries.
+fn servers(
+    entries: UniqueMap<Strict<Entry>>,
+    names: &mut BTreeMap<String, String>,
+) -> Result<BTreeMap<String, McpServer>, ConfigError> {
+    let mut servers = BTreeMap::new();
+    for (name, Strict(entry)) in entries.0 {
+        let server = entry.server(&name)?;
+        let namespace = server.offered.namespace.clone();
+        for text in [&name, &namespace] {
+            check_name(text, server.replaces_native)?;
+            // Rules and calls are about namespaces, so each must have one meaning; the name of an entry leads to its
+            // own.
+            match names.get(text) {
+                Some(other) if *other != name => {
+                    return Err(unusable(&format!(
+                        "`{other}` and `{name}` are both called `{text}`; rename one of them, or remove it"
+                    )));
+                }
+                _ => names.insert(text.clone(), name.clone()),
+            };
+        }
+        servers.insert(namespace, server);
+    }
+    Ok(servers)
+}
+
+/// Checks that a server may have a name or namespace.
+fn check_name(name: &str, replaces_native: bool) -> Result<(), ConfigError> {
+    if RESERVED_NAMESPACES.contains(&name) {
+        return Err(unusable(&format!("`{name}` is a reserved name; rename that server")));
+    }
+    // Rules are applied by name: an `allow` for the built-in tools would also cover the server
+    // that takes their place.
+    if tools::is_native(name) && !replaces_native {
+        let reason = format!(
+            "`{name}` is built into `pml`; rename that server, or set `\"override\": true` in it to replace the built-in tools"
+        );
+        return Err(unusable(&reason));
+    }
+    Ok(())
 }
 
 pub(super) fn invalid(error: &serde_json::Error) -> ConfigError {

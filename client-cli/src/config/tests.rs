@@ -92,7 +92,8 @@ fn an_untrusted_file_only_restricts() {
     assert!(!warned.contains("trust"), "{warned}");
     assert_eq!(decision(&config, "git:log"), "run");
     assert_eq!(decision(&config, "shell:exec"), "refused");
-    assert_eq!(config.mcp_servers["notes"].args, ["${workspace}"]);
+    let notes = config.mcp_servers["notes"].spec("/home".into(), "/packages".into());
+    assert_eq!(notes.args, ["${workspace}"]);
     assert_eq!(config.cloud_url.as_deref(), Some("https://gateway.test"));
     assert_eq!(config.serve_port, Some(3003));
 
@@ -251,6 +252,32 @@ fn small_settings_are_checked() {
         let error = Project::new(Some(wrong)).load().expect_err(wrong).to_string();
         assert!(error.contains(words), "{wrong}: {error}");
         assert!(error.starts_with("`.pml.json` line 1 column "), "{error}");
+    }
+}
+
+/// A rule that names a server's entry instead of its namespace denies, but allows nothing and says so.
+#[test]
+fn a_rule_for_the_name_of_an_entry_is_warned_about() {
+    for (rules, warning, decided) in [
+        (r#""allow": ["own-db:*"]"#, Some("write `own_db:*`"), "asked"),
+        (r#""allow": ["own-db:query"]"#, Some("write `own_db:query`"), "asked"),
+        (r#""allow": ["own_db:*"]"#, None, "run"),
+        (r#""allow": ["*"], "deny": ["own-db:*"]"#, None, "refused"),
+        (r#""allow": ["*"], "deny": ["own_db:query"]"#, None, "refused"),
+    ] {
+        let entry = r#"{ "command": "x", "tools": ["own_db:query"] }"#;
+        let content = format!(
+            r#"{{ "permissions": {{ {rules} }}, "private_mcps": {{ "own-db": {entry} }} }}"#
+        );
+        let project = Project::new(Some(&content));
+        let untrusted = decision(&project.load().unwrap(), "own_db:query");
+        assert_eq!(untrusted, if decided == "refused" { "refused" } else { "asked" });
+        project.trust();
+        let config = project.load().unwrap();
+        let warned = config.warnings().join("\n");
+        assert_eq!(decision(&config, "own_db:query"), decided, "{rules}");
+        assert_eq!(warning.is_some_and(|words| warned.contains(words)), warning.is_some());
+        assert_eq!(warned.is_empty(), warning.is_none(), "{warned}");
     }
 }
 

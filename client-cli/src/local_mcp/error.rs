@@ -12,6 +12,18 @@ pub enum LocalMcpError {
         /// The namespace.
         server: String,
     },
+    /// Its entry lists its tools, and not this one.
+    #[error(
+        "the entry of MCP server `{server}` in `.pml.json` does not list the tool `{action}`; its `tools` are {listed}"
+    )]
+    NotListed {
+        /// The namespace.
+        server: String,
+        /// The tool.
+        action: String,
+        /// The tools that it lists, for display.
+        listed: String,
+    },
     /// Two different entries claim one name.
     #[error("two different MCP servers are named `{server}`; rename one of them")]
     Duplicate {
@@ -132,7 +144,7 @@ impl LocalMcpError {
     pub fn code(&self) -> protocol::ErrorCode {
         use protocol::ErrorCode;
         match self {
-            Self::Unknown { .. } => ErrorCode::ToolNotFound,
+            Self::Unknown { .. } | Self::NotListed { .. } => ErrorCode::ToolNotFound,
             Self::Duplicate { .. } => ErrorCode::ConfigInvalid,
             Self::Environment { source: EnvironmentError::Missing { .. }, .. } => {
                 ErrorCode::ApiKeyRequired

@@ -54,6 +54,7 @@ impl Server {
         arguments: Value,
         cancel: &CancellationToken,
     ) -> Result<Value, LocalMcpError> {
+        self.check_listed(action)?;
         let redactor = self.redactor()?;
         let mut answer = self.call_unredacted(action, arguments, cancel).await;
         if let Ok(value) = &mut answer {
@@ -118,13 +119,29 @@ impl Server {
         if is_result { Ok(value) } else { Err(invalid_answer("it is not a tool result")) }
     }
 
-    /// Lists the tools.
+    /// Checks that a tool can be called, if the entry lists the tools.
+    pub(super) fn check_listed(&self, action: &str) -> Result<(), LocalMcpError> {
+        if self.spec.offers(action) {
+            return Ok(());
+        }
+        let server = &self.name;
+        let listed = self.spec.tools.iter().flatten().map(|tool| format!("`{server}:{tool}`"));
+        Err(LocalMcpError::NotListed {
+            server: server.clone(),
+            action: action.to_owned(),
+            listed: listed.collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// Lists the tools that can be called.
     pub(super) async fn tools(
         &self,
         cancel: &CancellationToken,
     ) -> Result<Vec<ToolDescriptor>, LocalMcpError> {
         let redactor = self.redactor()?;
-        let tools = self.tools_unredacted(cancel).await.map_err(|error| redactor.error(error))?;
+        let mut tools =
+            self.tools_unredacted(cancel).await.map_err(|error| redactor.error(error))?;
+        tools.retain(|tool| self.spec.offers(&tool.name));
         if self.spec.remote.is_none() {
             return Ok(tools);
         }

@@ -1,6 +1,6 @@
 //! How a server is started or reached, and what it may reach itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use protocol::Install;
@@ -27,8 +27,10 @@ pub struct ServerSpec {
     pub env_required: Vec<String>,
     /// The folder that it runs in, relative to the workspace.
     pub cwd: Option<String>,
-    /// The address of an HTTP server; then the other fields are empty.
+    /// The address of an HTTP server; then the other fields are empty, except `tools`.
     pub remote: Option<Remote>,
+    /// The tools that can be called; `None` for all that it has.
+    pub tools: Option<BTreeSet<String>>,
     /// Whether it comes from the registry, and not from the user.
     pub of_registry: bool,
     /// A working directory outside the workspace, instead of `cwd`.
@@ -162,6 +164,11 @@ impl ServerSpec {
             seal,
             ..Self::default()
         })
+    }
+
+    /// Returns whether a tool can be called.
+    pub(super) fn offers(&self, action: &str) -> bool {
+        self.tools.as_ref().is_none_or(|tools| tools.contains(action))
     }
 
     /// Returns whether it is to be sealed and cannot be.

@@ -286,6 +286,9 @@ impl<'a> Finder<'a> {
                 notes.push(format!("`{id}` is denied, so the program is refused: {reason}"));
             }
             if placed.source == Source::Config {
+                if let Err(error) = self.app.check_listed(id) {
+                    notes.push(format!("the program is refused: {}", error.message));
+                }
                 let namespace = id.namespace();
                 let known = self.answers.get(id).and_then(|tool| tool.fqdn.as_deref());
                 let hidden = match known {

@@ -118,6 +118,7 @@ impl<'a> Resolver<'a> {
             return Err(ErrorBody::new(ErrorCode::TooComplex, message));
         }
         if self.app.is_configured(id) {
+            self.app.check_listed(id)?;
             return Ok(Target::Configured);
         }
         if self.app.is_local(id) {

@@ -108,7 +108,8 @@ impl Registry {
             "name": name, "dist-tags": { "latest": "1.0.0" }, "versions": { "1.0.0": manifest },
         });
         self.serve(&path, packed);
-        self.serve(&format!("/{name}"), about.to_string());
+        // As npm asks for a package of a scope.
+        self.serve(&format!("/{}", name.replace('/', "%2f")), about.to_string());
     }
 
     /// Publishes version 1.0.0 of a Python package as a wheel, with a program of the same name.
