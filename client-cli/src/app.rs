@@ -1,6 +1,7 @@
 //! The shared state of a project's commands: its files, rules, tools and gateway.
 
 mod calls;
+mod configured;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,8 @@ use sandbox::{Pool, PoolConfig};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+pub(crate) use configured::{hidden_by_configured, log_override};
 
 pub(crate) use crate::local_mcp::{Activity as PackageActivity, ListedServer};
 
@@ -24,7 +27,7 @@ use crate::files::records;
 use crate::gateway::cloud::Cloud;
 use crate::gateway::keys::{self, Gateway, KeySource};
 use crate::local_mcp::known::KnownTools;
-use crate::local_mcp::{LocalServers, Remote, Timing};
+use crate::local_mcp::{LocalServers, Timing};
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::run_store::RunStore;
@@ -198,62 +201,9 @@ impl App {
         self.is_configured(id) || tools::is_native_tool(id)
     }
 
-    /// Returns whether a tool is of a server of `.pml.json`, which may not offer it; see
-    /// [`check_listed`](Self::check_listed).
-    pub(crate) fn is_configured(&self, id: &ToolId) -> bool {
-        // Servers of `.pml.json` have neither a scope nor versions, so only a plain id can mean
-        // one. The name of an entry counts as well, so that it never means a server of the registry.
-        id.is_plain()
-            && (self.configured.contains(id.namespace())
-                || self.entry_names.contains_key(id.namespace()))
-    }
-
-    /// Checks that a server of `.pml.json` offers a tool, as far as its entry says so.
-    ///
-    /// # Errors
-    /// Returns `TOOL_NOT_FOUND` with what can be called instead.
-    pub(crate) fn check_listed(&self, id: &ToolId) -> Result<(), ErrorBody> {
-        let (namespace, action) = (id.namespace(), id.action());
-        if let Some(right) = self.entry_names.get(namespace) {
-            let message = format!(
-                "the tools of the server `{namespace}` of `.pml.json` are in the namespace `{right}`; write `{right}:{action}`"
-            );
-            return Err(ErrorBody::new(ErrorCode::ToolNotFound, message));
-        }
-        let listed = self.local.check_listed(namespace, action);
-        listed.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
-    }
-
-    /// Returns the HTTP server of `.pml.json` that provides a tool.
-    pub(crate) fn remote_of(&self, id: &ToolId) -> Option<Remote> {
-        let spec = self.is_configured(id).then(|| self.local.spec(id.namespace()))?;
-        spec?.remote
-    }
-
-    /// Returns whether a server of `.pml.json` has a namespace.
-    pub(crate) fn is_configured_namespace(&self, namespace: &str) -> bool {
-        self.configured.contains(namespace)
-    }
-
-    /// Returns the namespace of the server of `.pml.json` with this namespace or this name of its entry.
-    pub(crate) fn namespace_of(&self, name: &str) -> Option<&str> {
-        let namespace = self.configured.get(name).or_else(|| self.entry_names.get(name));
-        namespace.map(String::as_str)
-    }
-
-    /// Returns the namespaces of the servers of `.pml.json`, sorted.
-    pub(crate) fn configured_namespaces(&self) -> impl Iterator<Item = &str> {
-        self.configured.iter().map(String::as_str)
-    }
-
     /// Returns what is done with the packages of servers, now and later.
     pub(crate) fn package_activity(&self) -> watch::Receiver<PackageActivity> {
         self.local.activity()
-    }
-
-    /// Returns the servers of `.pml.json`, sorted.
-    pub(crate) fn configured_servers(&self) -> Vec<ListedServer> {
-        self.configured.iter().filter_map(|namespace| self.local.listed(namespace)).collect()
     }
 
     /// Deletes the files that a server of `.pml.json` stored in its own folder, or one of the registry, by its full name;

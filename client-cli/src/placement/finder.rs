@@ -7,7 +7,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use protocol::discovery::SEARCH_TOOLS;
 use protocol::{
     CAPABILITY_DEPTH, ErrorBody, Fqdn, Integrity, Routing, RoutingRules, Scope, Side, ToolId,
-    ToolUse, ToolUseType, escape_text,
+    ToolUse, ToolUseType,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +15,7 @@ use super::inquiry::{self, Names};
 use super::learned::Learned;
 use super::rules::CachedRules;
 use super::{Asked, Placed, Placement, Reached, Source, is_of_pml};
-use crate::app::App;
+use crate::app::{App, hidden_by_configured};
 use crate::capabilities::load_module;
 use crate::consent::decision::{has_ask_rule, why_refused};
 use crate::tools;
@@ -291,14 +291,7 @@ impl<'a> Finder<'a> {
                 }
                 let namespace = id.namespace();
                 let known = self.answers.get(id).and_then(|tool| tool.fqdn.as_deref());
-                let hidden = match known {
-                    _ if tools::is_native(namespace) => Some(format!("`{namespace}` of `pml`")),
-                    Some(fqdn) => Some(format!("`{}` of the gateway", escape_text(fqdn))),
-                    None if RoutingRules::shipped().covering(id).is_some() => {
-                        Some(format!("`{namespace}` of the gateway"))
-                    }
-                    None => None,
-                };
+                let hidden = hidden_by_configured(id, known);
                 if let Some(hidden) = hidden {
                     notes.push(format!(
                         "`{id}` belongs to your own server `{namespace}`, which hides {hidden}"

@@ -15,7 +15,7 @@ use protocol::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::App;
+use crate::app::{App, log_override};
 use crate::capabilities::{self, Capability, Module, Target};
 use crate::consent::decision::{has_ask_rule, refuse_denied};
 use crate::placement::inquiry::{self, Resolution};
@@ -119,6 +119,7 @@ impl<'a> Resolver<'a> {
         }
         if self.app.is_configured(id) {
             self.app.check_listed(id)?;
+            log_override(id, known.and_then(|tool| tool.fqdn.as_deref()));
             return Ok(Target::Configured);
         }
         if self.app.is_local(id) {

@@ -148,3 +148,35 @@ fn rules_apply_to_both_spellings_of_a_server() {
     assert!(said.contains("`permissions.allow`, `private_mcps` in it are ignored"), "{said}");
     assert!(!text(&output.stdout).contains("success"), "{said}");
 }
+
+/// A server of the file comes before one of the registry with the same namespace. The log says so.
+#[test]
+fn a_private_server_comes_before_the_registry() {
+    let entry = json!({
+        "install": { "command": "node", "args": ["${workspace}/database.js"] },
+        "tools": ["memory:query"],
+    });
+    let project = Project::new().configure(&json!({
+        "permissions": { "allow": ["*"] },
+        "private_mcps": { "memory": entry },
+    }));
+    project.write("database.js", DATABASE);
+    let call = "return await mcp.memory.query({})";
+    // For the second, the gateway is asked about `json`, and not about a tool that is here.
+    for code in [call.to_owned(), format!("await mcp.json.parse({{ data: '1' }}); {call}")] {
+        let run = |level: &str| {
+            project.run_with(&["--log", level, "exec", "-", "--json"], code.as_bytes())
+        };
+        let output = run("client_cli=debug");
+        let envelope: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(success(&envelope)["name"], "query", "{envelope:#}");
+        let said = text(&output.stderr);
+        let line =
+            "A server of `.pml.json` has `memory:query`, which hides `memory` of the gateway";
+        assert!(said.contains(line), "{said}");
+        assert!(!text(&run("warn").stderr).contains("hides"), "{said}");
+    }
+    // What only the registry's server has is not offered by its namespace.
+    let (envelope, _) = project.exec("return await mcp.memory.read_graph({})");
+    failure(&envelope, "TOOL_NOT_FOUND");
+}
