@@ -28,7 +28,7 @@ pub(super) struct Entry {
     /// The program.
     #[serde(default)]
     command: String,
-    /// Its arguments; `${workspace}` expands to the workspace's path.
+    /// Its arguments; `${workspace}` expands to the workspace's path, and so does `${WORKSPACE}`.
     #[serde(default)]
     args: Vec<String>,
     /// Its variables; `${NAME}` expands to the user's own.
@@ -158,11 +158,16 @@ impl Entry {
             name: name.to_owned(),
             replaces_native: self.replaces_native,
             start: ServerSpec {
-                command: self.command,
-                args: self.args,
-                env: self.env.0,
+                command: with_workspace(self.command),
+                args: self.args.into_iter().map(with_workspace).collect(),
+                env: self
+                    .env
+                    .0
+                    .into_iter()
+                    .map(|(name, value)| (name, with_workspace(value)))
+                    .collect(),
                 env_required,
-                cwd: self.cwd,
+                cwd: self.cwd.map(with_workspace),
                 remote,
                 tools: offered.tools.clone(),
                 ..ServerSpec::default()
@@ -284,6 +289,12 @@ impl Entry {
             )),
         }
     }
+}
+
+/// Returns a text with the one spelling of `${workspace}` that is expanded at the start. In upper case it would be read as a
+/// variable of the user, which some build services set to another folder.
+fn with_workspace(text: String) -> String {
+    text.replace("${WORKSPACE}", "${workspace}")
 }
 
 #[cfg(test)]

@@ -149,17 +149,20 @@ fn rules_apply_to_both_spellings_of_a_server() {
     assert!(!text(&output.stdout).contains("success"), "{said}");
 }
 
-/// A server of the file comes before one of the registry with the same namespace. The log says so.
+/// A server of the file comes before one of the registry with the same namespace. The log says so. Its program may be named
+/// in the workspace with `${WORKSPACE}`.
 #[test]
 fn a_private_server_comes_before_the_registry() {
     let entry = json!({
-        "install": { "command": "node", "args": ["${workspace}/database.js"] },
+        "install": { "command": "node", "args": ["${WORKSPACE}/database.js"], "env": { "PLACE": "${WORKSPACE}" } },
         "tools": ["memory:query"],
     });
     let project = Project::new().configure(&json!({
         "permissions": { "allow": ["*"] },
         "private_mcps": { "memory": entry },
     }));
+    // A build service sets it, to a folder that is not this workspace.
+    let project = project.set("WORKSPACE", "/elsewhere");
     project.write("database.js", DATABASE);
     let call = "return await mcp.memory.query({})";
     // For the second, the gateway is asked about `json`, and not about a tool that is here.
@@ -169,7 +172,9 @@ fn a_private_server_comes_before_the_registry() {
         };
         let output = run("client_cli=debug");
         let envelope: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(success(&envelope)["name"], "query", "{envelope:#}");
+        let answer = success(&envelope);
+        assert_eq!(answer["name"], "query", "{envelope:#}");
+        assert_eq!(answer["env"]["PLACE"], json!(project.workspace()), "{envelope:#}");
         let said = text(&output.stderr);
         let line =
             "A server of `.pml.json` has `memory:query`, which hides `memory` of the gateway";

@@ -44,6 +44,23 @@ fn both_forms_start_the_same_server() {
     assert!(spec.seal.is_some() && !spec.of_registry);
 }
 
+/// `${WORKSPACE}` is `${workspace}`, in both forms of an entry and in every field that is expanded.
+#[test]
+fn the_workspace_has_two_spellings() {
+    let program = |name: &str| {
+        json!({ "command": format!("{name}/run"), "args": [format!("--root={name}"), "${WORKSPACES}"],
+            "env": { "ROOT": format!("{name}:{name}"), "OTHER": "${Workspace}" } })
+    };
+    let (upper, lower) = (program("${WORKSPACE}"), program("${workspace}"));
+    let (_, spec) = server("own", &lower);
+    assert_eq!(spec.args, ["--root=${workspace}", "${WORKSPACES}"]);
+    assert_eq!(spec.env["OTHER"], "${Workspace}");
+    assert_eq!(server("own", &upper).1, spec);
+    assert_eq!(server("own", &json!({ "install": upper })).1, spec);
+    let (_, spec) = server("own", &json!({ "command": "x", "cwd": "${WORKSPACE}/sub" }));
+    assert_eq!(spec.cwd.as_deref(), Some("${workspace}/sub"));
+}
+
 /// `tools` decide about the namespace, which an identifier of a program cannot spell as the entry's name does.
 #[test]
 fn listed_tools_name_the_namespace() {
