@@ -40,9 +40,6 @@ pub(super) struct Entry {
     /// The tools that can be called; all of them if it is missing.
     #[serde(default)]
     tools: Option<Vec<String>>,
-    /// Where the registry forwards calls to. Always refused, with what to write.
-    #[serde(default)]
-    proxy_to: Option<String>,
     /// The folder that it runs in, relative to the workspace.
     #[serde(default)]
     cwd: Option<String>,
@@ -71,6 +68,27 @@ struct Install {
     env_required: Vec<String>,
     #[serde(default)]
     network: Option<Network>,
+}
+
+/// Fields that an entry of the registry has and one of this file has not, with what to write instead.
+const OF_REGISTRY: &[(&str, &str)] = &[
+    ("description", "remove it"),
+    ("env_required", "write it in `install`"),
+    ("fqdn", "remove it; the key of the entry is its name"),
+    ("integrity", "remove it, and pin the version of the package in `args`"),
+    ("proxy_to", "write `\"type\": \"http\"`, and the address as `url`"),
+    ("routing", "remove it; calls of this server are always made from this machine"),
+    ("version", "remove it, and pin the version of the package in `args`"),
+    ("warnings", "remove it"),
+];
+
+/// Returns what to write instead of a field of the registry's entries, if that is why an entry was refused.
+pub(super) fn instead(refusal: &str) -> Option<String> {
+    let (field, expected) = refusal.strip_prefix("unknown field `")?.split_once('`')?;
+    // Only an entry has this field.
+    let is_of_entry = expected.contains("`install`");
+    let (_, instead) = OF_REGISTRY.iter().find(|(name, _)| is_of_entry && *name == field)?;
+    Some(format!("`{field}` is for entries of the registry: {instead}"))
 }
 
 /// The hosts that a server may reach.
@@ -236,12 +254,6 @@ impl Entry {
             || !self.env.0.is_empty()
             || self.cwd.is_some();
         let refused = |what: &str| Err(what.to_owned());
-        if let Some(address) = &self.proxy_to {
-            return Err(format!(
-                "has `proxy_to`, which is for the registry; write `\"type\": \"http\", \"url\": \"{}\"`",
-                address.escape_debug()
-            ));
-        }
         match (self.kind.as_deref(), &self.url) {
             (Some("sse"), _) => refused(
                 "has the `type` `sse`, a transport that MCP has replaced; if the server also speaks Streamable HTTP, \

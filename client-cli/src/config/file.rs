@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use protocol::look_alike::RESERVED_NAMESPACES;
 use serde::Deserialize;
 
-use super::entry::{Entry, McpServer};
+use super::entry::{self, Entry, McpServer};
 use super::settings::{ExposeTools, Server, Version};
 use super::{ConfigError, FILE, unusable};
 use crate::consent::permissions::PermissionRules;
@@ -140,10 +140,11 @@ pub(super) fn invalid(error: &serde_json::Error) -> ConfigError {
     let text = error.to_string();
     // The library appends the position to its text, and the message above begins with it.
     let place = format!(" at line {} column {}", error.line(), error.column());
+    let reason = text.strip_suffix(&place).unwrap_or(&text);
     ConfigError::Invalid {
         file: FILE.to_owned(),
         line: error.line(),
         column: error.column(),
-        reason: text.strip_suffix(&place).unwrap_or(&text).to_owned(),
+        reason: entry::instead(reason).unwrap_or_else(|| reason.to_owned()),
     }
 }

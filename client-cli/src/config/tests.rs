@@ -203,6 +203,41 @@ fn a_file_that_cannot_be_read_is_an_error() {
     project.load().unwrap();
 }
 
+/// What guides and other projects write is accepted as it stands.
+#[test]
+fn common_files_are_accepted() {
+    for (content, ignored) in [
+        (
+            r#"{ "version": "1.0", "workspace": "/home/me/project",
+                "cloud": { "url": "https://pml.casys.ai" }, "server": { "port": 3003 },
+                "permissions": { "allow": ["filesystem:*"], "deny": ["shell:*"], "ask": ["*"] } }"#,
+            "workspace cloud server permissions.allow",
+        ),
+        (r#"{ "expose_tools": { "mode": "hybrid", "curated_limit": 10 } }"#, "expose_tools"),
+        (
+            r#"{ "permissions": { "allow": ["tavily:*"], "ask": ["filesystem:*"] } }"#,
+            "permissions.allow",
+        ),
+        (r#"{ "permissions": { "allow": ["json:*", "serena:analyze"] } }"#, "permissions.allow"),
+        (
+            r#"{ "permissions": { "allow": ["*"], "ask": [], "deny": [] },
+                "private_mcps": { "internal-db": { "type": "stdio",
+                    "install": { "command": "npx", "args": ["@company/internal-db-mcp"] },
+                    "tools": ["internal_db:query", "internal_db:migrate"] } } }"#,
+            "permissions.allow private_mcps",
+        ),
+        (
+            r#"{ "registries": ["https://pml.casys.ai/registry", "https://mcp.company.internal/registry"] }"#,
+            "registries",
+        ),
+    ] {
+        let project = Project::new(Some(content));
+        assert_eq!(project.load().unwrap().ignored_untrusted.join(" "), ignored, "{content}");
+        project.trust();
+        assert_eq!(project.load().unwrap().trust, Trust::Trusted);
+    }
+}
+
 /// The forms of `version`, `server` and `expose_tools`. What is refused says what to write.
 #[test]
 fn small_settings_are_checked() {

@@ -130,8 +130,19 @@ fn a_refused_entry_says_what_to_write() {
         ),
         (
             json!({ "proxy_to": "https://a.test/mcp" }),
-            "write `\"type\": \"http\", \"url\": \"https://a.test/mcp\"`",
+            "write `\"type\": \"http\"`, and the address as `url`",
         ),
+        (
+            json!({ "fqdn": "own" }),
+            "line 1 column 33: `fqdn` is for entries of the registry: remove it",
+        ),
+        (json!({ "env_required": ["A"] }), "write it in `install`"),
+        (json!({ "routing": "client" }), "always made from this machine"),
+        (
+            json!({ "install": { "command": "x", "routing": "client" } }),
+            "unknown field `routing`, expected",
+        ),
+        (json!({ "colour": "red" }), "unknown field `colour`, expected"),
         (json!({ "type": "cloud", "url": "https://a.test" }), "write `\"type\": \"http\"`"),
         (json!({ "type": "deno", "command": "x" }), "write `stdio` or `http`"),
     ] {
