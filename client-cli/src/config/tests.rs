@@ -1,3 +1,8 @@
+use protocol::ToolId;
+use rustix::fs::Mode;
+use serde_json::{Value, json};
+
+use super::stored::{FILE_LIMIT, default_file};
 use super::*;
 use crate::consent::decision::{Call, Decision, decide};
 
