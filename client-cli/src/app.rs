@@ -47,6 +47,8 @@ pub(crate) struct App {
     configured: BTreeSet<String>,
     /// The names of their entries that are not namespaces, with the namespaces.
     entry_names: BTreeMap<String, String>,
+    /// The port of `pml serve` in `.pml.json`.
+    serve_port: Option<u16>,
     known: KnownTools,
     cloud: Result<Cloud, ErrorBody>,
     analyser: OnceLock<Result<Analyser, ErrorBody>>,
@@ -99,6 +101,7 @@ impl App {
             local,
             configured,
             entry_names,
+            serve_port: config.serve_port,
             known,
             cloud,
             analyser: OnceLock::new(),
@@ -277,6 +280,11 @@ impl App {
         tokio::spawn(async move {
             let _ = app.list_tools(&namespace, false, &CancellationToken::new()).await;
         });
+    }
+
+    /// Returns the port of `pml serve` in `.pml.json`.
+    pub(crate) fn serve_port(&self) -> Option<u16> {
+        self.serve_port
     }
 
     /// Returns the workspace.

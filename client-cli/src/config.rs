@@ -229,7 +229,6 @@ impl Config {
         }
         for (name, is_set) in [
             ("workspace", self.workspace.is_some()),
-            ("server", self.serve_port.is_some()),
             ("registries", !self.registries.is_empty()),
             ("expose_tools", self.expose_tools.is_set()),
         ] {

@@ -20,9 +20,9 @@ the client, on a page, or with `pml approve`. Ctrl-C ends it, and every server t
 
 Exit codes: 0 ended by a signal; 2 a file is invalid; 4 the port is in use.")]
 pub(crate) struct Serve {
-    /// The port on 127.0.0.1; 0 for any free one.
-    #[arg(long, default_value_t = 3003)]
-    pub(crate) port: u16,
+    /// The port on 127.0.0.1; 0 for any free one. Default: `server.port` in a trusted `.pml.json`, else 3003.
+    #[arg(long)]
+    pub(crate) port: Option<u16>,
     /// Print the address as JSON.
     #[arg(long)]
     pub(crate) json: bool,

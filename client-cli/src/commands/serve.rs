@@ -13,6 +13,9 @@ use crate::args::Serve;
 use crate::error::CliError;
 use crate::serve::{ServeError, Server};
 
+/// The port, if none is chosen.
+const PORT: u16 = 3003;
+
 /// Serves MCP over HTTP until a signal.
 ///
 /// # Errors
@@ -23,7 +26,8 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) -> Result<ExitCode, CliError> {
     let workspace = app.workspace().to_owned();
-    let server = Server::open(app, options.port, stop).await.map_err(|error| match &error {
+    let port = options.port.or_else(|| app.serve_port()).unwrap_or(PORT);
+    let server = Server::open(app, port, stop).await.map_err(|error| match &error {
         ServeError::Token(_) => CliError::from_code(ErrorCode::ConfigInvalid, error.to_string()),
         ServeError::Port { .. } => CliError::unavailable(error.to_string())
             .with_hint("`--port` chooses another port; with 0, `pml` prints one that is free."),

@@ -91,7 +91,7 @@ fn an_untrusted_file_only_restricts() {
     let config = project.load().unwrap();
     assert_eq!(config.trust, Trust::Trusted);
     let warned = config.warnings().join("\n");
-    for name in ["workspace", "server", "registries", "expose_tools"] {
+    for name in ["workspace", "registries", "expose_tools"] {
         assert!(warned.contains(&format!("`{name}` in")), "{warned}");
     }
     assert!(!warned.contains("trust"), "{warned}");
@@ -262,11 +262,11 @@ fn small_settings_are_checked() {
         let untrusted = project.load().unwrap();
         project.trust();
         let trusted = project.load().unwrap();
-        // Only the version has an effect: it is checked.
-        let is_version = good.contains("version");
-        assert_eq!(untrusted.ignored_untrusted.is_empty(), is_version, "{good}");
+        // The version is only checked, so it counts in any file.
+        assert_eq!(untrusted.ignored_untrusted.is_empty(), good.contains("version"), "{good}");
         let warned = trusted.warnings().join("\n");
-        assert_eq!(warned.contains("has no effect in this version"), !is_version, "{good}");
+        let has_effect = !good.contains("expose_tools");
+        assert_eq!(warned.contains("has no effect in this version"), !has_effect, "{good}");
     }
     for (wrong, words) in [
         (

@@ -214,6 +214,10 @@ fn a_port_in_use_is_an_error_that_names_it() {
     let error = text(&refused.stderr);
     assert!(error.contains(&format!("127.0.0.1:{port}")) && error.contains("--port"), "{error}");
     assert_eq!(project.run(&["serve", "--port", "70000"]).status.code(), Some(2));
+    // The port of `.pml.json` counts if the file is trusted.
+    let project = project.configure(&json!({ "server": { "port": port.parse::<u16>().unwrap() } }));
+    let refused = text(&project.run(&["serve"]).stderr);
+    assert!(refused.contains(&format!("127.0.0.1:{port}")), "{refused}");
 }
 
 /// A question is answered on a terminal, and only a person can answer it: the client that holds the token cannot.
