@@ -62,7 +62,7 @@ fn settings_without_effect_are_named() {
     let (envelope, _) = project.exec(SUM);
     success(&envelope);
     let said = text(&project.run_with(&["exec", "-"], SUM.as_bytes()).stderr);
-    for name in ["workspace", "server", "expose_tools"] {
+    for name in ["workspace", "expose_tools"] {
         let warning = format!("warning: `{name}` in `.pml.json` has no effect in this version");
         assert!(said.contains(&warning), "{said}");
     }
