@@ -308,6 +308,3 @@ impl Entry {
 fn with_workspace(text: String) -> String {
     text.replace("${WORKSPACE}", "${workspace}")
 }
-
-#[cfg(test)]
-mod tests;

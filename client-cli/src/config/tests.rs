@@ -1,3 +1,5 @@
+mod entries;
+
 use protocol::ToolId;
 use rustix::fs::Mode;
 use serde_json::{Value, json};

@@ -1,7 +1,9 @@
+//! The entries of servers.
+
 use serde_json::{Value, json};
 
-use super::*;
 use crate::config::file::{ConfigFile, parse};
+use crate::local_mcp::ServerSpec;
 
 fn file(private_mcps: &Value) -> Result<ConfigFile, String> {
     let content = json!({ "private_mcps": private_mcps }).to_string();
