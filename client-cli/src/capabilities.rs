@@ -93,6 +93,20 @@ impl Module {
         })
     }
 
+    /// Describes it as the tool `id` of a program, with what it calls itself.
+    pub(crate) fn tool_use(&self, id: &ToolId) -> ToolUse {
+        ToolUse {
+            id: id.to_string(),
+            fqdn: Some(self.name.clone().pinned(self.integrity.short()).to_string()),
+            version: Some(version_text(self.version)),
+            kind: ToolUseType::Capability,
+            routing: Routing::Client,
+            integrity: Some(self.integrity),
+            tools: Some(self.calls.clone()),
+            lacks_key: None,
+        }
+    }
+
     /// Returns the full name with the version, `acme.web.maths.double@0.1.0`.
     pub(crate) fn versioned(&self) -> String {
         format!("{}@{}", self.name, version_text(self.version))
@@ -192,16 +206,9 @@ impl Capability {
 
     /// Describes it as the tool `id` of a run, with the tools that it reaches.
     pub(crate) fn tool_use(&self, id: &ToolId) -> ToolUse {
-        let Module { name, integrity, .. } = &self.module;
         ToolUse {
-            id: id.to_string(),
-            fqdn: Some(name.clone().pinned(integrity.short()).to_string()),
-            version: Some(version_text(self.module.version)),
-            kind: ToolUseType::Capability,
-            routing: Routing::Client,
-            integrity: Some(*integrity),
             tools: Some(self.below.iter().map(ToolId::to_string).collect()),
-            lacks_key: None,
+            ..self.module.tool_use(id)
         }
     }
 

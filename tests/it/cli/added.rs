@@ -255,6 +255,40 @@ fn missing_secrets_are_reported() {
     );
 }
 
+/// Without an API key, a public capability is added by its full name, with its public server.
+#[test]
+fn public_capabilities_are_added_without_a_key() {
+    let (tenant, registry) = (tenant(), Registry::start());
+    let scope = scope_of(&tenant);
+    let rules =
+        json!({ "allow": ["filesystem:write_file", "jotter:*", format!("{scope}.jotter:*")] });
+    let project = project(&tenant, &registry, &rules);
+    let project = project.set("PML_API_KEY", "");
+    let name = format!("{scope}.notes.twice");
+    let refused = project.run(&["add", &name, "--yes"]);
+    assert!(!refused.status.success());
+    let shown = text(&refused.stderr);
+    assert!(shown.contains("only public capabilities can be added"), "{shown}");
+    let server = json!({
+        "name": "jotter", "type": "stdio", "description": "Keeps notes.", "version": "1.1.0", "visibility": "public",
+        "install": { "command": "npx", "args": ["-y", "notes@1.0.0"], "env": { "NOTES": "${home}/notes" } },
+        "tools": [{ "name": "add", "description": "Adds", "inputSchema": { "type": "object" } }],
+    });
+    let shared = json!({
+        "name": "notes.twice", "description": "Adds notes.", "code": TWICE, "version": "0.2.0", "visibility": "public",
+    });
+    for (kind, body) in [("servers", server), ("capabilities", shared)] {
+        let url = format!("{}/api/v1/{kind}", tenant.url);
+        let reply = call(&tenant.key, "POST", &url, Some(&body));
+        assert!(reply.status < 300, "{}", text(&reply.body));
+    }
+    let added = project.run(&["add", &name, "--yes"]);
+    assert!(added.status.success(), "{}{}", text(&added.stdout), text(&added.stderr));
+    let project = gone(project);
+    let result = serve(&project, "twice", Era::Stateless, json!({})).call("run", json!({}));
+    assert!(result["structuredContent"]["value"]["notes"].is_array(), "{result}");
+}
+
 /// A capability that calls a tool of the gateway says that it needs the gateway.
 #[test]
 fn tools_of_the_gateway_still_need_it() {
