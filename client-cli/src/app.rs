@@ -22,6 +22,7 @@ use crate::args::Settings;
 use crate::config::{self, Config};
 use crate::consent::lockfile::Lockfile;
 use crate::consent::permissions::Permissions;
+use crate::consent::program_lock::ConfiguredServer;
 use crate::consent::trust::TrustStore;
 use crate::files::records;
 use crate::gateway::cloud::Cloud;
@@ -239,6 +240,12 @@ impl App {
     /// Returns the last known tools of a server in `.pml.json`.
     pub(crate) fn known_tools(&self, namespace: &str) -> Option<Arc<Vec<ToolDescriptor>>> {
         self.known.of(namespace, &self.local.spec(namespace)?)
+    }
+
+    /// Returns what a program that calls a server in `.pml.json` is locked to.
+    pub(crate) fn configured_server(&self, namespace: &str) -> Option<ConfiguredServer> {
+        let spec = self.local.spec(namespace)?;
+        Some(ConfiguredServer { start: spec.start_hash(), tools: self.known.of(namespace, &spec) })
     }
 
     /// Lists the tools of a server in `.pml.json` if it is running. With `may_start`, starts a server whose tools are

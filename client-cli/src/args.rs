@@ -15,7 +15,7 @@ use protocol::Visibility;
 pub(crate) use self::capabilities::{Add, Run};
 pub(crate) use self::runs::{Replay, ResumeRun, RunsCommand};
 pub(crate) use self::serve::Serve;
-pub(crate) use self::tools::{List, Remove, Search, Types};
+pub(crate) use self::tools::{List, Lock, Remove, Search, Types};
 
 /// Runs agent-written programs on your machine, in a sandbox, with your permission rules on every tool call.
 #[derive(Debug, Parser)]
@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Plan(Plan),
     /// Show which tools a program calls, without running it; works offline.
     Analyze(Analyze),
+    /// Pin a program and every tool that it reaches in FILE.lock, so that `pml exec FILE` refuses to run anything else.
+    Lock(Lock),
     /// Publish a program under a name, so that other programs can call it.
     Publish(Publish),
     /// Deprecate a published capability or server, with a message.
@@ -268,8 +270,10 @@ pub(crate) enum SecretsCommand {
 /// `pml exec`
 #[derive(Debug, Args)]
 #[command(after_help = "\
+If there is a FILE.lock (see `pml lock`), the program runs only as it was locked, and on this machine.
+
 Exit codes: 0 success; 1 the program failed; 2 it cannot run (syntax, unknown tool,
-request); 3 not permitted or not approved; 4 the gateway or the sandbox is unavailable.")]
+request, not as locked); 3 not permitted or not approved; 4 the gateway or the sandbox is unavailable.")]
 pub(crate) struct Exec {
     /// The program's file; `-` reads stdin.
     pub(crate) file: PathBuf,
@@ -279,6 +283,9 @@ pub(crate) struct Exec {
     /// The wall-time limit in milliseconds.
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub(crate) timeout_ms: Option<NonZeroU64>,
+    /// Refuse to run a program that has no FILE.lock.
+    #[arg(long)]
+    pub(crate) frozen: bool,
     /// Print the whole answer as JSON and never prompt; a call that needs approval exits with code 3.
     #[arg(long)]
     pub(crate) json: bool,

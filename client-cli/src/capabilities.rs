@@ -147,6 +147,8 @@ pub(crate) enum Target {
         name: ToolId,
         /// The secret that the call needs and the gateway does not have.
         missing_secret: Option<String>,
+        /// The gateway's answer about the tool.
+        described: Arc<ToolUse>,
     },
 }
 

@@ -10,6 +10,7 @@ mod hidden;
 pub(crate) mod init;
 pub(crate) mod lifecycle;
 mod list;
+mod lock;
 mod login;
 mod permissions;
 pub(crate) mod plan;
@@ -53,6 +54,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Exec(exec) => exec.json,
         Command::Plan(plan) => plan.json,
         Command::Analyze(analyze) => analyze.json,
+        Command::Lock(lock) => lock.json,
         Command::Publish(publish) => publish.json,
         Command::Doctor(doctor) => doctor.json,
         Command::Secrets(SecretsCommand::List { json, .. }) => *json,
@@ -118,6 +120,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Exec(_)
         | Command::Plan(_)
         | Command::Analyze(_)
+        | Command::Lock(_)
         | Command::Publish(_)
         | Command::Deprecate(_)
         | Command::Yank { .. }
@@ -169,6 +172,11 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Analyze(analyze) => {
                 let program = read(&analyze.file).await?;
                 unless_stopped(&stop, analyze::analyze(analyser()?, &analyze, &program)).await
+            }
+            Command::Lock(lock) => {
+                lock::check_file(&lock)?;
+                let program = read(&lock.file).await?;
+                lock::lock(App::open(settings)?, &lock, &program, &stop).await
             }
             Command::Publish(publish) if publish.mcp => {
                 let app = App::open(settings)?;

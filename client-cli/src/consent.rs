@@ -4,5 +4,6 @@ pub(crate) mod decision;
 pub(crate) mod lockfile;
 mod look_alike;
 pub(crate) mod permissions;
+pub(crate) mod program_lock;
 pub(crate) mod question;
 pub(crate) mod trust;

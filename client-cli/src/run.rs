@@ -16,7 +16,7 @@ mod paused;
 mod permission;
 mod planned;
 pub(crate) mod posted;
-mod prepare;
+pub(crate) mod prepare;
 pub(crate) mod progress;
 mod recorder;
 pub(crate) mod replay;
@@ -31,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::approvals::Approvals;
 use self::finished::Finished;
-use self::prepare::Reach;
 use crate::app::App;
+use crate::consent::program_lock::LockFile;
 
 /// The runs of one process.
 pub(crate) struct Runs {
@@ -44,8 +44,10 @@ pub(crate) struct Runs {
     finished: Arc<Finished>,
     /// Whether somebody can answer questions.
     can_ask: bool,
-    /// Where programs may run.
-    reach: Reach,
+    /// What the programs of these runs are locked to.
+    lock: Option<Arc<LockFile>>,
+    /// Whether programs need only what is stored here, so that the gateway is not asked.
+    without_gateway: bool,
 }
 
 impl Runs {
@@ -56,7 +58,8 @@ impl Runs {
             approvals: Arc::default(),
             finished: Arc::default(),
             can_ask: true,
-            reach: Reach::Anywhere,
+            lock: None,
+            without_gateway: false,
         }
     }
 
@@ -74,7 +77,14 @@ impl Runs {
     /// The same, for programs that need only what is stored here: the gateway is not asked.
     #[must_use]
     pub(crate) fn without_gateway(self) -> Self {
-        Self { reach: Reach::WithoutGateway, ..self }
+        Self { without_gateway: true, ..self }
+    }
+
+    /// The same, if a program may only run as it was locked. It runs on this machine, wherever its tools are: else the
+    /// gateway would resolve them once more.
+    #[must_use]
+    pub(crate) fn locked_to(self, lock: Option<LockFile>) -> Self {
+        Self { lock: lock.map(Arc::new), ..self }
     }
 
     /// Waits until a question was answered by another channel, and returns the outcome; `None` if it only ended.

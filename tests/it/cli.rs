@@ -28,6 +28,7 @@ mod plan;
 mod plan_routing;
 mod policy;
 mod previews;
+mod program_lock;
 mod protected_places;
 mod races;
 mod rehearsal;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use analysis::{Analysis, Bundle};
 use protocol::{
     Approval, ApprovalType, ContinueRequest, Envelope, ErrorCode, ExecuteOptions, ExecuteRequest,
-    Include, RunNote,
+    Include, RunNote, escape_text,
 };
 use serde_json::Value;
 use tokio::sync::watch;
@@ -17,6 +17,7 @@ use super::program::{self, note_diagnostics};
 use super::terminal::{ask_line, for_terminal, note, say};
 use crate::app::{App, PackageActivity};
 use crate::args::Exec;
+use crate::consent::program_lock::LockFile;
 use crate::consent::question::Channel;
 use crate::consent::question::left_out::LeftOut;
 use crate::error::CliError;
@@ -63,13 +64,32 @@ pub(crate) async fn exec(
         }),
         ..ExecuteRequest::default()
     };
+    let lock = lock_of(&exec)?;
     let person = is_person(exec.json);
-    let runs = if person { Runs::of(app) } else { Runs::unattended(app) };
+    let runs = if person { Runs::of(app) } else { Runs::unattended(app) }.locked_to(lock);
     if std::io::stderr().is_terminal() {
         tokio::spawn(show_installations(runs.app.package_activity()));
     }
     let envelope = execute::execute(&runs, request, stop.clone()).await;
     finish(runs, envelope, &program, person, exec.json, &stop).await
+}
+
+/// Returns the lock of the program. With `--frozen` there has to be one.
+fn lock_of(exec: &Exec) -> Result<Option<LockFile>, CliError> {
+    let is_stdin = exec.file.as_os_str() == "-";
+    let lock = if is_stdin { None } else { LockFile::read(&exec.file)? };
+    if lock.is_some() || !exec.frozen {
+        return Ok(lock);
+    }
+    if is_stdin {
+        return Err(CliError::cannot_run(
+            "`--frozen` needs a file: a program from stdin has no lock",
+        ));
+    }
+    let file = escape_text(&exec.file.to_string_lossy());
+    let message = format!("`{file}.lock` does not exist, and `--frozen` was given");
+    let hint = format!("Write it with `pml lock {file}`, and commit it.");
+    Err(CliError::from_code(ErrorCode::ConfigInvalid, message).with_hint(hint))
 }
 
 /// Prints the packages that are installed, which can take minutes, until there can be no more.

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use protocol::Install;
+use protocol::{Install, Integrity};
+use serde_json::{Value, json};
 
 use super::Remote;
 use crate::packages::Request;
 use crate::policy::HostPattern;
-use crate::processes::environment::{Source, is_passed};
+use crate::processes::environment::{Source, is_passed, is_secret_name};
 use crate::processes::programs::Program;
 
 /// Programs that only ask another process, which runs as root or outside of the seal, to start a container.
@@ -171,6 +172,39 @@ impl ServerSpec {
         self.tools.as_ref().is_none_or(|tools| tools.contains(action))
     }
 
+    /// Returns a hash of how it is started or reached, which is the same for everybody with the same entry.
+    ///
+    /// The values of headers, and of variables that may be secret, are not part of it: the hash is written to a file
+    /// that others read, and who knows the rest could guess a short value.
+    pub(crate) fn start_hash(&self) -> Integrity {
+        let variable = |(name, value): (&String, &String)| {
+            let has_password = value.contains("://") && value.contains('@');
+            let shown = match is_secret_name(name) || has_password {
+                true => json!(references(value)),
+                false => json!(value),
+            };
+            (name.clone(), shown)
+        };
+        let env: BTreeMap<String, Value> = self.env.iter().map(variable).collect();
+        let remote = self.remote.as_ref().map(|remote| {
+            let headers = remote.headers.iter();
+            let headers: BTreeMap<_, _> =
+                headers.map(|(name, value)| (name.clone(), references(value))).collect();
+            // A query may have a key.
+            let query: Vec<_> = remote.url.query_pairs().map(|(name, _)| name).collect();
+            json!({ "origin": remote.origin(), "path": remote.url.path(), "query": query, "headers": headers })
+        });
+        // Of the seal, only what the entry says: its folders are different on each machine.
+        let seal = self.seal.as_ref().map(|seal| match seal.network {
+            Reachable::Nothing => json!("nothing"),
+            Reachable::Hosts(_) | Reachable::All => json!(seal.hosts()),
+        });
+        Integrity::of_json(&json!({
+            "command": self.command, "args": self.args, "env": env, "env_required": self.env_required,
+            "cwd": self.cwd, "remote": remote, "seal": seal,
+        }))
+    }
+
     /// Returns whether it is to be sealed and cannot be.
     pub(super) fn cannot_be_sealed(&self) -> bool {
         self.seal.is_some() && starts_container(&self.command)
@@ -181,6 +215,12 @@ impl ServerSpec {
 pub(crate) fn starts_container(command: &str) -> bool {
     let name = Path::new(command).file_name();
     CONTAINERS.iter().any(|container| name.is_some_and(|name| name == *container))
+}
+
+/// Returns the names of the variables that a text refers to.
+fn references(text: &str) -> Vec<&str> {
+    let after = text.split("${").skip(1);
+    after.filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect()
 }
 
 impl HostList {
@@ -218,6 +258,61 @@ mod tests {
     fn spec(install: serde_json::Value) -> Result<ServerSpec, String> {
         let folders = Folders { own: "/own".into(), home: "/home".into(), packages: "/p".into() };
         ServerSpec::of_registry(&serde_json::from_value(install).unwrap(), folders)
+    }
+
+    /// A change of how a server is started changes its hash; a secret, and the folders of this machine, do not.
+    #[test]
+    fn the_hash_of_a_start_leaves_out_secrets() {
+        let env = |name: &str, value: &str| ServerSpec {
+            command: "a".to_owned(),
+            env: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+            ..ServerSpec::default()
+        };
+        let remote = |url: &str, value: &str| {
+            let headers = BTreeMap::from([("Authorization".to_owned(), value.to_owned())]);
+            ServerSpec { remote: Some(Remote::new(url, headers).unwrap()), ..ServerSpec::default() }
+        };
+        let sealed = |home: &str, network: Reachable| ServerSpec {
+            seal: Some(Seal {
+                network,
+                home: home.into(),
+                packages: home.into(),
+                reads_named: true,
+            }),
+            ..ServerSpec::default()
+        };
+        let all = || Reachable::All;
+        for (one, other, is_same) in [
+            (env("API_TOKEN", "one"), env("API_TOKEN", "two"), true),
+            (env("API_TOKEN", "${A}"), env("API_TOKEN", "${B}"), false),
+            (env("API_TOKEN", "one"), env("API_KEY", "one"), false),
+            (env("BASE", "https://u:one@a.test"), env("BASE", "https://u:two@a.test"), true),
+            (env("BASE", "https://a.test"), env("BASE", "https://b.test"), false),
+            (remote("https://a.test/m", "one"), remote("https://a.test/m", "two"), true),
+            (remote("https://a.test/m?key=1", "x"), remote("https://a.test/m?key=2", "x"), true),
+            (remote("https://a.test/m", "x"), remote("https://a.test/n", "x"), false),
+            (remote("https://a.test/m", "${A}"), remote("https://a.test/m", "${B}"), false),
+            (sealed("/a", all()), sealed("/b", all()), true),
+            (sealed("/a", all()), sealed("/a", Reachable::Nothing), false),
+            (sealed("/a", all()), ServerSpec::default(), false),
+        ] {
+            let same = one.start_hash() == other.start_hash();
+            assert_eq!(same, is_same, "{one:?} and {other:?}");
+        }
+        let spec = |command: &str, args: &[&str], cwd: Option<&str>| ServerSpec {
+            command: command.to_owned(),
+            args: args.iter().map(|&arg| arg.to_owned()).collect(),
+            cwd: cwd.map(str::to_owned),
+            ..ServerSpec::default()
+        };
+        let hashes = [
+            spec("a", &["b"], None),
+            spec("a", &["c"], None),
+            spec("a", &["b"], Some("c")),
+            spec("b", &["b"], None),
+        ]
+        .map(|spec| spec.start_hash().to_string());
+        assert_eq!(std::collections::BTreeSet::from(hashes).len(), 4);
     }
 
     /// NX-01: an entry of the registry cannot widen its seal, nor take a variable that the question does not show.

@@ -333,10 +333,15 @@ const SECRET_NAMES: &[&str] = &["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", 
 
 /// Removes the value of a variable from logs and records from now on, if it is a secret: a server may return it.
 fn keep_out_of_records(name: &str, value: &str) {
-    let name = name.to_ascii_uppercase();
-    if SECRET_NAMES.iter().any(|part| name.contains(part)) {
+    if is_secret_name(name) {
         keys_in_use().keep(value);
     }
+}
+
+/// Returns whether the value of a variable of this name is a secret.
+pub(crate) fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
 /// Refuses a variable that an entry may not set.

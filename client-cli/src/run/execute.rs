@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::journal::Journal;
 use super::local_execution::{LocalExecution, Resumed};
 use super::paused::PausedRun;
-use super::prepare::{LocalProgram, Prepared, Reach, prepare};
+use super::prepare::{LocalProgram, Prepared, Terms, prepare};
 use super::recorder::Recorder;
 use super::{Runs, resume};
 use crate::app::App;
@@ -34,7 +34,12 @@ pub(crate) async fn execute(
     let ran = request.code.clone().filter(|_| !dry);
     let args = request.args.clone().unwrap_or_default();
     // Everything that can fail or be denied up front is checked before the sandbox starts.
-    let program = match prepare(&runs.app, request, runs.reach, &cancel).await {
+    let terms = match (&runs.lock, runs.without_gateway) {
+        (Some(lock), _) => Terms::Locked(lock),
+        (None, true) => Terms::WithoutGateway,
+        (None, false) => Terms::Anywhere,
+    };
+    let program = match prepare(&runs.app, request, terms, &cancel).await {
         Ok(Prepared::Local(program)) => program,
         Ok(Prepared::Answered(envelope)) => {
             if let Some(code) = ran {
@@ -78,7 +83,7 @@ pub(crate) async fn resume_recorded(
     let options = ExecuteOptions { include: include.clone(), ..ExecuteOptions::default() };
     let request =
         ExecuteRequest { code, args, options: Some(options), ..ExecuteRequest::default() };
-    match prepare(&runs.app, request, Reach::Here, &cancel).await {
+    match prepare(&runs.app, request, Terms::Here, &cancel).await {
         Ok(Prepared::Local(program)) => {
             let resumed = Resumed { journal: Arc::new(journal), live };
             run_here(runs, program, include, Some(resumed), &cancel).await

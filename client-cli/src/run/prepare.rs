@@ -15,6 +15,7 @@ use super::resolver::Resolver;
 use crate::app::App;
 use crate::capabilities::Target;
 use crate::consent::decision::refuse_denied;
+use crate::consent::program_lock::{LockFile, ProgramLock};
 use crate::placement::inquiry::Resolution;
 
 /// The time limit for resolving all tools and capabilities that a program reaches.
@@ -39,24 +40,59 @@ pub(super) enum Prepared {
     Answered(Box<Envelope>),
 }
 
-/// Where a program may run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// Here or on the gateway.
+/// Where a program may run, and as what.
+pub(super) enum Terms<'a> {
+    /// Here or on the gateway, depending on where its tools are.
     Anywhere,
-    /// Only on this machine; the gateway locates its tools.
+    /// On this machine only.
     Here,
-    /// Only on this machine, with what is stored here: the gateway is not asked.
+    /// On this machine only, with what is stored here: the gateway is not asked.
     WithoutGateway,
+    /// Nowhere: it is about to be locked.
+    ToLock,
+    /// On this machine only, and only as it was locked.
+    Locked(&'a LockFile),
+}
+
+/// Returns what a program would be locked to, from the same resolution as that of a run. Nothing runs.
+///
+/// # Errors
+/// Returns why it cannot run or cannot be locked.
+pub(crate) async fn lock(
+    app: &Arc<App>,
+    code: &str,
+    cancel: &CancellationToken,
+) -> Result<ProgramLock, ErrorBody> {
+    let request = ExecuteRequest { code: Some(code.to_owned()), ..ExecuteRequest::default() };
+    match prepare(app, request, Terms::ToLock, cancel).await? {
+        Prepared::Local(program) => lock_of(app, &program.analysis, &program.targets),
+        Prepared::Answered(envelope) => match *envelope {
+            Envelope::Error(refused) => Err(refused.error),
+            // It was not to run the program.
+            _ => Err(ErrorBody::new(
+                ErrorCode::GatewayBadAnswer,
+                "the gateway did not locate the program's tools",
+            )),
+        },
+    }
+}
+
+fn lock_of(
+    app: &App,
+    analysis: &Analysis,
+    targets: &HashMap<ToolId, Target>,
+) -> Result<ProgramLock, ErrorBody> {
+    ProgramLock::of(analysis, targets, |namespace| app.configured_server(namespace))
 }
 
 /// Prepares a program. If this returns an error, nothing has run and the user was not asked.
 pub(super) async fn prepare(
     app: &Arc<App>,
     request: ExecuteRequest,
-    reach: Reach,
+    terms: Terms<'_>,
     cancel: &CancellationToken,
 ) -> Result<Prepared, ErrorBody> {
+    let here = !matches!(terms, Terms::Anywhere);
     let code = request.code.clone().ok_or_else(|| {
         ErrorBody::new(ErrorCode::InvalidRequest, "`code` is missing: the program to run")
     })?;
@@ -71,6 +107,9 @@ pub(super) async fn prepare(
     if let Some(error) = analysis.error_body() {
         return Err(error);
     }
+    if let Terms::ToLock | Terms::Locked(_) = terms {
+        ProgramLock::check_lockable(&analysis)?;
+    }
     // The user may have edited the rules since the last program.
     app.read_permissions()?;
     // Before the gateway is asked: the text of a refused program stays on this machine.
@@ -78,10 +117,9 @@ pub(super) async fn prepare(
         refuse_denied(&app.permissions(), id, "")?;
     }
     let timeout_ms = request.options.as_ref().and_then(|options| options.timeout_ms);
-    let consulted = match reach {
-        Reach::WithoutGateway => Consulted::RunWithoutGateway(Vec::new()),
-        Reach::Anywhere => consult(app, request, &analysis, &args, false, cancel).await?,
-        Reach::Here => consult(app, request, &analysis, &args, true, cancel).await?,
+    let consulted = match terms {
+        Terms::WithoutGateway => Consulted::RunWithoutGateway(Vec::new()),
+        _ => consult(app, request, &analysis, &args, here, cancel).await?,
     };
     let (resolution, offline) = match consulted {
         Consulted::RunHere(resolution) => (resolution, false),
@@ -92,6 +130,9 @@ pub(super) async fn prepare(
     };
     // The analysis here determines which tools may be called; the gateway only locates them.
     let mut resolver = Resolver::new(app, offline, cancel);
+    if let Terms::Locked(_) = terms {
+        resolver = resolver.with_exact_versions();
+    }
     // One limit for all: each capability takes several requests, and the limit of a single request
     // does not bound their sum.
     let found =
@@ -102,6 +143,10 @@ pub(super) async fn prepare(
             return Err(ErrorBody::new(ErrorCode::Cancelled, "the run was cancelled"));
         }
     };
+    // What is compared is what runs: the calls go to these targets.
+    if let Terms::Locked(locked) = terms {
+        locked.check(&lock_of(app, &analysis, &targets)?)?;
+    }
     let tools_used = analysis.tools.iter().map(|id| match targets.get(id) {
         Some(Target::Capability(capability)) => capability.tool_use(id),
         _ => {

@@ -28,6 +28,8 @@ pub(crate) struct Resolver<'a> {
     offline: bool,
     /// Whether capabilities are to run here, although the gateway could run them.
     keeps_here: bool,
+    /// Whether calls on the gateway name the version that it answered with.
+    exact: bool,
     cancel: &'a CancellationToken,
     /// The capabilities that are being resolved, the outermost first.
     stack: Vec<OpenCapability>,
@@ -53,6 +55,7 @@ impl<'a> Resolver<'a> {
             app,
             offline,
             keeps_here: false,
+            exact: false,
             cancel,
             stack: Vec::new(),
             found: HashMap::new(),
@@ -63,6 +66,13 @@ impl<'a> Resolver<'a> {
     /// Creates a resolver that fetches every capability, so that it can run here later without the gateway.
     pub(crate) fn keeping(app: &'a App, cancel: &'a CancellationToken) -> Self {
         Self { keeps_here: true, ..Self::new(app, false, cancel) }
+    }
+
+    /// Makes calls on the gateway name the version that it answered with. It resolves a name again with each call, and
+    /// without a version to the newest one of that time.
+    pub(crate) fn with_exact_versions(mut self) -> Self {
+        self.exact = true;
+        self
     }
 
     /// Resolves the tools of a program; `answers` is the gateway's answer about them.
@@ -216,8 +226,15 @@ impl<'a> Resolver<'a> {
     /// capability is replaced by the full name.
     fn gateway_target(&self, id: &ToolId, tool: &ToolUse) -> Target {
         let full = name_of(tool).filter(|_| self.base().is_some());
-        let name = full.map_or_else(|| id.clone(), |full| id.within(full.scope()));
-        Target::Gateway { name, missing_secret: tool.lacks_key.clone() }
+        let mut name = full.map_or_else(|| id.clone(), |full| id.within(full.scope()));
+        if self.exact
+            && let (Some(full), Some(version)) = (name_of(tool), &tool.version)
+            && let Ok(exact) = id.within(full.scope()).at(version)
+        {
+            name = exact;
+        }
+        let missing_secret = tool.lacks_key.clone();
+        Target::Gateway { name, missing_secret, described: Arc::new(tool.clone()) }
     }
 
     fn refuse_denied(&self, id: &ToolId) -> Result<(), ErrorBody> {
