@@ -276,6 +276,23 @@ impl App {
         }
     }
 
+    /// Lists the tools of a server in `.pml.json` as they are now, starting it if it does not run.
+    ///
+    /// # Errors
+    /// Returns why it did not start or answer.
+    pub(crate) async fn current_tools(
+        &self,
+        namespace: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<ToolDescriptor>, ErrorBody> {
+        let tools = self.local.tools(namespace, cancel).await;
+        let tools = tools.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
+        if let Some(spec) = self.local.spec(namespace) {
+            self.known.store(namespace, &spec, tools.clone());
+        }
+        Ok(tools)
+    }
+
     /// Lists the tools of a running server in the background, if they are not known yet.
     pub(crate) fn learn_tools(self: &Arc<Self>, namespace: &str) {
         if self.known_tools(namespace).is_some() {

@@ -12,6 +12,7 @@ mod identical_calls;
 pub(crate) mod journal;
 mod local_execution;
 mod local_run;
+mod locked_schemas;
 mod paused;
 mod permission;
 mod planned;

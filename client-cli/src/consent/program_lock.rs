@@ -9,14 +9,14 @@ mod pins;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use protocol::{ErrorBody, ErrorCode, Integrity, Routing, escape_text};
+use protocol::{ErrorBody, ErrorCode, Integrity, Routing, ToolId, escape_text};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::difference::Difference;
 pub(crate) use self::file::LockFile;
-pub(crate) use self::pins::ConfiguredServer;
+pub(crate) use self::pins::{ConfiguredServer, schema_hash};
 
 /// The version of the file's format. Other versions are refused.
 const VERSION: u32 = 1;
@@ -141,6 +141,14 @@ impl ProgramLock {
             schema.into_iter().chain(integrity).chain(reaches)
         };
         self.all_tools().flat_map(of_tool).collect()
+    }
+
+    /// Returns the locked schemas of tools of servers of `.pml.json`.
+    pub(crate) fn configured_schemas(&self) -> HashMap<ToolId, Integrity> {
+        let configured = self.all_tools().filter(|(_, tool)| tool.kind == Kind::Configured);
+        configured
+            .filter_map(|(place, tool)| Some((place.tool.parse().ok()?, tool.schema?)))
+            .collect()
     }
 
     /// Returns a line for each tool that the program calls itself: what it is and where it runs.

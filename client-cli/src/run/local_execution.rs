@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::journal::{Journal, RunStart, now_ms};
 use super::local_run::{Beginning, LocalRun};
+use super::locked_schemas::LockedSchemas;
 use super::paused::RunEvent;
 use super::prepare::LocalProgram;
 use super::recorder::Recorder;
@@ -76,7 +77,7 @@ impl LocalExecution {
         events: UnboundedSender<RunEvent>,
         stop: &CancellationToken,
     ) -> Result<(Arc<LocalRun>, LiveRun), ErrorBody> {
-        let LocalProgram { analysis, targets, timeout_ms, .. } = &*self.program;
+        let LocalProgram { analysis, targets, timeout_ms, lock, .. } = &*self.program;
         let mut limits = Limits::client();
         // Concurrent calls can be combined into one question, so all of them may be pending; the router limits how many
         // execute.
@@ -116,7 +117,9 @@ impl LocalExecution {
             },
         };
         let start = journal.as_ref().map_or_else(RunStart::now, |journal| journal.start);
-        let beginning = Beginning { id, limits, start, journal };
+        let schemas = lock.as_ref().map(|locked| LockedSchemas::new(&locked.lock));
+        let schemas = schemas.unwrap_or_default();
+        let beginning = Beginning { id, limits, start, journal, schemas };
         let app = Arc::clone(&self.app);
         let run = LocalRun::new(app, beginning, policy, recorder, events, stop.clone());
         Ok((Arc::new(run), live))

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::allowed_calls::AllowedCalls;
 use super::identical_calls::IdenticalCalls;
 use super::journal::{Journal, RunStart};
+use super::locked_schemas::LockedSchemas;
 use super::paused::RunEvent;
 use super::recorder::{AnsweredQuestion, Recorder};
 use crate::app::App;
@@ -32,6 +33,8 @@ pub(crate) struct LocalRun {
     pub(crate) start: RunStart,
     /// Its record so far, if it is resumed.
     pub(crate) journal: Option<Arc<Journal>>,
+    /// The schemas that its tools have to have.
+    pub(super) schemas: LockedSchemas,
     events: mpsc::UnboundedSender<RunEvent>,
     cancel: CancellationToken,
     /// Held while the user is asked: one question at a time.
@@ -78,6 +81,8 @@ pub(crate) struct Beginning {
     pub(crate) start: RunStart,
     /// Its record so far, if it is resumed.
     pub(crate) journal: Option<Arc<Journal>>,
+    /// The schemas that its tools have to have.
+    pub(super) schemas: LockedSchemas,
 }
 
 impl LocalRun {
@@ -90,7 +95,7 @@ impl LocalRun {
         events: mpsc::UnboundedSender<RunEvent>,
         cancel: CancellationToken,
     ) -> Self {
-        let Beginning { id, limits, start, journal } = beginning;
+        let Beginning { id, limits, start, journal, schemas } = beginning;
         Self {
             app,
             id,
@@ -99,6 +104,7 @@ impl LocalRun {
             recorder,
             start,
             journal,
+            schemas,
             events,
             cancel,
             asking: tokio::sync::Mutex::default(),

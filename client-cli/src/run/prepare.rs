@@ -30,6 +30,8 @@ pub(super) struct LocalProgram {
     pub(super) warnings: Vec<String>,
     pub(super) tools_used: Vec<ToolUse>,
     pub(super) timeout_ms: Option<NonZeroU64>,
+    /// What it was locked to, if it was.
+    pub(super) lock: Option<Arc<LockFile>>,
 }
 
 /// A program that was checked and resolved.
@@ -51,7 +53,7 @@ pub(super) enum Terms<'a> {
     /// Nowhere: it is about to be locked.
     ToLock,
     /// On this machine only, and only as it was locked.
-    Locked(&'a LockFile),
+    Locked(&'a Arc<LockFile>),
 }
 
 /// Returns what a program would be locked to, from the same resolution as that of a run. Nothing runs.
@@ -144,8 +146,12 @@ pub(super) async fn prepare(
         }
     };
     // What is compared is what runs: the calls go to these targets.
-    if let Terms::Locked(locked) = terms {
-        locked.check(&lock_of(app, &analysis, &targets)?)?;
+    let lock = match terms {
+        Terms::Locked(lock) => Some(Arc::clone(lock)),
+        Terms::Anywhere | Terms::Here | Terms::WithoutGateway | Terms::ToLock => None,
+    };
+    if let Some(lock) = &lock {
+        lock.check(&lock_of(app, &analysis, &targets)?)?;
     }
     let tools_used = analysis.tools.iter().map(|id| match targets.get(id) {
         Some(Target::Capability(capability)) => capability.tool_use(id),
@@ -163,6 +169,7 @@ pub(super) async fn prepare(
         tools_used,
         warnings: resolution.warnings,
         timeout_ms,
+        lock,
     })))
 }
 

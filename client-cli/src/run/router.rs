@@ -322,6 +322,12 @@ impl Caller {
                 })?
             }
             Target::Configured => {
+                let checked = self.run.schemas.check(app, &id, cancel).await;
+                checked.map_err(|error| match error.error_code {
+                    // Not for the program to catch.
+                    ErrorCode::IntegrityMismatch => self.run.end_with(error),
+                    _ => error,
+                })?;
                 let result = app.call_local(&id, arguments, cancel).await?;
                 // The server runs at this moment, so its tools can be listed without starting it.
                 app.learn_tools(id.namespace());

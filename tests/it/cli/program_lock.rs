@@ -15,6 +15,25 @@ await mcp.filesystem.write_file({ path: \"made.txt\", content: \"x\" });
 return await mcp.filesystem.read_text_file({ path: 'made.txt' });
 ";
 
+/// An MCP server whose tool makes a file. `DESCRIBED` stands for its description.
+const MINE: &str = r#"import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    method, params = message.get("method"), message.get("params", {})
+    if method == "initialize":
+        result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "mine", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": "touch", "description": "DESCRIBED", "inputSchema": {"type": "object"}}]}
+    elif method == "tools/call":
+        open("touched.txt", "w").close()
+        result = {"content": [{"type": "text", "text": "touched"}]}
+    else:
+        result = None
+    if "id" in message:
+        outcome = {"error": {"code": -32601, "message": "unknown"}} if result is None else {"result": result}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}), flush=True)
+"#;
+
 /// Runs `pml`; returns its exit code, stdout and stderr.
 fn run(project: &Project, arguments: &[&str]) -> (i32, String, String) {
     let output = project.run(arguments);
@@ -300,6 +319,55 @@ fn a_version_that_is_published_during_the_run_is_not_called() {
     });
     assert_eq!(success(&envelope), 42);
     assert!(refused(&project).contains("`maths:double`: version 0.1.0 → 0.1.1"));
+}
+
+/// A server of `.pml.json` that says something else of its tool than what was locked is not called, even if that is found
+/// out only when it runs. How it is started is locked, too; the value of a secret is not.
+#[test]
+fn a_changed_server_of_the_project_is_not_called() {
+    let entry = |script: &str, token: &str| {
+        json!({
+            "permissions": { "allow": ["mine:*"] },
+            "mcpServers": { "mine": { "command": "python3", "args": [script], "env": { "MINE_TOKEN": token } } },
+        })
+    };
+    let program = "try { return await mcp.mine.touch({}) } catch { return 'caught' }";
+    let project = Project::offline().configure(&entry("mine.py", "one"));
+    project.write("mine.py", MINE);
+    let said = locked(&project, program);
+    let unknown =
+        "Not known, so not locked:\n- `mine:touch`: schema: its server has not listed its tools";
+    assert!(said.contains(unknown), "{said}");
+    assert!(!project.path("touched.txt").exists());
+    assert_eq!(success(&exec(&project)), "touched");
+
+    // The run has listed its tools, so now they can be locked.
+    let (code, said, _) = run(&project, &["lock", "a.ts"]);
+    assert!(code == 0 && said.starts_with("a.ts.lock was written: 1 tool"), "{said}");
+    assert!(!said.contains("Not known"), "{said}");
+    assert_eq!(success(&exec(&project)), "touched");
+    let secret = project.configure(&entry("mine.py", "two"));
+    assert_eq!(success(&exec(&secret)), "touched");
+
+    std::fs::remove_file(secret.path("touched.txt")).unwrap();
+    secret.write("mine.py", MINE.replace("DESCRIBED", "Touches all files"));
+    let envelope = exec(&secret);
+    let message = failure(&envelope, "INTEGRITY_MISMATCH");
+    assert!(message.contains("another description or schema of `mine:touch`"), "{message}");
+    assert!(!secret.path("touched.txt").exists());
+    // Since then it is known before the program starts.
+    let message = refused(&secret);
+    assert!(message.contains("`mine:touch`: description or schema sha256-"), "{message}");
+    let (code, checked) = check(&secret);
+    assert_eq!((code, &checked["tools"][0]["field"]), (2, &json!("schema")), "{checked:#}");
+
+    secret.write("other.py", MINE);
+    let moved = secret.configure(&entry("other.py", "two"));
+    let message = refused(&moved);
+    assert!(message.contains("`mine:touch`: start command sha256-"), "{message}");
+    let (_, checked) = check(&moved);
+    assert_eq!(checked["not_compared"], json!([{ "tool": "mine:touch" }]), "{checked:#}");
+    assert!(!moved.path("touched.txt").exists());
 }
 
 /// A program that computes the names of its tools cannot be locked.
