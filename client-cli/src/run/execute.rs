@@ -83,7 +83,8 @@ pub(crate) async fn resume_recorded(
     let options = ExecuteOptions { include: include.clone(), ..ExecuteOptions::default() };
     let request =
         ExecuteRequest { code, args, options: Some(options), ..ExecuteRequest::default() };
-    match prepare(&runs.app, request, Terms::Here, &cancel).await {
+    let terms = runs.lock.as_ref().map_or(Terms::Here, Terms::Locked);
+    match prepare(&runs.app, request, terms, &cancel).await {
         Ok(Prepared::Local(program)) => {
             let resumed = Resumed { journal: Arc::new(journal), live };
             run_here(runs, program, include, Some(resumed), &cancel).await

@@ -68,7 +68,11 @@ impl Recorder {
         permissions: &Permissions,
     ) -> Result<Self, ErrorBody> {
         let recorder = Self::new(store, run.to_owned());
-        let plan = json!({ "dag": program.analysis.dag, "dynamic": program.analysis.dynamic });
+        let mut plan = json!({ "dag": program.analysis.dag, "dynamic": program.analysis.dynamic });
+        if let Some(lock) = &program.lock {
+            // The run is resumed under the same lock.
+            plan["lock"] = lock.record();
+        }
         recorder.began(&program.code, &program.args, &plan, permissions)?;
         Ok(recorder)
     }

@@ -1,5 +1,7 @@
 //! `pml lock`: a program and the tools that it reaches are pinned, and a run of anything else is refused.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use crate::cli::server_starts::{publish, tenant};
@@ -33,6 +35,20 @@ for line in sys.stdin:
         outcome = {"error": {"code": -32601, "message": "unknown"}} if result is None else {"result": result}
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}), flush=True)
 "#;
+
+/// Returns a program that makes `began.txt`, and makes a call once there is `go.txt`.
+fn waiting(call: &str) -> String {
+    format!(
+        "await mcp.filesystem.write_file({{ path: 'began.txt', content: '' }});
+        let goes = false;
+        while (!goes) {{
+            try {{ await mcp.filesystem.read_text_file({{ path: 'go.txt' }}); goes = true }} catch {{
+                await new Promise((done) => setTimeout(done, 100));
+            }}
+        }}
+        return {call}"
+    )
+}
 
 /// Runs `pml`; returns its exit code, stdout and stderr.
 fn run(project: &Project, arguments: &[&str]) -> (i32, String, String) {
@@ -301,15 +317,8 @@ fn a_version_that_is_published_during_the_run_is_not_called() {
     let author = author();
     published(&author, "maths.double", DOUBLE);
     let project = Project::of(&author).allow(&["*"]);
-    let program = "await mcp.filesystem.write_file({ path: 'began.txt', content: '' });
-        let goes = false;
-        while (!goes) {
-            try { await mcp.filesystem.read_text_file({ path: 'go.txt' }); goes = true } catch {
-                await new Promise((done) => setTimeout(done, 100));
-            }
-        }
-        return await mcp.maths.double({ n: 21 })";
-    locked(&project, program);
+    let program = waiting("await mcp.maths.double({ n: 21 })");
+    locked(&project, &program);
     let envelope = std::thread::scope(|scope| {
         let run = scope.spawn(|| exec(&project));
         poll("the program", PATIENCE, || project.path("began.txt").exists().then_some(()));
@@ -368,6 +377,41 @@ fn a_changed_server_of_the_project_is_not_called() {
     let (_, checked) = check(&moved);
     assert_eq!(checked["not_compared"], json!([{ "tool": "mine:touch" }]), "{checked:#}");
     assert!(!moved.path("touched.txt").exists());
+}
+
+/// A run that was stopped goes on only with the tools that it was locked to when it began.
+#[test]
+fn a_locked_run_is_resumed_under_its_lock() {
+    let entry = |arguments: &[&str]| {
+        json!({
+            "permissions": { "allow": ["*"] },
+            "mcpServers": { "mine": { "command": "python3", "args": arguments } },
+        })
+    };
+    let project = Project::offline().configure(&entry(&["mine.py"]));
+    project.write("mine.py", MINE);
+    locked(&project, &waiting("await mcp.mine.touch({})"));
+    let mut pml = project.command(&["exec", "a.ts"]);
+    pml.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut pml = pml.spawn().unwrap();
+    poll("the program", PATIENCE, || project.path("began.txt").exists().then_some(()));
+    pml.kill().unwrap();
+    pml.wait().unwrap();
+
+    let resume = |project: &Project| -> Value {
+        let (_, said, warned) = run(project, &["runs", "resume", "last", "--json"]);
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}{warned}"))
+    };
+    project.write("go.txt", "");
+    // The lock of the file does not matter any more.
+    std::fs::remove_file(project.path("a.ts.lock")).unwrap();
+    let changed = project.configure(&entry(&["mine.py", "more"]));
+    let refused = resume(&changed);
+    let message = failure(&refused, "INTEGRITY_MISMATCH");
+    assert!(message.contains("`mine:touch`: start command sha256-"), "{message}");
+    assert!(!changed.path("touched.txt").exists());
+    let restored = changed.configure(&entry(&["mine.py"]));
+    assert_eq!(success(&resume(&restored)), "touched");
 }
 
 /// A program that computes the names of its tools cannot be locked.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use analysis::Bundle;
 use protocol::{ErrorCode, Include, escape_text};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{doubt, find};
@@ -13,6 +14,7 @@ use crate::app::App;
 use crate::args::{ResumeRun, Settings};
 use crate::commands::exec;
 use crate::commands::terminal::ask_line;
+use crate::consent::program_lock::LockFile;
 use crate::consent::question::shortened;
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
@@ -41,17 +43,20 @@ pub(crate) async fn resume(
     let workspace = Workspace::find(settings.workspace.as_deref())
         .map_err(|error| CliError::cannot_run(error.to_string()))?;
     let person = exec::is_person(options.json);
-    let (mut journal, live) = open(&workspace, &options)?;
+    let (mut journal, live, lock) = open(&workspace, &options)?;
     decide(&mut journal, &options, person, &stop).await?;
     let program = Bundle::of_one(journal.code.clone());
-    let runs = if person { Runs::of(app) } else { Runs::unattended(app) };
+    let runs = if person { Runs::of(app) } else { Runs::unattended(app) }.locked_to(lock);
     let include = Include::ALL.to_vec();
     let envelope = execute::resume_recorded(&runs, journal, live, include, stop.clone()).await;
     exec::finish(runs, envelope, &program, person, options.json, &stop).await
 }
 
-/// Finds the run and locks it.
-fn open(workspace: &Workspace, options: &ResumeRun) -> Result<(Journal, LiveRun), CliError> {
+/// Finds the run and locks it. Returns the lock of its program as well, if it began with one.
+fn open(
+    workspace: &Workspace,
+    options: &ResumeRun,
+) -> Result<(Journal, LiveRun, Option<LockFile>), CliError> {
     let none = || CliError::cannot_run("no run is recorded in this project");
     let records = TrustStore::of_user().map_err(|error| CliError::cannot_run(error.to_string()))?;
     let id = {
@@ -96,7 +101,15 @@ fn open(workspace: &Workspace, options: &ResumeRun) -> Result<(Journal, LiveRun)
     if !is_trusted {
         journal.forget_answers();
     }
-    Ok((journal, live))
+    let plan = reader.content(&run.began.plan);
+    let plan = plan.and_then(|plan| serde_json::from_str::<Value>(&plan).ok());
+    // Without it, nobody knows whether the program was locked.
+    let plan = plan.ok_or_else(|| refused("its plan is missing, or was changed"))?;
+    let lock = plan.get("lock").map(LockFile::recorded).transpose();
+    let lock = lock.map_err(|reason| {
+        refused(&format!("the lock in its record is invalid: {}", escape_text(&reason)))
+    })?;
+    Ok((journal, live, lock))
 }
 
 /// Decides about the calls that may have taken effect: by the options, and by asking a `person`.

@@ -25,6 +25,8 @@ pub(crate) struct LockFile {
     program: String,
     /// What it was locked to.
     pub(crate) lock: ProgramLock,
+    /// Whether it is that of a run that is resumed.
+    is_recorded: bool,
 }
 
 impl LockFile {
@@ -43,7 +45,23 @@ impl LockFile {
         let path = Self::path(program);
         let shown = shown(&path);
         let lock = read(&path).map_err(|what| invalid(&shown, &what))?;
-        Ok(lock.map(|lock| Self { program: self::shown(program), lock }))
+        let program = self::shown(program);
+        Ok(lock.map(|lock| Self { program, lock, is_recorded: false }))
+    }
+
+    /// Returns it for the record of a run.
+    pub(crate) fn record(&self) -> Value {
+        json!({ "program": self.program, "lock": self.lock })
+    }
+
+    /// Reads the lock in the record of a run that is resumed.
+    ///
+    /// # Errors
+    /// Returns why it is not a lock, as the rest of a sentence about it.
+    pub(crate) fn recorded(record: &Value) -> Result<Self, String> {
+        let program = record["program"].as_str().ok_or("it names no program")?;
+        let lock = parse(record["lock"].to_string().as_bytes())?;
+        Ok(Self { program: escape_text(program), lock, is_recorded: true })
     }
 
     /// Replaces the lock of a program atomically.
@@ -79,6 +97,10 @@ impl LockFile {
     /// Returns what to do about a difference.
     pub(crate) fn hint(&self) -> String {
         let program = &self.program;
+        if self.is_recorded {
+            return "The run goes on only with the tools that it began with; else run the program again."
+                .to_owned();
+        }
         format!("Review the difference; if it is intended, run `pml lock {program}`.")
     }
 }
