@@ -22,7 +22,6 @@ use crate::args::Settings;
 use crate::config::{self, Config};
 use crate::consent::lockfile::Lockfile;
 use crate::consent::permissions::Permissions;
-use crate::consent::program_lock::ConfiguredServer;
 use crate::consent::trust::TrustStore;
 use crate::files::records;
 use crate::gateway::cloud::Cloud;
@@ -242,12 +241,6 @@ impl App {
         self.known.of(namespace, &self.local.spec(namespace)?)
     }
 
-    /// Returns what a program that calls a server in `.pml.json` is locked to.
-    pub(crate) fn configured_server(&self, namespace: &str) -> Option<ConfiguredServer> {
-        let spec = self.local.spec(namespace)?;
-        Some(ConfiguredServer { start: spec.start_hash(), tools: self.known.of(namespace, &spec) })
-    }
-
     /// Lists the tools of a server in `.pml.json` if it is running. With `may_start`, starts a server whose tools are
     /// unknown.
     pub(crate) async fn list_tools(
@@ -274,23 +267,6 @@ impl App {
                 None
             }
         }
-    }
-
-    /// Lists the tools of a server in `.pml.json` as they are now, starting it if it does not run.
-    ///
-    /// # Errors
-    /// Returns why it did not start or answer.
-    pub(crate) async fn current_tools(
-        &self,
-        namespace: &str,
-        cancel: &CancellationToken,
-    ) -> Result<Vec<ToolDescriptor>, ErrorBody> {
-        let tools = self.local.tools(namespace, cancel).await;
-        let tools = tools.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
-        if let Some(spec) = self.local.spec(namespace) {
-            self.known.store(namespace, &spec, tools.clone());
-        }
-        Ok(tools)
     }
 
     /// Lists the tools of a running server in the background, if they are not known yet.

@@ -67,7 +67,7 @@ pub(crate) enum Command {
     Plan(Plan),
     /// Show which tools a program calls, without running it; works offline.
     Analyze(Analyze),
-    /// Pin a program and every tool that it reaches in FILE.lock, so that `pml exec FILE` refuses to run anything else.
+    /// Pin a program and every tool that it reaches in FILE.lock; `pml exec` then runs nothing else.
     Lock(Lock),
     /// Publish a program under a name, so that other programs can call it.
     Publish(Publish),
@@ -270,10 +270,11 @@ pub(crate) enum SecretsCommand {
 /// `pml exec`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-If there is a FILE.lock (see `pml lock`), the program runs only as it was locked, and on this machine.
+If there is a FILE.lock (see `pml lock`), the program runs only as it was locked, and on this
+machine.
 
-Exit codes: 0 success; 1 the program failed; 2 it cannot run (syntax, unknown tool,
-request, not as locked); 3 not permitted or not approved; 4 the gateway or the sandbox is unavailable.")]
+Exit codes: 0 success; 1 the program failed; 2 it cannot run (syntax, unknown tool, request, not as
+locked); 3 not permitted or not approved; 4 the gateway or the sandbox is unavailable.")]
 pub(crate) struct Exec {
     /// The program's file; `-` reads stdin.
     pub(crate) file: PathBuf,

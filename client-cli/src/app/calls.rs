@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{App, config_error, own_program};
 use crate::capabilities::{self, Target};
 use crate::consent::decision::{Call, Decision, decide};
+use crate::consent::program_lock::ConfiguredServer;
 use crate::local_mcp::{Folders, Grant, LocalServers, ServerSpec, Timing};
 use crate::policy::PolicyOfRun;
 use crate::processes::environment::Environment;
@@ -221,6 +222,29 @@ impl App {
             let message = format!("the registry's entry `{}` {reason}", entry.fqdn);
             ErrorBody::new(ErrorCode::ToolUnavailable, message)
         })
+    }
+
+    /// Returns what a program that calls a server in `.pml.json` is locked to.
+    pub(crate) fn configured_server(&self, namespace: &str) -> Option<ConfiguredServer> {
+        let spec = self.local.spec(namespace)?;
+        Some(ConfiguredServer { start: spec.start_hash(), tools: self.known.of(namespace, &spec) })
+    }
+
+    /// Lists the tools of a server in `.pml.json` as they are now, starting it if it does not run.
+    ///
+    /// # Errors
+    /// Returns why it did not start or answer.
+    pub(crate) async fn current_tools(
+        &self,
+        namespace: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<ToolDescriptor>, ErrorBody> {
+        let tools = self.local.tools(namespace, cancel).await;
+        let tools = tools.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
+        if let Some(spec) = self.local.spec(namespace) {
+            self.known.store(namespace, &spec, tools.clone());
+        }
+        Ok(tools)
     }
 
     /// Starts a server separately from the project's own, lists its tools and stops it.

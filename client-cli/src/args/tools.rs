@@ -59,13 +59,15 @@ Examples:
   pml exec report.ts           runs only as locked, because there is a lock
   pml exec --frozen report.ts  the same, and refuses a program without a lock
 
-The lock has the hash of the program's normal form: a change of formatting, comments, types or the names of local
-variables is no change. For each tool that the program reaches, also through capabilities, it has where the tool runs,
-and as far as they are known its full name, version, hash, start command, and the hash of its description and schemas.
-What is not known is listed, and not locked. Nothing runs, and no server is started.
+The lock has the hash of the program's normal form: a change of formatting, comments, types or the
+names of local variables is no change. For each tool that the program reaches, also through
+capabilities, it has where the tool runs, and as far as they are known its full name, version,
+hash, start command, and the hash of its description and schemas. What is not known is listed, and
+not locked. Nothing runs, and no server is started.
 
-Exit codes: 0 written, or nothing changed; 2 something changed (with --check), there is no lock to check, the lock is
-malformed, or the program cannot run or be locked; 3 a rule denies a tool; 4 the gateway or the sandbox is unavailable.")]
+Exit codes: 0 written, or nothing changed; 2 something changed (with --check), there is no lock to
+check, the lock is malformed, or the program cannot run or be locked; 3 a rule denies a tool;
+4 the gateway or the sandbox is unavailable.")]
 pub(crate) struct Lock {
     /// The program's file. Its lock is FILE.lock, in the same folder.
     pub(crate) file: PathBuf,

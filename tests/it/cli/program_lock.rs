@@ -1,6 +1,6 @@
 //! `pml lock`: a program and the tools that it reaches are pinned, and a run of anything else is refused.
 
-use std::process::Stdio;
+mod during_runs;
 
 use serde_json::{Value, json};
 
@@ -9,46 +9,12 @@ use crate::registry::capabilities::{DOUBLE, author, published};
 use crate::support::cli::{Project, text};
 use crate::support::expect::{calls, failure, success};
 use crate::support::server::Server;
-use crate::support::{PATIENCE, poll};
 
 /// A program that shows by a file that it ran.
 const PROGRAM: &str = "// Makes a file.
 await mcp.filesystem.write_file({ path: \"made.txt\", content: \"x\" });
 return await mcp.filesystem.read_text_file({ path: 'made.txt' });
 ";
-
-/// An MCP server whose tool makes a file. `DESCRIBED` stands for its description.
-const MINE: &str = r#"import json, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    method, params = message.get("method"), message.get("params", {})
-    if method == "initialize":
-        result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "mine", "version": "1"}}
-    elif method == "tools/list":
-        result = {"tools": [{"name": "touch", "description": "DESCRIBED", "inputSchema": {"type": "object"}}]}
-    elif method == "tools/call":
-        open("touched.txt", "w").close()
-        result = {"content": [{"type": "text", "text": "touched"}]}
-    else:
-        result = None
-    if "id" in message:
-        outcome = {"error": {"code": -32601, "message": "unknown"}} if result is None else {"result": result}
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}), flush=True)
-"#;
-
-/// Returns a program that makes `began.txt`, and makes a call once there is `go.txt`.
-fn waiting(call: &str) -> String {
-    format!(
-        "await mcp.filesystem.write_file({{ path: 'began.txt', content: '' }});
-        let goes = false;
-        while (!goes) {{
-            try {{ await mcp.filesystem.read_text_file({{ path: 'go.txt' }}); goes = true }} catch {{
-                await new Promise((done) => setTimeout(done, 100));
-            }}
-        }}
-        return {call}"
-    )
-}
 
 /// Runs `pml`; returns its exit code, stdout and stderr.
 fn run(project: &Project, arguments: &[&str]) -> (i32, String, String) {
@@ -134,6 +100,37 @@ fn a_locked_program_runs_until_it_is_edited() {
     let (code, said, _) = run(&project, &["lock", "a.ts"]);
     assert!(code == 0 && said.contains("Changed since it was written last:\n"), "{said}");
     assert_eq!(success(&exec(&project)), "y");
+    let (_, said, _) = run(&project, &["lock", "a.ts", "--json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["written"], &said["not_known"]), (&json!(false), &json!([])));
+    let lock: Value = serde_json::from_str(&project.read("a.ts.lock")).unwrap();
+    assert_eq!(said["lock"], lock);
+}
+
+/// LK-08: the ends of lines are formatting, but texts that only look alike are different programs.
+#[test]
+fn a_text_that_looks_alike_is_another_program() {
+    let project = Project::offline().allow(&["filesystem:*"]);
+    let program = PROGRAM.replace("\"x\"", "\"\u{e9}\"");
+    locked(&project, &program);
+    project.write("a.ts", program.replace('\n', "\r\n"));
+    assert_eq!(success(&exec(&project)), "\u{e9}");
+    project.write("a.ts", program.replace('\u{e9}', "e\u{301}"));
+    assert!(refused(&project).contains("the program changed: sha256-"));
+    assert_eq!(project.read("made.txt"), "\u{e9}");
+}
+
+/// A file that the program imports is part of it.
+#[test]
+fn an_edited_import_is_refused() {
+    let project = Project::offline().allow(&["filesystem:*"]);
+    project.write("lib/n.ts", "export const n = 1;");
+    let program = "import { n } from './lib/n.ts'; return n + 1";
+    locked(&project, program);
+    project.write("lib/n.ts", "// One.\nexport const n = 1");
+    assert_eq!(success(&exec(&project)), 2);
+    project.write("lib/n.ts", "export const n = 2;");
+    assert!(refused(&project).contains("the program changed: sha256-"));
 }
 
 /// A program with another tool is refused; the tool is named.
@@ -310,114 +307,21 @@ fn a_locked_program_of_gateway_tools_runs_here() {
     assert_eq!(calls(&done), [("math:eval", "server")]);
 }
 
-/// A version that is published after the comparison is not called: the calls on the gateway name the one that was
-/// compared.
+/// A program that computes the names of its tools cannot be locked, nor can one that must not run.
 #[test]
-fn a_version_that_is_published_during_the_run_is_not_called() {
-    let author = author();
-    published(&author, "maths.double", DOUBLE);
-    let project = Project::of(&author).allow(&["*"]);
-    let program = waiting("await mcp.maths.double({ n: 21 })");
-    locked(&project, &program);
-    let envelope = std::thread::scope(|scope| {
-        let run = scope.spawn(|| exec(&project));
-        poll("the program", PATIENCE, || project.path("began.txt").exists().then_some(()));
-        published(&author, "maths.double", "/** Triples. */ return 3 * args.n");
-        project.write("go.txt", "");
-        run.join().unwrap()
-    });
-    assert_eq!(success(&envelope), 42);
-    assert!(refused(&project).contains("`maths:double`: version 0.1.0 → 0.1.1"));
-}
-
-/// A server of `.pml.json` that says something else of its tool than what was locked is not called, even if that is found
-/// out only when it runs. How it is started is locked, too; the value of a secret is not.
-#[test]
-fn a_changed_server_of_the_project_is_not_called() {
-    let entry = |script: &str, token: &str| {
-        json!({
-            "permissions": { "allow": ["mine:*"] },
-            "mcpServers": { "mine": { "command": "python3", "args": [script], "env": { "MINE_TOKEN": token } } },
-        })
-    };
-    let program = "try { return await mcp.mine.touch({}) } catch { return 'caught' }";
-    let project = Project::offline().configure(&entry("mine.py", "one"));
-    project.write("mine.py", MINE);
-    let said = locked(&project, program);
-    let unknown =
-        "Not known, so not locked:\n- `mine:touch`: schema: its server has not listed its tools";
-    assert!(said.contains(unknown), "{said}");
-    assert!(!project.path("touched.txt").exists());
-    assert_eq!(success(&exec(&project)), "touched");
-
-    // The run has listed its tools, so now they can be locked.
-    let (code, said, _) = run(&project, &["lock", "a.ts"]);
-    assert!(code == 0 && said.starts_with("a.ts.lock was written: 1 tool"), "{said}");
-    assert!(!said.contains("Not known"), "{said}");
-    assert_eq!(success(&exec(&project)), "touched");
-    let secret = project.configure(&entry("mine.py", "two"));
-    assert_eq!(success(&exec(&secret)), "touched");
-
-    std::fs::remove_file(secret.path("touched.txt")).unwrap();
-    secret.write("mine.py", MINE.replace("DESCRIBED", "Touches all files"));
-    let envelope = exec(&secret);
-    let message = failure(&envelope, "INTEGRITY_MISMATCH");
-    assert!(message.contains("another description or schema of `mine:touch`"), "{message}");
-    assert!(!secret.path("touched.txt").exists());
-    // Since then it is known before the program starts.
-    let message = refused(&secret);
-    assert!(message.contains("`mine:touch`: description or schema sha256-"), "{message}");
-    let (code, checked) = check(&secret);
-    assert_eq!((code, &checked["tools"][0]["field"]), (2, &json!("schema")), "{checked:#}");
-
-    secret.write("other.py", MINE);
-    let moved = secret.configure(&entry("other.py", "two"));
-    let message = refused(&moved);
-    assert!(message.contains("`mine:touch`: start command sha256-"), "{message}");
-    let (_, checked) = check(&moved);
-    assert_eq!(checked["not_compared"], json!([{ "tool": "mine:touch" }]), "{checked:#}");
-    assert!(!moved.path("touched.txt").exists());
-}
-
-/// A run that was stopped goes on only with the tools that it was locked to when it began.
-#[test]
-fn a_locked_run_is_resumed_under_its_lock() {
-    let entry = |arguments: &[&str]| {
-        json!({
-            "permissions": { "allow": ["*"] },
-            "mcpServers": { "mine": { "command": "python3", "args": arguments } },
-        })
-    };
-    let project = Project::offline().configure(&entry(&["mine.py"]));
-    project.write("mine.py", MINE);
-    locked(&project, &waiting("await mcp.mine.touch({})"));
-    let mut pml = project.command(&["exec", "a.ts"]);
-    pml.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut pml = pml.spawn().unwrap();
-    poll("the program", PATIENCE, || project.path("began.txt").exists().then_some(()));
-    pml.kill().unwrap();
-    pml.wait().unwrap();
-
-    let resume = |project: &Project| -> Value {
-        let (_, said, warned) = run(project, &["runs", "resume", "last", "--json"]);
-        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}{warned}"))
-    };
-    project.write("go.txt", "");
-    // The lock of the file does not matter any more.
-    std::fs::remove_file(project.path("a.ts.lock")).unwrap();
-    let changed = project.configure(&entry(&["mine.py", "more"]));
-    let refused = resume(&changed);
-    let message = failure(&refused, "INTEGRITY_MISMATCH");
-    assert!(message.contains("`mine:touch`: start command sha256-"), "{message}");
-    assert!(!changed.path("touched.txt").exists());
-    let restored = changed.configure(&entry(&["mine.py"]));
-    assert_eq!(success(&resume(&restored)), "touched");
-}
-
-/// A program that computes the names of its tools cannot be locked.
-#[test]
-fn a_dynamic_program_cannot_be_locked() {
-    let project = Project::offline().allow(&["*"]);
+fn what_cannot_run_or_is_not_known_cannot_be_locked() {
+    let project = Project::offline().configure(&json!({
+        "permissions": { "allow": ["*"], "deny": ["git:*"] },
+    }));
+    for (program, expected, reason) in [
+        ("return await mcp.git.git_status({ repo_path: '.' })", 3, "PERMISSION_DENIED"),
+        ("return await mcp.math.eval({ expression: '1' })", 4, "GATEWAY_UNREACHABLE"),
+        ("return (", 2, "(line 1, column "),
+    ] {
+        project.write("a.ts", program);
+        let (code, _, said) = run(&project, &["lock", "a.ts"]);
+        assert!(code == expected && said.contains(reason), "{program}: {code} {said}");
+    }
     project.write("a.ts", "return await mcp[args.x].y({})");
     let (code, _, said) = run(&project, &["lock", "a.ts"]);
     assert_eq!(code, 2);
