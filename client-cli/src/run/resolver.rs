@@ -4,6 +4,9 @@
 //! it has any effect. The gateway determines where a tool is; the analysis on this machine determines which tools a
 //! capability calls.
 
+mod public;
+mod stored;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -15,6 +18,8 @@ use protocol::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use self::public::public_servers;
+use self::stored::{Stored, stored_names};
 use crate::app::{App, log_override};
 use crate::capabilities::{self, Capability, Module, Target};
 use crate::consent::decision::{has_ask_rule, refuse_denied};
@@ -116,27 +121,6 @@ impl<'a> Resolver<'a> {
         };
         let known = answers.iter().find(|tool| tool.id == id.as_str());
         self.find(id, known).await
-    }
-
-    /// Returns whether only public entries can be read: there is no API key, with which the gateway resolves names.
-    async fn reads_public(&self) -> Result<bool, ErrorBody> {
-        Ok(self.keeps_here && !self.app.cloud()?.has_key().await)
-    }
-
-    /// Reads a public capability by its full name, or by that of the catalog, and describes it as the gateway does.
-    async fn public_capability(&self, id: &ToolId) -> Result<ToolUse, ErrorBody> {
-        let scope = id.scope().unwrap_or_else(Scope::public);
-        let mut requested = Fqdn::of_tool(scope, &id.plain()).to_string();
-        if let Some(version) = id.version() {
-            requested = format!("{requested}@{version}");
-        }
-        let module = self.app.cloud()?.module(&requested).await.map_err(|mut error| {
-            error.hint = "Without an API key, only public capabilities can be added, by their full names. `pml login` stores a key.".to_owned();
-            error
-        })?;
-        let module = Module::read(module)?;
-        // `find` fetches the module again by this description, and compares both.
-        Ok(module.tool_use(id))
     }
 
     /// Looks for the tool in `.pml.json` first, then among the native tools, then in the registry.
@@ -326,45 +310,6 @@ impl<'a> Resolver<'a> {
         Ok(module)
     }
 
-    /// Returns the highest version of a capability or of a server that the user has allowed here, for a run without the
-    /// gateway.
-    fn stored(&self, id: &ToolId) -> Result<Stored, ErrorBody> {
-        let mut pinned = self.app.lockfile.capabilities(id)?;
-        // Within a capability, its own scope takes precedence, as on the gateway.
-        if let Some(base) = self.base()
-            && pinned.iter().any(|known| known.name.scope() == base)
-        {
-            pinned.retain(|known| known.name.scope() == base);
-        }
-        let Some(last) = pinned.last() else {
-            let mut servers = self.app.stored_servers(id, self.base())?;
-            if servers.len() > 1 {
-                return Err(ambiguous(id, "servers"));
-            }
-            if let Some(server) = servers.pop() {
-                return Ok(Stored::Server(server));
-            }
-            let caller = self.stack.last().map(|open| &open.id);
-            let by =
-                caller.map_or_else(String::new, |by| format!(", which capability `{by}` calls,"));
-            let message =
-                format!("`{id}`{by} is not on this machine, and there is no gateway to ask");
-            return Err(ErrorBody::new(ErrorCode::ServerToolsOffline, message));
-        };
-        if pinned.iter().any(|other| other.name != last.name) {
-            return Err(ambiguous(id, "capabilities"));
-        }
-        capabilities::load_module(self.app.records(), last.integrity)
-            .filter(|module| module.name == last.name && module.version == last.version)
-            .map(|module| Stored::Capability(Box::new(module)))
-            .ok_or_else(|| {
-                let message = format!(
-                    "the program of capability `{id}` is no longer on this machine, and there is no gateway to ask"
-                );
-                ErrorBody::new(ErrorCode::ServerToolsOffline, message)
-            })
-    }
-
     /// Analyses a capability and resolves the tools that it calls.
     ///
     /// Boxed, because it is recursive: a capability may call capabilities.
@@ -460,49 +405,6 @@ fn check_answer(id: &ToolId, tool: &ToolUse) -> Result<(), ErrorBody> {
     Err(other_name(id, &format!("{fqdn}{version}")))
 }
 
-/// Describes the servers that a capability was published against, as the gateway does. Without an API key, the gateway does
-/// not say what the other names in its program mean.
-fn public_servers(app: &App, module: &Module, tools: &[ToolId]) -> Result<Vec<ToolUse>, ErrorBody> {
-    let elsewhere = tools.iter().filter(|id| !app.is_local(id));
-    let described = elsewhere.map(|id| {
-        let dependency = module.mcp_deps.iter().find(|dependency| dependency.name == id.namespace());
-        let fqdn = dependency.and_then(|dependency| dependency.fqdn.parse::<Fqdn>().ok());
-        let fqdn = fqdn.filter(|fqdn| id.scope().is_none_or(|scope| scope == *fqdn.scope()));
-        let Some(fqdn) = fqdn else {
-            let message = format!(
-                "capability `{}` calls `{id}`, which only the gateway can find, for the holder of an API key",
-                module.id
-            );
-            return Err(ErrorBody::new(ErrorCode::Unauthorized, message));
-        };
-        let name = Fqdn::of_tool(fqdn.scope().clone(), &id.plain());
-        Ok(ToolUse {
-            id: id.to_string(),
-            fqdn: Some(name.to_string()),
-            version: id.version().map(str::to_owned),
-            kind: ToolUseType::Tool,
-            routing: Routing::Client,
-            integrity: None,
-            tools: None,
-            lacks_key: None,
-        })
-    });
-    described.collect()
-}
-
-/// What is stored here for a run without the gateway.
-enum Stored {
-    Capability(Box<Module>),
-    Server(Arc<RegistryEntry>),
-}
-
-fn ambiguous(id: &ToolId, what: &str) -> ErrorBody {
-    let message = format!(
-        "{what} of two projects that ran here provide `{id}`; only the gateway can decide which one is meant"
-    );
-    ErrorBody::new(ErrorCode::ServerToolsOffline, message)
-}
-
 /// Refuses a tool that a server's entry does not have. Otherwise the user would approve the start of a server for
 /// nothing.
 fn check_tool(id: &ToolId, entry: &RegistryEntry) -> Result<(), ErrorBody> {
@@ -511,20 +413,6 @@ fn check_tool(id: &ToolId, entry: &RegistryEntry) -> Result<(), ErrorBody> {
     }
     let message = format!("`{}` has no tool `{}`", escape_text(&entry.fqdn), id.action());
     Err(ErrorBody::new(ErrorCode::ToolNotFound, message))
-}
-
-/// Returns the full names of stored targets, for the rules. An entry of the catalog is the same in every scope, so rules
-/// for its short name apply.
-fn stored_names(targets: &HashMap<ToolId, Target>) -> HashMap<ToolId, ToolId> {
-    let named = targets.iter().filter_map(|(id, target)| {
-        let scope = match target {
-            Target::Capability(capability) => capability.module.name.scope().clone(),
-            Target::Registered(entry) => entry.fqdn.parse::<Fqdn>().ok()?.scope().clone(),
-            _ => return None,
-        };
-        (scope != Scope::public()).then(|| (id.clone(), id.within(&scope)))
-    });
-    named.collect()
 }
 
 /// Returns the full names that the short names in another scope's program resolve to.
