@@ -1,8 +1,14 @@
 //! Accepts the connections of a listener, up to a limit.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -42,4 +48,43 @@ pub(crate) async fn accept<F>(
             drop(place);
         });
     }
+}
+
+/// The limits of an HTTP server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HttpLimits {
+    /// The number of connections at the same time.
+    pub(crate) connections: usize,
+    /// The time for the head of a request, and so for an idle connection.
+    pub(crate) head: Duration,
+    /// The time for a connection.
+    pub(crate) connection: Duration,
+}
+
+/// Has `answer` answer each request of HTTP/1.1, until `stop`.
+pub(crate) async fn serve_http<F, B>(
+    listener: TcpListener,
+    limits: HttpLimits,
+    stop: CancellationToken,
+    answer: impl Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+) where
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
+    accept(listener, limits.connections, stop, move |stream| {
+        let answer = answer.clone();
+        async move {
+            let service = service_fn(move |request| {
+                let answer = answer(request);
+                async move { Ok::<_, Infallible>(answer.await) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(limits.head)
+                .serve_connection(TokioIo::new(stream), service);
+            // An error is the client's own: it closed the connection, or did not send HTTP.
+            let _ = tokio::time::timeout(limits.connection, connection).await;
+        }
+    })
+    .await;
 }

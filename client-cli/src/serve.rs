@@ -6,15 +6,10 @@
 mod requests;
 mod token;
 
-use std::convert::Infallible;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -22,16 +17,17 @@ use self::requests::Requests;
 use self::token::Token;
 use crate::agent::AgentHandler;
 use crate::app::App;
-use crate::connections;
+use crate::connections::{self, HttpLimits};
 use crate::run::Runs;
 
 pub(crate) use self::token::TokenError;
 
-/// The maximum number of connections at the same time. Each client keeps a few: one listens for messages.
-const CONNECTIONS_LIMIT: usize = 256;
-
-/// The time limit for the head of a request, and so for an idle connection.
-const HEAD_TIME: Duration = Duration::from_secs(30);
+/// The limits of the server. Each client keeps a few connections: one listens for messages, as long as it likes.
+const LIMITS: HttpLimits = HttpLimits {
+    connections: 256,
+    head: Duration::from_secs(30),
+    connection: Duration::from_secs(24 * 60 * 60),
+};
 
 /// A server that accepts connections.
 pub(crate) struct Server {
@@ -83,20 +79,9 @@ impl Server {
     /// Serves until `stop`, then stops what the programs started.
     pub(crate) async fn run(self) {
         let Self { listener, requests, runs, stop, .. } = self;
-        connections::accept(listener, CONNECTIONS_LIMIT, stop, move |stream| {
+        connections::serve_http(listener, LIMITS, stop, move |request| {
             let requests = Arc::clone(&requests);
-            async move {
-                let answer = service_fn(move |request: hyper::Request<Incoming>| {
-                    let requests = Arc::clone(&requests);
-                    async move { Ok::<_, Infallible>(requests.answer(request).await) }
-                });
-                let connection = http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(HEAD_TIME)
-                    .serve_connection(TokioIo::new(stream), answer);
-                // An error is the client's own: it closed the connection, or did not send HTTP.
-                let _ = connection.await;
-            }
+            async move { requests.answer(request).await }
         })
         .await;
         runs.shut_down().await;
