@@ -44,22 +44,15 @@ impl Lockfile {
     /// # Errors
     /// Returns `CONFIG_INVALID` if the file is invalid.
     pub(crate) fn servers_of(&self, id: &ToolId) -> Result<Vec<PinnedServer>, ErrorBody> {
-        let servers = self.servers()?.into_iter().filter(|server| server.counts);
-        let pinned = servers.filter_map(|server| {
-            let (name, version) = match server.name.split_once('@') {
-                Some((name, version)) => (name, Some(version.to_owned())),
-                None => (server.name.as_str(), None),
-            };
-            let name: Fqdn = name.parse().ok()?;
-            let scope = name.scope().clone();
-            let tool = ToolId::new(name.namespace(), id.action()).ok()?;
-            let tool = Fqdn::of_tool(scope.clone(), &tool);
-            // With its hash, because the id may be pinned to one.
-            let is_meant = id.can_be(&tool.pinned(server.integrity.short()))
-                && (id.version().is_none() || id.version() == version.as_deref());
-            is_meant.then_some(PinnedServer { scope, version, integrity: server.integrity })
-        });
-        let mut pinned: Vec<_> = pinned.collect();
+        let mut pinned = Vec::new();
+        for (name, locked) in read(&self.workspace)?.servers {
+            // The names first: a run asks for its tools, and the user's record is a file.
+            if let Some(server) = meant(id, &name, locked.integrity)
+                && self.counts(&name, &locked)?
+            {
+                pinned.push(server);
+            }
+        }
         // Versions of servers are texts; those of three numbers are compared as numbers.
         pinned.sort_by_cached_key(|server| {
             let text = server.version.clone().unwrap_or_default();
@@ -75,17 +68,24 @@ impl Lockfile {
     pub(crate) fn servers(&self) -> Result<Vec<AllowedServer>, ErrorBody> {
         let content = read(&self.workspace)?;
         let listed = content.servers.into_iter().map(|(name, locked)| {
-            let is_trusted =
-                self.store.is_trusted(&self.key(&name), &record(&locked)?).map_err(invalid)?;
+            let counts = self.counts(&name, &locked)?;
             let Locked { integrity, command, args, grants } = locked;
             let (hosts, variables) =
                 grants.map(|grants| (grants.hosts, grants.variables)).unwrap_or_default();
-            // An older `pml` sealed nothing, so what it wrote is asked about again.
-            let counts = is_trusted && (hosts.is_some() || starts_container(&command));
             let command = std::iter::once(command).chain(args).collect();
             Ok(AllowedServer { name, integrity, command, hosts, variables, counts })
         });
         listed.collect()
+    }
+
+    /// Returns whether this user allowed exactly this entry.
+    fn counts(&self, name: &str, locked: &Locked) -> Result<bool, ErrorBody> {
+        // An older `pml` sealed nothing, so what it wrote is asked about again.
+        let is_sealed = locked.grants.as_ref().is_some_and(|grants| grants.hosts.is_some());
+        if !is_sealed && !starts_container(&locked.command) {
+            return Ok(false);
+        }
+        self.store.is_trusted(&self.key(name), &record(locked)?).map_err(invalid)
     }
 
     /// Removes servers and capabilities, so that `pml` asks again before they start; returns their full names. `name` is
@@ -121,6 +121,21 @@ impl Lockfile {
         });
         done.map_err(invalid)?
     }
+}
+
+/// Returns the server of an entry, if it can provide a tool.
+fn meant(id: &ToolId, name: &str, integrity: Integrity) -> Option<PinnedServer> {
+    let (name, version) = match name.split_once('@') {
+        Some((name, version)) => (name, Some(version.to_owned())),
+        None => (name, None),
+    };
+    let name: Fqdn = name.parse().ok()?;
+    let scope = name.scope().clone();
+    let tool = Fqdn::of_tool(scope.clone(), &ToolId::new(name.namespace(), id.action()).ok()?);
+    // With its hash, because the id may be pinned to one.
+    let is_meant = id.can_be(&tool.pinned(integrity.short()))
+        && (id.version().is_none() || id.version() == version.as_deref());
+    is_meant.then_some(PinnedServer { scope, version, integrity })
 }
 
 /// Returns whether a full name is meant by a name.
