@@ -8,7 +8,7 @@ use crate::support::cli::{Project, text};
 use crate::support::expect::{failure, question, success};
 use crate::support::mcp_client::{Era, StdioClient};
 use crate::support::registry::Registry;
-use crate::support::server::Tenant;
+use crate::support::server::{Server, Tenant};
 use crate::support::terminal::{approve, on_terminal};
 use crate::support::upstream::scope_of;
 
@@ -258,7 +258,8 @@ fn missing_secrets_are_reported() {
 /// Without an API key, a public capability is added by its full name, with its public server.
 #[test]
 fn public_capabilities_are_added_without_a_key() {
-    let (tenant, registry) = (tenant(), Registry::start());
+    let tenant = Server::shared().tenant_of_own_org("execute,read,publish,admin");
+    let registry = Registry::start();
     let scope = scope_of(&tenant);
     let rules =
         json!({ "allow": ["filesystem:write_file", "jotter:*", format!("{scope}.jotter:*")] });

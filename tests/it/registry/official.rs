@@ -124,16 +124,38 @@ fn long_public_answers_are_compressed_on_request() {
     assert_eq!(ask("/mcp/pml.mcp.json", "gzip").header("content-encoding"), "");
 }
 
-/// The pages contain each server exactly once, and a cursor continues its search.
+/// Returns the name and version of each listed server.
+fn versions(page: &Value) -> Vec<(String, String)> {
+    let servers = page["servers"].as_array().unwrap_or_else(|| panic!("{page:#}"));
+    let part = |one: &Value, of: &str| one["server"][of].as_str().unwrap().to_owned();
+    servers.iter().map(|one| (part(one, "name"), part(one, "version"))).collect()
+}
+
+/// The pages contain each version of a server exactly once, and a cursor continues its search.
 #[test]
-fn pages_contain_each_server_once_and_cursors_keep_the_search() {
-    let all = names(&read("/v0.1/servers?limit=100").json());
+fn pages_contain_each_version_once_and_cursors_keep_the_search() {
+    // A gateway of its own: on the shared one, other tests publish servers between two pages.
+    let server = Installation::new().start();
+    let tenant = server.tenant_of_own_org("read,publish");
+    for version in ["1.0.0", "1.1.0"] {
+        let body = json!({
+            "name": "jotter", "type": "stdio", "description": "Keeps notes.", "version": version,
+            "visibility": "public", "install": { "command": "npx", "args": ["-y", "notes@1.0.0"] },
+            "tools": [{ "name": "add", "description": "Adds", "inputSchema": { "type": "object" } }],
+        });
+        let url = format!("{}/api/v1/servers", tenant.url);
+        assert_eq!(call(&tenant.key, "POST", &url, Some(&body)).status, 201);
+    }
+    let read = |path: &str| get(&format!("{}{path}", server.url()), &[]);
+    let all = versions(&read("/v0.1/servers?limit=100").json());
+    let jotters = all.iter().filter(|(name, _)| name.ends_with("/jotter")).count();
+    assert_eq!(jotters, 2, "{all:?}");
     let follow = |first: &str, next: &str| {
         let mut found = Vec::new();
         let mut path = first.to_owned();
         loop {
             let page = read(&path).json();
-            found.extend(names(&page));
+            found.extend(versions(&page));
             match page["metadata"]["nextCursor"].as_str() {
                 // Like VS Code: with the cursor, without the search text.
                 Some(cursor) => path = format!("{next}&cursor={cursor}"),
@@ -144,9 +166,9 @@ fn pages_contain_each_server_once_and_cursors_keep_the_search() {
     let found = follow("/v0.1/servers?limit=2", "/v0.1/servers?limit=2");
     assert_eq!(found, all);
     assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), found.len());
-    let wanted: Vec<String> = all.iter().filter(|name| name.contains('e')).cloned().collect();
+    let wanted: Vec<_> = all.iter().filter(|(name, _)| name.contains('e')).cloned().collect();
     let searched = follow("/v0.1/servers?limit=1&search=E", "/v0.1/servers?limit=1");
-    assert!(searched.len() > 3 && searched.len() < all.len() + 1, "{searched:?}");
+    assert!(searched.len() > 3 && searched.len() <= all.len(), "{searched:?}");
     assert_eq!(searched, wanted);
     assert_eq!(names(&read("/v0.1/servers?search=mcp/filesys").json()), ["pml.mcp/filesystem"]);
     for hostile in ["%25", "_%25_", "%00", "%27%3B--", "%5C"] {

@@ -424,7 +424,7 @@ fn a_deleted_entry_is_gone_and_its_name_is_never_reused() {
 #[test]
 fn deleting_a_project_deletes_its_servers() {
     let server = Server::shared();
-    let tenant = server.tenant_with_rights(ALL);
+    let tenant = server.tenant_of_own_org(ALL);
     let stranger = server.tenant();
     let mut open = stdio("jotter", "npx");
     open["visibility"] = json!("public");

@@ -192,13 +192,23 @@ impl Server {
         self.tenant_with_rights("execute,read")
     }
 
-    /// Creates a new tenant with a key that has these rights.
+    /// Creates a new tenant with a key that has these rights. All tenants of this kind are projects of one organisation.
     pub(crate) fn tenant_with_rights(&self, rights: &str) -> Tenant {
+        self.tenant_of(|number| format!("it.p{number}"), rights)
+    }
+
+    /// Creates a new tenant in an organisation of its own: what it publishes for everyone has no short name in other
+    /// tests.
+    pub(crate) fn tenant_of_own_org(&self, rights: &str) -> Tenant {
+        self.tenant_of(|number| format!("own{number}.main"), rights)
+    }
+
+    fn tenant_of(&self, scope: impl FnOnce(usize) -> String, rights: &str) -> Tenant {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         // One at a time: concurrent commands are covered by a separate test.
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let scope = format!("it.p{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let scope = scope(COUNT.fetch_add(1, Ordering::Relaxed));
         self.installation.run_ok(&["scope", "create", &scope]);
         let key = self.installation.run_ok(&["keys", "create", "--scope", &scope, "--can", rights]);
         Tenant { key: key.trim().to_owned(), url: self.url.clone() }
