@@ -369,7 +369,7 @@ fn add_configured(
 const HOMES: &str = "server-homes";
 
 /// The installed packages, in the same place.
-const PACKAGES: &str = "packages";
+pub(crate) const PACKAGES: &str = "packages";
 
 /// Returns the folder of a server among the user's records, which may not exist yet.
 fn folder_of(records: &Path, workspace: &Workspace, kind: &str, server: &str) -> PathBuf {

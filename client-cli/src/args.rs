@@ -15,7 +15,7 @@ pub(crate) use self::capabilities::{Add, Run};
 pub(crate) use self::publish::{Deprecate, Publish, Unpublish};
 pub(crate) use self::runs::{Replay, ResumeRun, RunsCommand};
 pub(crate) use self::serve::Serve;
-pub(crate) use self::tools::{List, Lock, Remove, Search, Types};
+pub(crate) use self::tools::{Cleanup, List, Lock, Remove, Search, Types};
 
 /// Runs agent-written programs on your machine, in a sandbox, with your permission rules on every tool call.
 #[derive(Debug, Parser)]
@@ -164,6 +164,17 @@ A server of `.pml.json` is removed by deleting its entry.
 
 Exit codes: 0 removed; 1 there is no such server or capability; 2 a file is invalid.")]
     Remove(Remove),
+    /// Delete installed packages that are no longer used, and what interrupted writes left.
+    #[command(after_help = "\
+Examples:
+  pml cleanup --dry-run         show what would be deleted
+  pml cleanup --unused-for 7    delete packages that no server has started from for a week
+
+Packages are shared by all your projects; a server that needs a deleted one installs it again. Nothing that runs is
+deleted, and neither are records of runs, approvals, keys and the files that servers stored.
+
+Exit codes: 0 deleted, or nothing to delete; 2 something cannot be deleted.")]
+    Cleanup(Cleanup),
     /// Explain what would happen to a call.
     #[command(subcommand)]
     Permissions(PermissionsCommand),
@@ -181,6 +192,18 @@ Exit codes: 0 removed; 1 there is no such server or capability; 2 a file is inva
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands into a folder.
+    #[command(after_help = "\
+Examples:
+  pml man ~/.local/share/man/man1    then `man pml` and `man pml-exec` show them
+
+Files of the same names are replaced.
+
+Exit codes: 0 written; 2 the folder cannot be used.")]
+    Man {
+        /// The folder. It is created if it is missing.
+        folder: PathBuf,
     },
 }
 

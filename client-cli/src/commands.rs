@@ -4,6 +4,7 @@ mod add;
 mod agent_file;
 pub(crate) mod analyze;
 mod approve;
+mod cleanup;
 mod doctor;
 pub(crate) mod exec;
 mod hidden;
@@ -12,6 +13,7 @@ pub(crate) mod lifecycle;
 mod list;
 mod lock;
 mod login;
+mod man;
 mod permissions;
 pub(crate) mod plan;
 mod policy;
@@ -106,6 +108,8 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             say(&String::from_utf8_lossy(&script))?;
             return Ok(ExitCode::SUCCESS);
         }
+        Command::Man { folder } => return man::man(&folder),
+        Command::Cleanup(options) => return cleanup::cleanup(settings, &options),
         Command::Init { yes } => return initialise(settings, yes),
         Command::Trust { yes } => return trust::trust(settings, yes),
         Command::Runs(RunsCommand::Resume(_)) => {}
@@ -225,6 +229,8 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             | Command::Policy(_)
             | Command::Approve { .. }
             | Command::Deny { .. }
+            | Command::Cleanup(_)
+            | Command::Man { .. }
             | Command::Completions { .. } => {
                 unreachable!("handled before the runtime was started")
             }

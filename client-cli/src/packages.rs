@@ -4,6 +4,7 @@
 //! manager and without the network. Nothing of a package runs while it is installed: scripts are ignored, and Python
 //! packages are wheels. Each download has a hash, which the package manager compares with the one that the registry lists.
 
+mod cleanup;
 mod folder;
 mod npm;
 mod pypi;
@@ -17,7 +18,9 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::watch;
 
-use self::folder::Folder;
+pub(crate) use self::cleanup::{Unused, clean};
+pub(crate) use self::folder::InUse;
+use self::folder::{Access, Folder};
 use self::request::Ecosystem;
 pub(crate) use self::request::Request;
 use crate::processes::environment::Environment;
@@ -81,12 +84,19 @@ impl Installer<'_> {
         folder::installed(self.folder, request)
     }
 
-    /// Returns the program of a package as a file. The package is installed if it is not there.
+    /// Returns the program of a package as a file, which stays while the other value exists. The package is installed if
+    /// it is not there.
     ///
     /// # Errors
     /// Returns why it cannot be installed or has no such program, as the rest of a sentence about the server.
-    pub(crate) async fn install(&self, request: &Request) -> Result<PathBuf, String> {
-        let folder = Folder::lock(self.folder, request).await?;
+    pub(crate) async fn install(&self, request: &Request) -> Result<(PathBuf, InUse), String> {
+        let mut folder = Folder::lock(self.folder, request, Access::Use).await?;
+        if !folder.is_complete() {
+            // First released: the lock is held for both only by one.
+            drop(folder);
+            folder = Folder::lock(self.folder, request, Access::Change).await?;
+        }
+        // Another process may have installed it in between.
         if !folder.is_complete() {
             tracing::info!(package = %request.shown(), "Installing a package");
             let mut shown = Shown::begin(self.activity, request);
@@ -103,14 +113,15 @@ impl Installer<'_> {
             });
             let packages = installed
                 .map_err(|reason| format!("`{}` was not installed: {reason}", request.shown()))?;
-            folder.complete(packages)?;
+            folder.complete(request, packages)?;
             shown.is_complete = true;
         }
         let program = match request.ecosystem {
             Ecosystem::Npm => npm::program(request, folder.path()),
             Ecosystem::PyPi => pypi::program(request, folder.path()),
         };
-        program.map_err(|reason| format!("`{}` {reason}", request.shown()))
+        let program = program.map_err(|reason| format!("`{}` {reason}", request.shown()))?;
+        Ok((program, folder.into_use()?))
     }
 
     /// Runs a package manager in the folder of a package.

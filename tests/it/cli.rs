@@ -13,6 +13,7 @@ mod gateway_down;
 mod git;
 mod hostile_capabilities;
 pub(crate) mod hostile_gateway;
+mod housekeeping;
 mod init;
 mod installed_servers;
 mod keyring;

@@ -50,6 +50,20 @@ pub(crate) struct Remove {
     pub(crate) clean: bool,
 }
 
+/// `pml cleanup`
+#[derive(Debug, Args)]
+pub(crate) struct Cleanup {
+    /// Delete packages that no server has started from for this long.
+    #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3_650))]
+    pub(crate) unused_for: u32,
+    /// Show what would be deleted, and delete nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// `pml lock`
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -131,6 +131,6 @@ pub(super) fn write(
     let mode = rustix::fs::statat(folder, file, AtFlags::SYMLINK_NOFOLLOW)
         .ok()
         .map(|stat| Mode::from_raw_mode(stat.st_mode & 0o777));
-    atomic::write(folder, file, content, mode, Existing::Replaced)
+    atomic::write_durably(folder, file, content, mode, Existing::Replaced)
         .map_err(|error| FileError { file, reason: error.to_string() })
 }

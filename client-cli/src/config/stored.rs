@@ -168,7 +168,7 @@ fn write(
     file::parse(text.as_bytes())?;
     // Written before it is trusted: a crash in between leaves an untrusted file, never a trusted hash without its file.
     let mode = read_mode(workspace);
-    atomic::write(workspace.directory(), FILE, text.as_bytes(), mode, existing)
+    atomic::write_durably(workspace.directory(), FILE, text.as_bytes(), mode, existing)
         .map_err(|error| unusable(&error.to_string()))?;
     Ok(store.trust_locked(workspace.root(), text.as_bytes())?)
 }

@@ -141,7 +141,7 @@ impl TrustStore {
         let text =
             serde_json::to_vec_pretty(&record).map_err(|error| self.unfit(error.to_string()))?;
         let mode = Some(Mode::from_raw_mode(0o600));
-        atomic::write(self.open_folder()?, RECORD, &text, mode, Existing::Replaced)
+        atomic::write_durably(self.open_folder()?, RECORD, &text, mode, Existing::Replaced)
             .map_err(|source| self.system(source))
     }
 

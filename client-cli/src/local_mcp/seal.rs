@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 
 use sandbox::{Confinement, Handover, Network, PROXY_PORT};
 use tempfile::TempDir;
@@ -12,6 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::relay::{Refusals, Relay};
 use super::{Reachable, Seal, Shared};
+use crate::packages::InUse;
 use crate::processes::confinement::confinement;
 use crate::processes::programs::Program;
 use crate::processes::supervise::Input;
@@ -22,6 +24,8 @@ pub(super) struct Executed {
     pub(super) arguments: Vec<String>,
     pub(super) variables: BTreeMap<String, String>,
     pub(super) folder: PathBuf,
+    /// Keeps the package that it runs from; `None` for another program.
+    pub(super) in_use: Option<Arc<InUse>>,
 }
 
 /// A confinement for one start, and what exists as long as the server runs.
@@ -36,6 +40,7 @@ pub(super) struct Sealed {
 pub(super) struct Kept {
     _temporary: TempDir,
     _proxy: Option<DropGuard>,
+    _in_use: Option<Arc<InUse>>,
 }
 
 /// Prepares a start: creates the server's folders, and starts its proxy, which reports to `refusals`.
@@ -89,7 +94,8 @@ pub(super) async fn prepare(
         }
     };
     confinement.network = network;
-    Ok(Sealed { confinement, variables, kept: Kept { _temporary: temporary, _proxy: proxy } })
+    let kept = Kept { _temporary: temporary, _proxy: proxy, _in_use: executed.in_use.clone() };
+    Ok(Sealed { confinement, variables, kept })
 }
 
 /// Returns whether this system lets a process have a network of its own, as one with a proxy needs.

@@ -143,11 +143,13 @@ pub(super) async fn start(shared: &Shared, launch: Launch) -> Result<Session, St
 /// Determines what is executed. A package that is not there is installed first, which has a time limit of its own.
 async fn resolve(shared: &Shared, launch: Launch) -> Result<(Executed, Option<Seal>), String> {
     let Launch { source, variables, folder } = launch;
+    let mut in_use = None;
     let (program, arguments, seal) = match source {
         Source::Program { program, arguments, seal } => (program, arguments, seal),
         Source::Package { request, seal } => {
-            let installed = shared.installer(&seal.packages).install(&request).await?;
-            let file = installed.to_string_lossy();
+            let (file, used) = shared.installer(&seal.packages).install(&request).await?;
+            in_use = Some(Arc::new(used));
+            let file = file.to_string_lossy();
             let program = shared.environment.programs().find(&file, &folder);
             let program = program.map_err(|error| {
                 let folder = seal.packages.display();
@@ -156,7 +158,7 @@ async fn resolve(shared: &Shared, launch: Launch) -> Result<(Executed, Option<Se
             (program, request.arguments, Some(seal))
         }
     };
-    Ok((Executed { program, arguments, variables, folder }, seal))
+    Ok((Executed { program, arguments, variables, folder, in_use }, seal))
 }
 
 enum Attempt {

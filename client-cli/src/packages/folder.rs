@@ -1,9 +1,9 @@
 //! The folder of a package. It counts only once its installation is complete.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -15,10 +15,26 @@ use crate::files::records;
 /// The file that is written last, with what was installed.
 const COMPLETE: &str = "installed.json";
 
-/// The folder of a package, which no other process changes while this exists.
+/// The folder of a package, locked: while this exists, no other process removes it, and only one changes it.
 pub(super) struct Folder {
     path: PathBuf,
+    lock: File,
+}
+
+/// Keeps an installed package from being removed while something runs from it.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    // The system releases the lock if the process dies.
     _lock: File,
+}
+
+/// What a folder is locked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Others may use it at the same time.
+    Use,
+    /// Nobody else uses it.
+    Change,
 }
 
 /// A package that was installed.
@@ -35,6 +51,9 @@ pub(super) struct Package {
 /// The content of [`COMPLETE`].
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
+    /// The package as it was requested, for display.
+    #[serde(default)]
+    request: Option<String>,
     packages: Vec<Package>,
 }
 
@@ -46,22 +65,64 @@ pub(super) fn installed(packages: &Path, request: &Request) -> Option<String> {
     record.packages.into_iter().find(is_it).map(|package| package.version)
 }
 
+/// Returns the file that is locked for a package's folder; its time is that of the last use.
+fn lock_of(folder: &Path) -> PathBuf {
+    folder.with_extension("lock")
+}
+
 impl Folder {
-    /// Waits until no other process uses the folder of a package, and creates it if it is missing.
-    pub(super) async fn lock(packages: &Path, request: &Request) -> Result<Self, String> {
+    /// Waits until no other process has the folder of a package in a way that excludes this, and creates it if it is
+    /// missing. The package counts as used now.
+    pub(super) async fn lock(
+        packages: &Path,
+        request: &Request,
+        access: Access,
+    ) -> Result<Self, String> {
         let path = packages.join(records::name(&request.key()));
         let failed = |error: std::io::Error| format!("cannot use `{}`: {error}", path.display());
         // Private: whoever could write there would choose what runs.
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
-        let lock = File::create(path.with_extension("lock")).map_err(failed)?;
+        let operation = match access {
+            Access::Use => FlockOperation::NonBlockingLockShared,
+            Access::Change => FlockOperation::NonBlockingLockExclusive,
+        };
+        let lock = File::create(lock_of(&path)).map_err(failed)?;
         loop {
-            match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self { path, _lock: lock }),
-                // Another `pml` installs it. The lock ends with its process.
+            match rustix::fs::flock(&lock, operation) {
+                Ok(()) => break,
+                // Another `pml` installs or removes it.
                 Err(Errno::WOULDBLOCK) => tokio::time::sleep(Duration::from_millis(100)).await,
                 Err(errno) => return Err(failed(errno.into())),
             }
         }
+        lock.set_modified(SystemTime::now()).map_err(failed)?;
+        // `pml cleanup` may have removed it between the two steps.
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
+        Ok(Self { path, lock })
+    }
+
+    /// Locks the folder at `path`, unless another process uses it.
+    pub(super) fn try_lock(path: &Path) -> std::io::Result<Option<Self>> {
+        // Not `create`, which would count as a use.
+        let lock =
+            OpenOptions::new().write(true).create(true).truncate(false).open(lock_of(path))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self { path: path.to_owned(), lock })),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Returns when the package was last used.
+    pub(super) fn last_use(&self) -> std::io::Result<SystemTime> {
+        self.lock.metadata()?.modified()
+    }
+
+    /// Lets others use the package, too, and keeps it from being removed.
+    pub(super) fn into_use(self) -> Result<InUse, String> {
+        rustix::fs::flock(&self.lock, FlockOperation::LockShared)
+            .map_err(|errno| format!("cannot use `{}`: {errno}", self.path.display()))?;
+        Ok(InUse { _lock: self.lock })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -81,11 +142,30 @@ impl Folder {
         std::fs::DirBuilder::new().mode(0o700).create(&self.path).map_err(failed)
     }
 
+    /// Returns the package that is installed, as it was requested; `None` if the installation did not end.
+    pub(super) fn content(&self) -> Option<String> {
+        let record: Record =
+            serde_json::from_slice(&std::fs::read(self.path.join(COMPLETE)).ok()?).ok()?;
+        // An older `pml` did not write it.
+        Some(record.request.unwrap_or_else(|| "a package".to_owned()))
+    }
+
+    /// Removes the package.
+    pub(super) fn remove(&self) -> std::io::Result<()> {
+        // First, so that an interrupted removal leaves nothing that counts as installed.
+        match std::fs::remove_file(self.path.join(COMPLETE)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // The lock file stays: another process may wait for it, and a new one would not exclude that.
+        std::fs::remove_dir_all(&self.path)
+    }
+
     /// Stores that the installation is complete, with what was installed.
-    pub(super) fn complete(&self, packages: Vec<Package>) -> Result<(), String> {
+    pub(super) fn complete(&self, request: &Request, packages: Vec<Package>) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("cannot write `{COMPLETE}`: {error}");
-        let text = serde_json::to_vec_pretty(&Record { packages })
-            .map_err(|error| failed(error.into()))?;
+        let record = Record { request: Some(request.shown()), packages };
+        let text = serde_json::to_vec_pretty(&record).map_err(|error| failed(error.into()))?;
         // Renamed, so that it is either missing or whole.
         let new = self.path.join("installed.new");
         std::fs::write(&new, text).map_err(failed)?;

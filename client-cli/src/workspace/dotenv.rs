@@ -46,7 +46,7 @@ pub(crate) fn read(workspace: &Workspace) -> Result<String, Error> {
 /// Returns the system's error.
 pub(crate) fn write(workspace: &Workspace, text: &str) -> Result<(), Error> {
     let mode = Some(Mode::from_raw_mode(0o600));
-    atomic::write(workspace.directory(), NAME, text.as_bytes(), mode, Existing::Replaced)
+    atomic::write_durably(workspace.directory(), NAME, text.as_bytes(), mode, Existing::Replaced)
 }
 
 /// Returns the text with a variable set: it replaces the last declaration, or is appended. Everything else is

@@ -134,7 +134,7 @@ impl OwnFolder {
         existing: Existing,
     ) -> Result<(), Error> {
         let mode = Some(Mode::from_raw_mode(0o600));
-        atomic::write(&self.directory, name, content, mode, existing)
+        atomic::write_durably(&self.directory, name, content, mode, existing)
     }
 }
 

@@ -208,6 +208,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "files",
             "gateway",
             "http_client",
+            "packages",
             "placement",
             "processes",
             "run",

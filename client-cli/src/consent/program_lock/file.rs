@@ -181,5 +181,6 @@ fn write(path: &Path, lock: &ProgramLock) -> Result<(), String> {
         rustix::fs::open(folder, flags, Mode::empty()).map_err(|errno| errno.to_string())?;
     let mut text = serde_json::to_vec_pretty(lock).map_err(|error| error.to_string())?;
     text.push(b'\n');
-    atomic::write(folder, name, &text, None, Existing::Replaced).map_err(|error| error.to_string())
+    atomic::write_durably(folder, name, &text, None, Existing::Replaced)
+        .map_err(|error| error.to_string())
 }

@@ -96,7 +96,7 @@ fn write(
     rustix::fs::flock(&opened, FlockOperation::LockExclusive).map_err(|error| refused(&error))?;
     let text = make(path)?;
     let mode = Some(Mode::from_raw_mode(0o600));
-    atomic::write(&opened, name, text.as_bytes(), mode, Existing::Replaced)
+    atomic::write_durably(&opened, name, text.as_bytes(), mode, Existing::Replaced)
         .map_err(|error| refused(&error))
 }
 
