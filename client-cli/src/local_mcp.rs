@@ -146,7 +146,23 @@ impl LocalServers {
         arguments: Value,
         cancel: &CancellationToken,
     ) -> Result<Value, LocalMcpError> {
-        self.server(namespace)?.call(action, arguments, cancel).await
+        self.call_noting(namespace, action, arguments, &mut None, cancel).await
+    }
+
+    /// Like [`LocalServers::call`]; `refused` gets the connections that the sealed server was refused meanwhile, also if
+    /// the call succeeds.
+    ///
+    /// # Errors
+    /// As [`LocalServers::call`].
+    pub(crate) async fn call_noting(
+        &self,
+        namespace: &str,
+        action: &str,
+        arguments: Value,
+        refused: &mut Option<String>,
+        cancel: &CancellationToken,
+    ) -> Result<Value, LocalMcpError> {
+        self.server(namespace)?.call(action, arguments, refused, cancel).await
     }
 
     /// Checks that a tool of a server can be called: the entry of the server may list its tools.

@@ -128,6 +128,7 @@ pub mod consent {
                 status: Status::Success,
                 output,
                 error: None,
+                refused_connections: None,
                 at_ms: Some(number),
             };
             Ok(self.store.queue(Record::CallEnded(ended), &self.lost)?)

@@ -99,7 +99,8 @@ impl App {
         self.native.preview(id, arguments, policy, is_read)
     }
 
-    /// Calls a tool of a local MCP server and returns its raw MCP result.
+    /// Calls a tool of a local MCP server and returns its raw MCP result; `refused` gets the connections that the server
+    /// was refused meanwhile.
     ///
     /// # Errors
     /// Returns why the server did not answer.
@@ -107,13 +108,15 @@ impl App {
         &self,
         id: &ToolId,
         arguments: Value,
+        refused: &mut Option<String>,
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
-        let answer = self.local.call(id.namespace(), id.action(), arguments, cancel).await;
+        let (server, action) = (id.namespace(), id.action());
+        let answer = self.local.call_noting(server, action, arguments, refused, cancel).await;
         answer.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
     }
 
-    /// Calls a tool of a server of the registry, which starts with its first call.
+    /// Calls a tool of a server of the registry, which starts with its first call; like [`App::call_local`].
     ///
     /// # Errors
     /// Returns why the server cannot be started or did not answer.
@@ -122,10 +125,11 @@ impl App {
         entry: &RegistryEntry,
         id: &ToolId,
         arguments: Value,
+        refused: &mut Option<String>,
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
         let server = self.add_registered(entry, id)?;
-        let answer = self.local.call(&server, id.action(), arguments, cancel).await;
+        let answer = self.local.call_noting(&server, id.action(), arguments, refused, cancel).await;
         answer.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
     }
 

@@ -47,16 +47,18 @@ impl Server {
         &self.spec
     }
 
-    /// Calls a tool; the values of headers are redacted in the answer.
+    /// Calls a tool; the values of headers are redacted in the answer. `refused` gets the connections that the server was
+    /// refused meanwhile.
     pub(super) async fn call(
         &self,
         action: &str,
         arguments: Value,
+        refused: &mut Option<String>,
         cancel: &CancellationToken,
     ) -> Result<Value, LocalMcpError> {
         self.check_listed(action)?;
         let redactor = self.redactor()?;
-        let mut answer = self.call_unredacted(action, arguments, cancel).await;
+        let mut answer = self.call_unredacted(action, arguments, refused, cancel).await;
         if let Ok(value) = &mut answer {
             redactor.value(value);
         }
@@ -67,6 +69,7 @@ impl Server {
         &self,
         action: &str,
         arguments: Value,
+        noted: &mut Option<String>,
         cancel: &CancellationToken,
     ) -> Result<Value, LocalMcpError> {
         let mut params = CallToolRequestParams::new(action.to_owned());
@@ -85,6 +88,7 @@ impl Server {
         let answer = self.ask(&running, request, cancel).await;
         // Calls at the same time may have caused it as well: the proxy does not know for which call the server connects.
         let refused = refusals.since(mark);
+        *noted = Some(refused.clone()).filter(|refused| !refused.is_empty());
         let answer = answer.map_err(|error| match refused.is_empty() {
             true => error,
             false => error.with_note(&refused_note(&refused)),

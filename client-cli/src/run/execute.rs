@@ -57,9 +57,10 @@ pub(crate) async fn execute(
     run_here(runs, program, include, None, &cancel).await
 }
 
-/// Records a program that a rule or the policy denied before it started. It is refused also if that fails.
+/// Records a program that a rule, the policy or a hash denied before it started. It is refused also if that fails.
 async fn record_refusal(app: &Arc<App>, code: &str, args: &Value, error: &ErrorBody) {
-    if !matches!(error.error_code, ErrorCode::PermissionDenied | ErrorCode::PolicyDenied) {
+    use ErrorCode::{IntegrityMismatch, PermissionDenied, PolicyDenied};
+    if !matches!(error.error_code, PermissionDenied | PolicyDenied | IntegrityMismatch) {
         return;
     }
     let recorded = async {

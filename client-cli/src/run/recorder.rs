@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use protocol::redaction::keys_in_use;
 use protocol::{ErrorBody, Integrity, ToolId};
 use serde_json::{Value, json};
 
@@ -213,7 +214,7 @@ impl Recorder {
     }
 
     /// Records the end of a call that was made, without waiting: it has no effect on the machine, and it is stored
-    /// before any later record of the run. The program gets the answer at this time, before those of later records.
+    /// before any later record of the run; with the connections that its server was `refused`. The program gets the answer at this time, before those of later records.
     ///
     /// # Errors
     /// Returns `RUN_STORE_UNAVAILABLE`. If that is known only later, the start of the next call and [`Recorder::end`]
@@ -222,6 +223,7 @@ impl Recorder {
         &self,
         call: &str,
         answer: &Result<Value, ErrorBody>,
+        refused: Option<String>,
         at_ms: u64,
     ) -> Result<(), ErrorBody> {
         let ended = Record::CallEnded(CallEnded {
@@ -234,6 +236,7 @@ impl Recorder {
                 Err(_) => None,
             },
             error: answer.as_ref().err().map(Failure::of),
+            refused_connections: refused.map(|text| keys_in_use().text(&text).into_owned()),
             at_ms: Some(at_ms),
         });
         self.queue(ended)

@@ -135,7 +135,7 @@ impl ToolCaller for Router {
                     caller.answered().insert(index, at_ms);
                     answer
                 }
-                Ok(Step::Fail(error)) => caller.end(index, Err(error)),
+                Ok(Step::Fail(error)) => caller.end(index, Err(error), None),
                 Ok(Step::Make(begun)) => {
                     let admitted = match counted {
                         Ok(()) => caller.admit(&call, begun, &mut routing, &cancel).await,
@@ -204,9 +204,14 @@ impl Caller {
 
     /// Records the answer to a call that was made or begun. The caller must return it without waiting for anything else:
     /// the program gets answers in the order of their records.
-    fn end(&self, index: u64, answer: Result<Value, ErrorBody>) -> Result<Value, ErrorBody> {
+    fn end(
+        &self,
+        index: u64,
+        answer: Result<Value, ErrorBody>,
+        refused: Option<String>,
+    ) -> Result<Value, ErrorBody> {
         let at_ms = self.answer_now(index);
-        let recorded = self.run.recorder.end_call(&self.name(index), &answer, at_ms);
+        let recorded = self.run.recorder.end_call(&self.name(index), &answer, refused, at_ms);
         recorded.map_err(|error| self.run.end_with(error))?;
         answer
     }
@@ -215,7 +220,7 @@ impl Caller {
     fn refuse(&self, index: u64, tool: &str, arguments: &Value, begun: bool, error: &ErrorBody) {
         if begun {
             // Its start is recorded already.
-            let _ = self.end(index, Err(error.clone()));
+            let _ = self.end(index, Err(error.clone()), None);
             return;
         }
         let (at_ms, name) = (self.answer_now(index), self.name(index));
@@ -285,8 +290,9 @@ impl Caller {
         };
         recorded.map_err(|error| self.run.end_with(error))?;
         let index = call.id;
-        let answer = self.execute(admitted, epoch_ms, call, cancel).await;
-        self.end(index, answer)
+        let mut refused = None;
+        let answer = self.execute(admitted, epoch_ms, call, &mut refused, cancel).await;
+        self.end(index, answer, refused)
     }
 
     /// Returns the name of a call in the records: its number in its program, after those of the calls around it.
@@ -300,6 +306,7 @@ impl Caller {
         admitted: AdmittedCall<'_>,
         epoch_ms: Option<i64>,
         call: ToolCall,
+        refused: &mut Option<String>,
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
         let AdmittedCall { id, target, clocks, permit, begun, _slot } = admitted;
@@ -328,12 +335,14 @@ impl Caller {
                     ErrorCode::IntegrityMismatch => self.run.end_with(error),
                     _ => error,
                 })?;
-                let result = app.call_local(&id, arguments, cancel).await?;
+                let result = app.call_local(&id, arguments, refused, cancel).await?;
                 // The server runs at this moment, so its tools can be listed without starting it.
                 app.learn_tools(id.namespace());
                 result
             }
-            Target::Registered(entry) => app.call_registered(entry, &id, arguments, cancel).await?,
+            Target::Registered(entry) => {
+                app.call_registered(entry, &id, arguments, refused, cancel).await?
+            }
             Target::Capability(capability) => {
                 // The value of a program is not an MCP result, so it is not unwrapped below.
                 let clock = ProgramClock::start(epoch_ms.unwrap_or_else(now_ms));

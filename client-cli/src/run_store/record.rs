@@ -267,6 +267,9 @@ pub(crate) struct CallEnded {
     /// The error that it threw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<Failure>,
+    /// The connections that its sealed server was refused meanwhile, with the reasons.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refused_connections: Option<String>,
     /// When the program got this answer, in milliseconds since its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) at_ms: Option<u64>,

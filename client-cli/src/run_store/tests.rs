@@ -129,6 +129,7 @@ async fn write_run(store: &RunStore, run: &str, calls: u64) {
             status: Status::Success,
             output: Some(content(json!(text))),
             error: None,
+            refused_connections: None,
             at_ms: Some(call),
         };
         store.queue(Record::CallEnded(ended), &lost).unwrap();

@@ -63,6 +63,7 @@ pub(crate) fn apply(
             status: if error.is_none() { Status::Success } else { Status::Error },
             output: None,
             error: error.as_ref().map(Failure::of),
+            refused_connections: None,
             at_ms: None,
         })))?;
         if let Some(error) = error {

@@ -84,6 +84,8 @@ fn a_locked_program_runs_until_it_is_edited() {
     let hint = "hint: Review the difference; if it is intended, run `pml lock a.ts`.\n";
     assert!(shown.contains("[4002 INTEGRITY_MISMATCH]") && shown.ends_with(hint), "{shown}");
     assert!(!project.path("made.txt").exists());
+    let shown = run(&project, &["runs", "show", "last"]).1;
+    assert!(shown.contains("INTEGRITY_MISMATCH"), "the refusal is on record: {shown}");
 
     let (code, checked) = check(&project);
     let program = &checked["program"];

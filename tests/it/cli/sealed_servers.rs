@@ -235,6 +235,17 @@ fn only_listed_hosts_are_reached() {
         "its `network` does not list `localhost:{closed}`; to allow it, add \"localhost:{closed}\""
     );
     assert!(refused.contains(&remedy), "{refused}");
+    // It is on record, also if the call succeeds.
+    let listed = "its `network` does not list";
+    let proxied = format!("CONNECT localhost:{closed} HTTP/1.1");
+    let answer = attempt(&mut pml, REACH, "proxy", json!({ "request": proxied })).unwrap();
+    assert!(answer.contains("403"), "{answer}");
+    let shown = project.run(&["runs", "show", "last", "--json"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let recorded = shown["calls"][0]["refused_connections"].as_str().unwrap();
+    assert!(recorded.contains(listed) && recorded.contains(&closed.to_string()), "{shown:#}");
+    let shown = text(&project.run(&["runs", "show", "last"]).stdout);
+    assert!(shown.contains(&format!("  refused   {recorded}\n")), "{shown}");
     // Only the call during which it happened says so.
     let missing = attempt(&mut pml, REACH, "read", json!({ "path": "nowhere" })).unwrap_err();
     assert!(!missing.contains("network"), "{missing}");

@@ -119,6 +119,10 @@ fn call(reader: &Reader, call: &Call) -> String {
             if let Some(output) = ended.as_ref().and_then(|ended| ended.output.as_ref()) {
                 let _ = writeln!(out, "  result    {}", value(reader, output));
             }
+            let refused = ended.as_ref().and_then(|ended| ended.refused_connections.as_ref());
+            if let Some(refused) = refused {
+                let _ = writeln!(out, "  refused   {}", escape_text(refused));
+            }
         }
         Call::Refused(refused) => {
             let _ = writeln!(

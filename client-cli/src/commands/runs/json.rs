@@ -71,6 +71,7 @@ fn call(reader: &Reader, call: &Call) -> Value {
             "output": made.ended.as_ref().and_then(|ended| ended.output.as_ref()).map(|output| value(reader, output)),
             "output_hash": made.ended.as_ref().and_then(|ended| ended.output.as_ref()).map(|output| output.hash),
             "error": error(made.ended.as_ref().and_then(|ended| ended.error.as_ref())),
+            "refused_connections": made.ended.as_ref().and_then(|ended| ended.refused_connections.as_ref()),
             "started_at": made.began.at,
             "repeated_at": made.repeated.iter().map(|repetition| &repetition.at).collect::<Vec<_>>(),
             "ended_at": made.ended.as_ref().map(|ended| &ended.at),
