@@ -20,7 +20,7 @@ use crate::consent::trust::{TrustError, TrustStore};
 use crate::policy::{self, Policy};
 use crate::processes::environment::Environment;
 use crate::workspace::Workspace;
-use file::ConfigFile;
+use file::{AnalysedBy, ConfigFile};
 use settings::ExposeTools;
 
 /// The file's name, in the workspace's folder.
@@ -28,6 +28,9 @@ pub(crate) const FILE: &str = ".pml.json";
 
 /// The variable with which a user requires approval by a person in all projects.
 const APPROVALS_VARIABLE: &str = "PML_APPROVALS";
+
+/// With `local`, the text of programs stays on this machine.
+const ANALYSIS_VARIABLE: &str = "PML_ANALYSIS";
 
 /// Why `.pml.json` cannot be used. The program stops; an unreadable file is never treated as one without rules.
 #[derive(Debug, thiserror::Error)]
@@ -136,19 +139,11 @@ impl Config {
         }
         let policy = Arc::new(config.policy.clone());
         config.permissions = config.permissions.under(policy);
-        // The user's own setting, for all projects.
-        match std::env::var_os(APPROVALS_VARIABLE) {
-            Some(value) if value == "human" => {
-                config.permissions = config.permissions.approved_by_person_only(true);
-            }
-            Some(value) if !value.is_empty() => {
-                return Err(ConfigError::Unusable {
-                    file: APPROVALS_VARIABLE.to_owned(),
-                    reason: "its only value is `human`".to_owned(),
-                });
-            }
-            _ => {}
-        }
+        // The user's own settings, for all projects.
+        config.permissions = config
+            .permissions
+            .approved_by_person_only(is_set(APPROVALS_VARIABLE, "human")?)
+            .analysed_here(is_set(ANALYSIS_VARIABLE, "local")?);
         Ok(config)
     }
 
@@ -206,7 +201,8 @@ impl Config {
             serve_port: file.server.map(|server| server.0.port.0),
             // Also without trust: it only restricts.
             permissions: Permissions::new(file.permissions.0, FILE)
-                .approved_by_person_only(file.approvals.is_some()),
+                .approved_by_person_only(file.approvals.is_some())
+                .analysed_here(file.analysis == Some(AnalysedBy::Local)),
             misnamed,
             mcp_servers,
             private_mcps,
@@ -280,6 +276,18 @@ pub(crate) fn policy_of(mut workspace: Workspace, content: &[u8]) -> Result<Poli
     let prepared = policy.prepare(|name| program(&environment, &workspace, name));
     prepared.map_err(|reason| unusable(&reason))?;
     Ok(policy)
+}
+
+/// Returns whether a variable that has only one value is set.
+fn is_set(variable: &str, only: &str) -> Result<bool, ConfigError> {
+    match std::env::var_os(variable) {
+        Some(value) if value == only => Ok(true),
+        Some(value) if !value.is_empty() => Err(ConfigError::Unusable {
+            file: variable.to_owned(),
+            reason: format!("its only value is `{only}`"),
+        }),
+        _ => Ok(false),
+    }
 }
 
 /// Finds a program by its name on the `PATH` or its absolute path.

@@ -1,6 +1,7 @@
 //! `pml`: its commands, approvals and permissions, and its behaviour towards hostile gateways and servers.
 
 mod added;
+mod analysed_here;
 mod analyze;
 mod approvals;
 mod approve;

@@ -35,6 +35,8 @@ pub(super) struct ConfigFile {
     #[serde(default)]
     pub(super) approvals: Option<ApprovalsBy>,
     #[serde(default)]
+    pub(super) analysis: Option<AnalysedBy>,
+    #[serde(default)]
     pub(super) policy: Option<PolicyFile>,
     #[serde(default)]
     private_mcps: UniqueMap<Strict<Entry>>,
@@ -62,6 +64,16 @@ pub(super) struct Servers {
 pub(super) enum ApprovalsBy {
     /// Only a person, in a form of the client or on a terminal.
     Human,
+}
+
+/// Who analyses programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum AnalysedBy {
+    /// The gateway, which gets their text and may run them. The default.
+    Gateway,
+    /// `pml`, which runs them here; their text stays on this machine.
+    Local,
 }
 
 #[derive(Debug, Deserialize)]

@@ -379,3 +379,26 @@ fn the_default_permissions_are_documented() {
     let allowed = allowed.filter_map(|pattern| pattern.as_str().unwrap().strip_suffix(":*"));
     assert_eq!(listed, allowed.collect::<Vec<&str>>());
 }
+
+/// The text of programs stays on this machine as soon as a file says so, trusted or not.
+#[test]
+fn a_file_keeps_the_text_of_programs_here() {
+    for (file, keeps) in [
+        (r#"{ "analysis": "local" }"#, true),
+        (r#"{ "analysis": "gateway" }"#, false),
+        (r#"{ "analysis": null }"#, false),
+        ("{}", false),
+    ] {
+        let project = Project::new(Some(file));
+        let untrusted = project.load().unwrap();
+        assert_eq!(untrusted.permissions.keeps_text(), keeps, "{file}");
+        assert!(untrusted.ignored_untrusted.is_empty(), "{file}");
+        project.trust();
+        assert_eq!(project.load().unwrap().permissions.keeps_text(), keeps, "{file}");
+    }
+    for wrong in [r#"{ "analysis": "Local" }"#, r#"{ "analysis": true }"#, r#"{ "analysis": {} }"#]
+    {
+        let error = Project::new(Some(wrong)).load().expect_err(wrong).to_string();
+        assert!(error.starts_with("`.pml.json` line 1 column "), "{error}");
+    }
+}

@@ -52,6 +52,9 @@ pub(crate) struct Permissions {
     /// Whether the agent can approve nothing, not even ordinary calls.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     by_person_only: bool,
+    /// Whether the text of a program stays on this machine.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    analysed_here: bool,
     /// What the tools may touch.
     #[serde(serialize_with = "written", skip_serializing_if = "is_built_in")]
     policy: Arc<Policy>,
@@ -61,7 +64,7 @@ impl Permissions {
     /// Stores rules and the name of their file.
     pub(crate) fn new(rules: PermissionRules, source: impl Into<String>) -> Self {
         let policy = Arc::default();
-        Self { rules, source: source.into(), by_person_only: false, policy }
+        Self { rules, source: source.into(), by_person_only: false, analysed_here: false, policy }
     }
 
     /// Sets the policy.
@@ -85,6 +88,19 @@ impl Permissions {
     /// Returns whether only a person can approve calls.
     pub(crate) fn by_person_only(&self) -> bool {
         self.by_person_only
+    }
+
+    /// Sets whether the text of a program stays on this machine. Once set, it stays.
+    #[must_use]
+    pub(crate) fn analysed_here(mut self, is_set: bool) -> Self {
+        self.analysed_here |= is_set;
+        self
+    }
+
+    /// Returns whether the text of a program stays on this machine: programs are analysed and run here, and the gateway
+    /// gets the names of their tools only.
+    pub(crate) fn keeps_text(&self) -> bool {
+        self.analysed_here
     }
 
     /// Returns whether any rule denies or asks, or the file has a policy.

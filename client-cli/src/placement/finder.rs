@@ -135,6 +135,10 @@ impl<'a> Finder<'a> {
                 "a permission rule of yours asks about `{id}`, so the program runs here"
             ));
         }
+        if self.app.permissions().keeps_text() && runs_on != Side::Client {
+            runs_on = Side::Client;
+            notes.push("`analysis` is `local`, so the program runs here".to_owned());
+        }
         // The gateway runs programs without tools, but without a key nothing is submitted to it.
         if analysis.tools.is_empty() && asked != Asked::Now && !self.app.cloud()?.has_key().await {
             runs_on = Side::Client;

@@ -102,6 +102,65 @@ pub(crate) struct Names {
     pub(crate) scope: Option<Scope>,
 }
 
+/// The gateway's answer about the tools of a program that it does not get.
+pub(crate) enum Located {
+    /// Where the tools are.
+    There(Resolution),
+    /// There is no answer, and the program can run without one; with warnings for the user.
+    NotNeeded(Vec<String>),
+}
+
+/// Asks the gateway about tools by name, as [`ask_names`] does; here a name that it does not have is an error.
+///
+/// # Errors
+/// Returns `TOOL_NOT_FOUND`, or why there is no valid answer.
+pub(crate) async fn locate(
+    app: &App,
+    ids: &[ToolId],
+    facts: LocalFacts,
+    cancel: &CancellationToken,
+) -> Result<Located, ErrorBody> {
+    let mut found = Resolution::default();
+    let mut rest = ids;
+    while !rest.is_empty() {
+        let (code, count) = code_of_names(rest);
+        rest = &rest[count..];
+        let question = ExecuteRequest { code: Some(code), ..ExecuteRequest::default() };
+        let resolution = match dry_run(app, &question, facts, cancel).await? {
+            Reply::Answer(Envelope::Success(plan)) => resolution_of(*plan)?,
+            Reply::Answer(Envelope::Error(refused)) => return Err(refused.error),
+            Reply::Answer(_) => return Err(not_a_dry_run()),
+            Reply::NotNeeded(warnings) => return Ok(Located::NotNeeded(warnings)),
+        };
+        found.tools.extend(resolution.tools);
+        found.warnings.extend(resolution.warnings);
+        found.scope = resolution.scope.or(found.scope);
+    }
+    // The answers about two parts may name the same tool.
+    found.tools = check_tools(found.tools)?;
+    Ok(Located::There(found))
+}
+
+/// Returns a program that calls the first of these names, and their number, which is at least one.
+fn code_of_names(ids: &[ToolId]) -> (String, usize) {
+    let mut code = String::new();
+    let mut count = 0;
+    for id in ids.iter().take(NAMES_LIMIT) {
+        // The names are JSON strings, so that none can break out of the generated program.
+        let call = format!(
+            "await mcp[{}][{}]({{}});\n",
+            json!(id.program_namespace()),
+            json!(id.program_action())
+        );
+        if count > 0 && code.len() + call.len() > CODE_FIELD_LIMIT / 2 {
+            break;
+        }
+        code += &call;
+        count += 1;
+    }
+    (code, count)
+}
+
 /// Asks the gateway about tools by name, with a program that consists of the names only.
 ///
 /// # Errors
@@ -114,22 +173,7 @@ pub(crate) async fn ask_names(
     let mut names = Names::default();
     let mut rest = ids;
     while !rest.is_empty() {
-        let mut code = String::new();
-        let mut count = 0;
-        for id in rest.iter().take(NAMES_LIMIT) {
-            // The names are JSON strings, so that none can break out of the generated program.
-            let call = format!(
-                "await mcp[{}][{}]({{}});\n",
-                json!(id.program_namespace()),
-                json!(id.program_action())
-            );
-            // A query has at least one name, so that the loop ends.
-            if count > 0 && code.len() + call.len() > CODE_FIELD_LIMIT / 2 {
-                break;
-            }
-            code += &call;
-            count += 1;
-        }
+        let (code, count) = code_of_names(rest);
         let (now, later) = rest.split_at(count);
         rest = later;
         match ask_some_names(app, code, cancel).await {
@@ -226,6 +270,9 @@ pub(crate) fn listed(tool: &ToolUse) -> Result<Vec<ToolId>, ErrorBody> {
 /// # Errors
 /// Returns `CONFIG_INVALID` for settings or a lock that do not parse.
 pub(crate) async fn sends_text(app: &App, analysis: &Analysis) -> Result<bool, ErrorBody> {
+    if app.permissions().keeps_text() {
+        return Ok(false);
+    }
     let cloud = app.cloud()?;
     if cloud.has_key().await {
         return Ok(true);

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::consent::decision::{has_ask_rule, refuse_denied};
 use crate::placement::inquiry::{
-    LocalFacts, Reply, Resolution, ask_gateway, check_tools, dry_run, escaped, full_name, listed,
-    needs_gateway, read_dry_run, resolution_of,
+    LocalFacts, Located, Reply, Resolution, ask_gateway, check_tools, dry_run, escaped, full_name,
+    listed, locate, needs_gateway, read_dry_run, resolution_of,
 };
 use crate::placement::{self, Placement};
 
@@ -33,7 +33,7 @@ pub(crate) enum Consulted {
 /// Arguments leave the machine only with a program that has no local tool, after the gateway has confirmed that it
 /// will run the program. A program that reaches a tool with an `ask` rule, directly or through a capability, runs here
 /// wherever its tools are, because only this machine can ask the user. So does every program under a policy that counts
-/// calls, and a program that is to run `here`.
+/// calls, and a program that is to run `here`. With `analysis` as `local`, the gateway gets names only.
 ///
 /// # Errors
 /// Returns why there is no valid answer.
@@ -45,6 +45,9 @@ pub(crate) async fn consult(
     here: bool,
     cancel: &CancellationToken,
 ) -> Result<Consulted, ErrorBody> {
+    if app.permissions().keeps_text() {
+        return consult_by_name(app, request, analysis, cancel).await;
+    }
     let local: Vec<&ToolId> = analysis.tools.iter().filter(|id| app.is_local(id)).collect();
     let none_local = !analysis.dynamic && local.is_empty();
     // Without local tools, the gateway may run the program, even if this machine could run it too.
@@ -76,18 +79,7 @@ pub(crate) async fn consult(
                 // Only this machine can ask, and count calls over the whole program.
                 let mut asks = has_ask_rule(&app.permissions(), analysis.tools.iter())
                     || app.permissions().policy().counts_calls();
-                for tool in &resolution.tools {
-                    let mut reached = listed(tool)?;
-                    // A rule may use the full name of a tool that the program calls by its short name.
-                    reached.extend(full_name(tool));
-                    // `prepare` has checked the program's own names. These are what the names
-                    // resolve to, and what capabilities call.
-                    for id in &reached {
-                        let why = format!(", and `{}` calls it", protocol::escape_text(&tool.id));
-                        refuse_denied(&app.permissions(), id, &why)?;
-                    }
-                    asks |= has_ask_rule(&app.permissions(), reached.iter());
-                }
+                asks |= has_ask_rule(&app.permissions(), reached(app, &resolution)?.iter());
                 if here || on_gateway && asks {
                     return Ok(Consulted::RunHere(resolution));
                 }
@@ -120,6 +112,66 @@ pub(crate) async fn consult(
     })
 }
 
+/// Returns what the names of a program resolve to, and what its capabilities call, according to the gateway.
+///
+/// # Errors
+/// Returns `PERMISSION_DENIED` if a rule denies one of them, or that the answer is invalid.
+fn reached(app: &App, resolution: &Resolution) -> Result<Vec<ToolId>, ErrorBody> {
+    let mut all = Vec::new();
+    for tool in &resolution.tools {
+        let mut reached = listed(tool)?;
+        // A rule may use the full name of a tool that the program calls by its short name.
+        reached.extend(full_name(tool));
+        // `prepare` has checked the program's own names.
+        for id in &reached {
+            let why = format!(", and `{}` calls it", protocol::escape_text(&tool.id));
+            refuse_denied(&app.permissions(), id, &why)?;
+        }
+        all.extend(reached);
+    }
+    Ok(all)
+}
+
+/// Locates the tools of a program that runs here, and whose text stays here: the gateway gets the names of those that are
+/// not on this machine.
+async fn consult_by_name(
+    app: &App,
+    request: ExecuteRequest,
+    analysis: &Analysis,
+    cancel: &CancellationToken,
+) -> Result<Consulted, ErrorBody> {
+    let ids: Vec<ToolId> = analysis.tools.iter().filter(|id| !app.is_local(id)).cloned().collect();
+    let located = match ids.is_empty() {
+        true => Located::NotNeeded(Vec::new()),
+        false => {
+            let needs_no_gateway = !needs_gateway(app, analysis)?;
+            let facts = LocalFacts { runs_here: true, needs_no_gateway };
+            locate(app, &ids, facts, cancel).await?
+        }
+    };
+    if let Located::There(resolution) = &located {
+        placement::learn(app, &resolution.tools).await;
+        reached(app, resolution)?;
+    }
+    if !request.options.is_some_and(|options| options.dry_run) {
+        return Ok(match located {
+            Located::There(resolution) => Consulted::RunHere(resolution),
+            // The names that it computes are resolved when they are called.
+            Located::NotNeeded(_) if analysis.dynamic => Consulted::RunHere(Resolution::default()),
+            Located::NotNeeded(warnings) => Consulted::RunWithoutGateway(warnings),
+        });
+    }
+    let (resolution, warnings) = match located {
+        Located::There(resolution) => (Some(resolution), Vec::new()),
+        Located::NotNeeded(warnings) => (None, warnings),
+    };
+    let tools = resolution.as_ref().map_or_else(Vec::new, |found| found.tools.clone());
+    let mut placement = Placement::of_resolution(app, analysis, resolution, cancel).await?;
+    placement.notes.extend(warnings);
+    let answer = without_gateway(analysis, &placement, &tools);
+    Ok(Consulted::Answered(Box::new(Envelope::Success(Box::new(answer)))))
+}
+
 /// Answers a dry run: the gateway locates the tools, and the user's rules and servers override it.
 async fn answer_dry_run(
     app: &App,
@@ -137,7 +189,7 @@ async fn answer_dry_run(
         Reply::NotNeeded(warnings) => {
             let mut placement = Placement::of_resolution(app, analysis, None, cancel).await?;
             placement.notes.extend(warnings);
-            return Ok(Envelope::Success(Box::new(without_gateway(analysis, &placement))));
+            return Ok(Envelope::Success(Box::new(without_gateway(analysis, &placement, &[]))));
         }
     };
     let resolution = resolution_of((*success).clone())?;
@@ -149,7 +201,12 @@ async fn answer_dry_run(
     Ok(Envelope::Success(success))
 }
 
-fn without_gateway(analysis: &Analysis, placement: &Placement) -> Success {
+/// Returns the answer to a dry run that the gateway did not make; `known` are the tools that it located.
+fn without_gateway(analysis: &Analysis, placement: &Placement, known: &[ToolUse]) -> Success {
+    let tool_use = |id: &ToolId| {
+        let found = known.iter().find(|tool| tool.id == id.as_str());
+        found.cloned().unwrap_or_else(|| local_tool_use(id))
+    };
     Success {
         result: json!(placement.dry_run(analysis)),
         run: RunNote {
@@ -163,7 +220,7 @@ fn without_gateway(analysis: &Analysis, placement: &Placement) -> Success {
             failed_calls: Vec::new(),
             meta: None,
         },
-        tools_used: Some(analysis.tools.iter().map(local_tool_use).collect()),
+        tools_used: Some(analysis.tools.iter().map(tool_use).collect()),
         dag: serde_json::to_value(&analysis.dag).ok(),
     }
 }
