@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::look_alike::RESERVED_NAMESPACES;
+use protocol::look_alike::{self, RESERVED_NAMESPACES};
 use serde::Deserialize;
 
 use super::entry::{self, Entry, McpServer};
@@ -116,6 +116,11 @@ fn servers(
         let namespace = server.offered.namespace.clone();
         for text in [&name, &namespace] {
             check_name(text, server.replaces_native)?;
+            if let Some(alike) = looks_like_another(text, &name, names) {
+                return Err(unusable(&format!(
+                    "`{text}` looks like `{alike}`; rename one of the two servers"
+                )));
+            }
             // Rules and calls are about namespaces, so each must have one meaning; the name of an entry leads to its
             // own.
             match names.get(text) {
@@ -132,6 +137,17 @@ fn servers(
     Ok(servers)
 }
 
+/// Returns the name or namespace of an entry other than `owner` that a reader could mistake for `text`.
+fn looks_like_another<'a>(
+    text: &str,
+    owner: &str,
+    names: &'a BTreeMap<String, String>,
+) -> Option<&'a String> {
+    let read = look_alike::skeleton(text);
+    let mut others = names.iter().filter(|(known, of)| **of != owner && *known != text);
+    others.find(|(known, _)| look_alike::skeleton(known) == read).map(|(known, _)| known)
+}
+
 /// Checks that a server may have a name or namespace.
 fn check_name(name: &str, replaces_native: bool) -> Result<(), ConfigError> {
     if RESERVED_NAMESPACES.contains(&name) {
@@ -144,6 +160,11 @@ fn check_name(name: &str, replaces_native: bool) -> Result<(), ConfigError> {
             "`{name}` is built into `pml`; rename that server, or set `\"override\": true` in it to replace the built-in tools"
         );
         return Err(unusable(&reason));
+    }
+    if let Some(native) = look_alike::among(name, tools::namespaces()) {
+        return Err(unusable(&format!(
+            "`{name}` looks like `{native}`, which is built into `pml`; rename that server"
+        )));
     }
     Ok(())
 }

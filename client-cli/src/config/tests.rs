@@ -380,6 +380,34 @@ fn the_default_permissions_are_documented() {
     assert_eq!(listed, allowed.collect::<Vec<&str>>());
 }
 
+/// LM-08: of names that a reader could mistake for each other, or for built-in tools, none counts.
+#[test]
+fn look_alike_servers_are_refused() {
+    let both = |first: &str, second: &str| {
+        let entry = r#"{ "command": "a" }"#;
+        format!(r#"{{ "mcpServers": {{ "{first}": {entry}, "{second}": {entry} }} }}"#)
+    };
+    for (file, words) in [
+        (both("notes", "n0tes"), "`notes` looks like `n0tes`; rename one of the two servers"),
+        (both("own-db", "owndb"), "`owndb` looks like `own-db`; rename one of the two servers"),
+        (both("rnail", "mail"), "`rnail` looks like `mail`; rename one of the two servers"),
+        (both("notes", "notes"), "duplicate"),
+        (both("notes", "she11"), "`she11` looks like `shell`, which is built into `pml`"),
+        (both("notes", "file_system"), "`file_system` looks like `filesystem`, which is built"),
+        (
+            r#"{ "private_mcps": { "notes": { "command": "a" } }, "mcpServers": { "n0tes": { "command": "a" } } }"#
+                .to_owned(),
+            "`notes` looks like `n0tes`",
+        ),
+    ] {
+        let error = Project::new(Some(&file)).load().expect_err(&file).to_string();
+        assert!(error.contains(words), "{file}: {error}");
+    }
+    for (first, second) in [("notes", "note"), ("db1", "db2"), ("git-hub", "gitlab")] {
+        Project::new(Some(&both(first, second))).load().unwrap();
+    }
+}
+
 /// The text of programs stays on this machine as soon as a file says so, trusted or not.
 #[test]
 fn a_file_keeps_the_text_of_programs_here() {

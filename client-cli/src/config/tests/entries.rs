@@ -171,8 +171,8 @@ fn names_and_namespaces_are_unique() {
         let error = parse(content.to_string().as_bytes()).expect_err(&content.to_string());
         assert!(error.to_string().contains("own"), "{error}");
     }
-    // Without a list of tools, these are two servers.
-    file(&json!({ "own_db": plain, "own-db": plain })).unwrap();
+    let alike = file(&json!({ "own_db": plain, "own-db": plain })).unwrap_err();
+    assert!(alike.contains("`own_db` looks like `own-db`"), "{alike}");
     let reserved = json!({ "command": "x", "tools": ["web:get"] });
     assert!(file(&json!({ "web": reserved })).unwrap_err().contains("is built into `pml`"));
 }
