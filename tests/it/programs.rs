@@ -3,6 +3,7 @@
 mod attacks;
 mod bombs;
 mod bundle;
+mod cancel_storm;
 mod cleanup;
 mod hybrid_routing;
 mod injection;
