@@ -27,7 +27,7 @@ use crate::files::records;
 use crate::gateway::cloud::Cloud;
 use crate::gateway::keys::{self, Gateway, KeySource};
 use crate::local_mcp::known::KnownTools;
-use crate::local_mcp::{LocalServers, Timing};
+use crate::local_mcp::{LocalMcpError, LocalServers, Timing};
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::run_store::RunStore;
@@ -241,32 +241,26 @@ impl App {
         self.known.of(namespace, &self.local.spec(namespace)?)
     }
 
-    /// Lists the tools of a server in `.pml.json` if it is running. With `may_start`, starts a server whose tools are
-    /// unknown.
+    /// Lists the tools of a server in `.pml.json` if it is running; `None` if it is not. With `may_start`, starts a server
+    /// whose tools are unknown.
+    ///
+    /// # Errors
+    /// Returns why the server does not start, or does not list its tools.
     pub(crate) async fn list_tools(
         &self,
         namespace: &str,
         may_start: bool,
         cancel: &CancellationToken,
-    ) -> Option<Arc<Vec<ToolDescriptor>>> {
-        let spec = self.local.spec(namespace)?;
+    ) -> Result<Option<Arc<Vec<ToolDescriptor>>>, LocalMcpError> {
+        let Some(spec) = self.local.spec(namespace) else { return Ok(None) };
         // A server whose tools are stored is not started only to list them again.
         let starts = may_start && self.known.of(namespace, &spec).is_none();
         if !starts && !self.local.is_running(namespace).await {
-            return None;
+            return Ok(None);
         }
-        match self.local.tools(namespace, cancel).await {
-            Ok(tools) => {
-                self.known.store(namespace, &spec, tools);
-                self.known.of(namespace, &spec)
-            }
-            Err(error) => {
-                // Not an error for the caller: a search falls back to the stored tools, or reports
-                // that the server was not started.
-                tracing::debug!(server = namespace, %error, "Could not list the tools of a server");
-                None
-            }
-        }
+        let tools = self.local.tools(namespace, cancel).await?;
+        self.known.store(namespace, &spec, tools);
+        Ok(self.known.of(namespace, &spec))
     }
 
     /// Lists the tools of a running server in the background, if they are not known yet.

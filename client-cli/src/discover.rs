@@ -25,12 +25,16 @@ use self::remembered::{Answered, Remembered};
 use crate::app::App;
 use crate::consent::decision::why_refused;
 use crate::consent::permissions::Permissions;
+use crate::consent::question::shortened;
 use crate::tools;
 
 /// The time limit of the gateway's answer; local results need not wait for it.
 const GATEWAY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit of a server for listing its tools. The tools of a slower server are found the next time.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The maximum length of a reason in characters.
+const REASON_LIMIT: usize = 600;
 
 /// A found tool in the form of the answer.
 struct Found {
@@ -62,7 +66,7 @@ pub(crate) async fn discover(
     // The user may have edited the rules since the last search.
     app.read_permissions()?;
     let permissions = app.permissions();
-    let (remote, (local_tools, not_started)) = tokio::join!(
+    let (remote, (local_tools, unknown)) = tokio::join!(
         ask_gateway(app, &request, &lookup, limit, cancel),
         list_local_tools(app, &permissions, cancel)
     );
@@ -102,8 +106,11 @@ pub(crate) async fn discover(
             answer
         }
     };
-    if !not_started.is_empty() {
-        answer["not_started"] = json!(not_started);
+    if !unknown.not_started.is_empty() {
+        answer["not_started"] = json!(unknown.not_started);
+    }
+    if !unknown.not_listed.is_empty() {
+        answer["not_listed"] = json!(unknown.not_listed);
     }
     if let Some(missing) = remote.missing {
         answer["missing"] = missing.into();
@@ -111,12 +118,21 @@ pub(crate) async fn discover(
     Ok(answer)
 }
 
-/// Lists this machine's own tools, and the servers whose tools are not known yet.
+/// The servers whose tools are not known.
+#[derive(Default)]
+struct Unknown {
+    /// They have not run yet.
+    not_started: Vec<String>,
+    /// They were asked and gave no list: each with the reason.
+    not_listed: Vec<Value>,
+}
+
+/// Lists this machine's own tools, and the servers whose tools are not known.
 async fn list_local_tools(
     app: &Arc<App>,
     permissions: &Permissions,
     cancel: &CancellationToken,
-) -> (Vec<FoundTool>, Vec<String>) {
+) -> (Vec<FoundTool>, Unknown) {
     let mut found = Vec::new();
     // A configured server replaces the whole built-in namespace, not only the tools that it has.
     for namespace in tools::namespaces().filter(|name| !app.is_configured_namespace(name)) {
@@ -130,21 +146,35 @@ async fn list_local_tools(
         // The start itself is not cancelled by the time limit, so the next search finds these
         // tools.
         let listed = tokio::time::timeout(SERVER_TIMEOUT, listing).await;
-        let tools = listed.ok().flatten().or_else(|| app.known_tools(namespace));
-        (namespace, tools)
+        let listed = match listed {
+            Ok(listed) => listed.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("it did not answer within {} s", SERVER_TIMEOUT.as_secs())),
+        };
+        match listed {
+            Ok(Some(tools)) => (namespace, Ok(Some(tools))),
+            other => match app.known_tools(namespace) {
+                Some(known) => (namespace, Ok(Some(known))),
+                None => (namespace, other),
+            },
+        }
     });
-    let mut not_started = Vec::new();
+    let mut unknown = Unknown::default();
     for (namespace, tools) in join_all(servers).await {
         let native = tools::is_native(namespace).then(|| format!("`{namespace}` of `pml`"));
         let hides: Vec<String> = native.into_iter().collect();
         match tools {
-            Some(tools) => found.extend(
+            Ok(Some(tools)) => found.extend(
                 tools.iter().filter_map(|tool| local_tool(namespace, tool.clone(), hides.clone())),
             ),
-            None => not_started.push(namespace.to_owned()),
+            Ok(None) => unknown.not_started.push(namespace.to_owned()),
+            Err(reason) => unknown.not_listed.push(json!({
+                "server": namespace,
+                // It may quote what the server wrote.
+                "reason": shortened(&reason, REASON_LIMIT),
+            })),
         }
     }
-    (found, not_started)
+    (found, unknown)
 }
 
 fn local_tool(

@@ -44,6 +44,7 @@ mod search;
 mod secrets;
 mod serve;
 mod server_starts;
+mod shadowing;
 mod tasks;
 mod types;
 mod undo;

@@ -81,6 +81,10 @@ fn text(answer: &Value) -> String {
             out += &format!("{before}{names}{after}");
         }
     }
+    for one in answer["not_listed"].as_array().into_iter().flatten() {
+        let text = |name: &str| escape_text(one[name].as_str().unwrap_or_default());
+        out += &format!("Not searched: `{}`: {}.\n", text("server"), text("reason"));
+    }
     if let Some(missing) = answer["missing"].as_str() {
         out += &format!("Missing: {}.\n", escape_text(missing));
     }

@@ -42,6 +42,8 @@ struct Found {
     missing: Option<String>,
     /// The servers whose tools are not known.
     not_started: Vec<String>,
+    /// The servers that gave no list, with the reasons.
+    not_listed: BTreeMap<String, String>,
 }
 
 /// Runs the command.
@@ -132,6 +134,10 @@ async fn find(
         if let Some(missing) = answer["missing"].as_str() {
             found.missing = Some(missing.to_owned());
         }
+        for one in answer["not_listed"].as_array().into_iter().flatten() {
+            let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+            found.not_listed.insert(text("server"), text("reason"));
+        }
         for server in answer["not_started"].as_array().into_iter().flatten() {
             let server = server.as_str().unwrap_or_default().to_owned();
             if !found.not_started.contains(&server) {
@@ -163,6 +169,10 @@ fn omitted(found: &Found) -> Vec<String> {
             found.not_started.iter().map(|name| format!("`{}`", escape_text(name))).collect();
         lines
             .push(format!("missing: tools of servers that have not run yet: {}", names.join(", ")));
+    }
+    for (server, reason) in &found.not_listed {
+        let (server, reason) = (escape_text(server), escape_text(reason));
+        lines.push(format!("missing: the tools of `{server}`: {reason}"));
     }
     lines
 }
