@@ -2,11 +2,13 @@
 
 mod asking;
 mod capability;
+mod described;
+mod offered;
 mod tasks;
 
 use std::sync::Arc;
 
-use execution::mcp_server::{envelope_result, parse};
+use execution::mcp_server::{envelope_result, listed_tool, parse};
 use protocol::discovery::DiscoverRequest;
 use protocol::meta_tools;
 use protocol::{
@@ -16,9 +18,10 @@ use protocol::{
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, GetTaskParams,
-    GetTaskResult, Implementation, ResultType, ServerCapabilities, ServerConfig, UpdateTaskParams,
+    GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams, ResultType,
+    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +31,7 @@ pub(crate) use self::capability::CapabilityHandler;
 use self::tasks::{Created, Tasks};
 use crate::consent::question;
 use crate::discover;
+use crate::exposed::Exposed;
 use crate::run::{Runs, create, execute, progress, resume};
 
 /// Answers the MCP requests of agents. Its clones share the questions and tasks: a client of 2026-07-28 may answer on
@@ -37,15 +41,50 @@ pub(crate) struct AgentHandler {
     runs: Arc<Runs>,
     rounds: Arc<Rounds>,
     tasks: Arc<Tasks>,
+    /// The tools next to the meta-tools; `None` if the project exposes none.
+    exposed: Option<Arc<Exposed>>,
 }
 
 impl ServerHandler for AgentHandler {
     fn get_info(&self) -> ServerConfig {
         let mut info = ServerConfig::default();
         info.capabilities = ServerCapabilities::builder().enable_tools().enable_tasks().build();
+        if let Some(tools) = info.capabilities.tools.as_mut().filter(|_| self.exposed.is_some()) {
+            tools.list_changed = Some(true);
+        }
         info.server_info = Implementation::new("pml", env!("CARGO_PKG_VERSION"));
         info.instructions = Some(meta_tools::INSTRUCTIONS.to_owned());
         info
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.announce_changes(context.peer);
+    }
+
+    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        self.exposed.as_ref().map(|_| SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), rmcp::ErrorData> {
+        if let Some(exposed) = &self.exposed {
+            offered::announce_to(exposed, &context).await;
+        }
+        Ok(())
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, rmcp::ErrorData> {
+        let mut tools: Vec<Tool> = meta_tools::META_TOOLS.iter().map(listed_tool).collect();
+        tools.extend(self.offered_tools().await);
+        Ok(ListToolsResult::with_all_items(tools))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        let own = meta_tools::META_TOOLS.iter().find(|tool| tool.name == name);
+        own.map(listed_tool).or_else(|| self.offered_tool(name))
     }
 
     async fn call_tool(
@@ -53,21 +92,13 @@ impl ServerHandler for AgentHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, rmcp::ErrorData> {
-        let token = context.meta.get_progress_token();
-        let channel = Channel::of(&context);
-        let answer = self.answer(request, channel, context.ct);
-        let mut answer = match token {
-            // MCP allows progress notifications only for a request with a progress token.
-            Some(token) => {
-                let activity = self.runs.app.package_activity();
-                progress::notify(&context.peer, token, activity, answer).await
+        Ok(match self.find_offered(&request.name).await? {
+            Some(tool) => {
+                let schema = tool.is_capability.then_some(&tool.descriptor.input_schema);
+                self.call_described(request, &tool.id, schema, context).await
             }
-            None => answer.await,
-        };
-        if let CallToolResponse::Complete(result) = &mut answer {
-            mark_complete(result);
-        }
-        Ok(answer)
+            None => self.call_named(request, context).await,
+        })
     }
 
     async fn get_task(
@@ -101,7 +132,7 @@ impl ServerHandler for AgentHandler {
         Ok(())
     }
 
-    execution::meta_tools_only!();
+    execution::tools_only!();
 }
 
 /// Marks a result as that of a complete call: every result, also the gateway's. rmcp removes it for clients of older
@@ -121,7 +152,30 @@ enum Reply {
 impl AgentHandler {
     /// Creates a handler for the runs of this process.
     pub(crate) fn new(runs: Arc<Runs>) -> Self {
-        Self { runs, rounds: Arc::default(), tasks: Arc::default() }
+        Self { runs, rounds: Arc::default(), tasks: Arc::default(), exposed: None }
+    }
+
+    /// Makes a call of a tool by its id, or of a meta-tool.
+    async fn call_named(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> CallToolResponse {
+        let token = context.meta.get_progress_token();
+        let channel = Channel::of(&context);
+        let answer = self.answer(request, channel, context.ct);
+        let mut answer = match token {
+            // MCP allows progress notifications only for a request with a progress token.
+            Some(token) => {
+                let activity = self.runs.app.package_activity();
+                progress::notify(&context.peer, token, activity, answer).await
+            }
+            None => answer.await,
+        };
+        if let CallToolResponse::Complete(result) = &mut answer {
+            mark_complete(result);
+        }
+        answer
     }
 
     /// Makes a call, and lets the client ask the person about it, if it can.

@@ -2,6 +2,7 @@
 
 mod calls;
 mod configured;
+mod exposed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -49,6 +50,8 @@ pub(crate) struct App {
     entry_names: BTreeMap<String, String>,
     /// The port of `pml serve` in `.pml.json`.
     serve_port: Option<u16>,
+    /// Whether agents are offered tools next to the meta-tools.
+    exposes: bool,
     known: KnownTools,
     cloud: Result<Cloud, ErrorBody>,
     analyser: OnceLock<Result<Analyser, ErrorBody>>,
@@ -102,6 +105,7 @@ impl App {
             configured,
             entry_names,
             serve_port: config.serve_port,
+            exposes: config.expose_tools.can_add(),
             known,
             cloud,
             analyser: OnceLock::new(),
@@ -194,9 +198,13 @@ impl App {
     /// Returns `CONFIG_INVALID` for a file that does not parse: the previous rules are no longer what the user wants.
     pub(crate) fn read_permissions(&self) -> Result<(), ErrorBody> {
         let config = Config::load(&self.workspace, &self.store).map_err(config_error)?;
-        let permissions = Arc::new(config.permissions);
-        *self.permissions.write().unwrap_or_else(PoisonError::into_inner) = permissions;
+        self.set_permissions(config.permissions);
         Ok(())
+    }
+
+    fn set_permissions(&self, permissions: Permissions) {
+        let mut current = self.permissions.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(permissions);
     }
 
     /// Returns whether a tool is on this machine, without a lookup in the registry.

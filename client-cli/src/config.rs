@@ -13,6 +13,7 @@ use std::sync::Arc;
 use protocol::ToolPattern;
 
 pub(crate) use entry::McpServer;
+pub(crate) use settings::ExposeTools;
 pub(crate) use stored::{add_allow, create, read, trust};
 
 use crate::consent::permissions::Permissions;
@@ -21,7 +22,6 @@ use crate::policy::{self, Policy};
 use crate::processes::environment::Environment;
 use crate::workspace::Workspace;
 use file::{AnalysedBy, ConfigFile};
-use settings::ExposeTools;
 
 /// The file's name, in the workspace's folder.
 pub(crate) const FILE: &str = ".pml.json";
@@ -223,11 +223,9 @@ impl Config {
                 "`{rule}` in `permissions.allow` of `{FILE}` allows nothing: the tools of that server are in another namespace; write `{meant}`"
             ));
         }
-        for (name, is_set) in [
-            ("workspace", self.workspace.is_some()),
-            ("registries", !self.registries.is_empty()),
-            ("expose_tools", self.expose_tools.is_set()),
-        ] {
+        for (name, is_set) in
+            [("workspace", self.workspace.is_some()), ("registries", !self.registries.is_empty())]
+        {
             if is_set {
                 warnings.push(format!("`{name}` in `{FILE}` has no effect in this version"));
             }

@@ -20,6 +20,7 @@
 // - `config` and `app` combine these into one project.
 // - `placement` and `discover` look things up and run nothing. `run` runs programs; no other module executes their
 //   calls.
+// - `exposed` selects the tools that agents are offered next to the meta-tools, and calls nothing.
 // - `agent` answers agents, whose connections `stdio` and `serve` accept; `commands` is for people.
 
 mod added;
@@ -36,6 +37,7 @@ mod consent;
 mod diagram;
 mod discover;
 mod error;
+mod exposed;
 mod files;
 mod gateway;
 mod http_client;

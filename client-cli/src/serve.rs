@@ -70,7 +70,7 @@ impl Server {
         let port = listener.local_addr().map_err(failed)?.port();
         let token = Token::open(app.project())?;
         let runs = Arc::new(Runs::with_posted_questions(app));
-        let handler = AgentHandler::new(Arc::clone(&runs));
+        let handler = AgentHandler::exposing(Arc::clone(&runs));
         let requests = Arc::new(Requests::new(handler, token, stop.clone()));
         let url = format!("http://127.0.0.1:{port}{}", requests::PATH);
         Ok(Self { listener, requests, runs, stop, url })

@@ -19,7 +19,7 @@ use crate::run::Runs;
 /// As [`serve_tools`].
 pub(crate) async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()> {
     let runs = Arc::new(Runs::with_posted_questions(app));
-    let handler = AgentHandler::new(Arc::clone(&runs));
+    let handler = AgentHandler::exposing(Arc::clone(&runs));
     // Boxed: its future is large, and would make that of every caller as large.
     Box::pin(serve_tools(handler, runs, stop)).await
 }

@@ -66,11 +66,16 @@ pub fn structured_result(body: &impl Serialize, is_error: bool) -> CallToolResul
 /// The methods of the extension `io.modelcontextprotocol/tasks` (SEP-2663).
 const TASK_METHODS: [&str; 3] = ["tasks/get", "tasks/update", "tasks/cancel"];
 
+/// The method with which a client of 2026-07-28 asks to be told about changes.
+const LISTEN_METHOD: &str = "subscriptions/listen";
+
 /// Returns the error for a message that did not decode as an MCP request, by a server with these capabilities.
 pub fn undecoded(request: CustomRequest, capabilities: &ServerCapabilities) -> rmcp::ErrorData {
     let method = request.method;
     let is_of_tasks = capabilities.supports_tasks() && TASK_METHODS.contains(&method.as_str());
-    if is_of_tasks || meta_tools::METHODS.contains(&method.as_str()) {
+    let changes = capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
+    let is_of_changes = changes == Some(true) && method == LISTEN_METHOD;
+    if is_of_tasks || is_of_changes || meta_tools::METHODS.contains(&method.as_str()) {
         let message = format!("the parameters of `{method}` are invalid");
         rmcp::ErrorData::invalid_params(message, None)
     } else {

@@ -9,6 +9,7 @@ mod configured;
 mod create;
 mod disk_full;
 mod error_messages;
+mod exposed;
 mod forms;
 mod gateway_down;
 mod git;

@@ -10,8 +10,8 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value, json};
 
-use super::AgentHandler;
 use super::asking::Channel;
+use super::{AgentHandler, described};
 
 /// The name of the tool that calls the capability.
 const RUN: &str = "run";
@@ -43,12 +43,7 @@ impl CapabilityHandler {
     }
 
     fn run_tool(&self) -> Tool {
-        let mut schema = object(&self.described.input_schema);
-        // MCP requires it of the schema of a tool.
-        schema.entry("type").or_insert_with(|| json!("object"));
-        let description = self.described.description.clone();
-        Tool::new(RUN, description, schema)
-            .with_annotations(ToolAnnotations::with_title(self.id.plain().as_str().to_owned()))
+        described::tool(RUN, &self.id, &self.described)
     }
 
     fn config_tool(&self) -> Tool {
@@ -102,25 +97,27 @@ impl ServerHandler for CapabilityHandler {
 
     async fn call_tool(
         &self,
-        mut request: CallToolRequestParams,
+        request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, rmcp::ErrorData> {
         match request.name.as_ref() {
-            RUN => request.name = self.id.as_str().to_owned().into(),
+            RUN => {
+                let schema = Some(&self.described.input_schema);
+                Ok(self.agent.call_described(request, &self.id, schema, context).await)
+            }
             CONFIG => {
                 let mut result = CallToolResult::structured(self.config.clone());
                 result.result_type = Some(ResultType::COMPLETE);
-                return Ok(result.into());
+                Ok(result.into())
             }
-            name if meta_tools::CONTINUE.is(name) => {}
+            name if meta_tools::CONTINUE.is(name) => self.agent.call_tool(request, context).await,
             name => {
                 let name = protocol::escape_text(name);
                 let message =
                     format!("there is no tool `{name}`; there are `{RUN}` and `{CONFIG}`");
-                return Err(rmcp::ErrorData::invalid_params(message, None));
+                Err(rmcp::ErrorData::invalid_params(message, None))
             }
         }
-        self.agent.call_tool(request, context).await
     }
 
     async fn get_task(

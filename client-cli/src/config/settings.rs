@@ -3,6 +3,7 @@
 use std::fmt;
 use std::num::NonZeroU16;
 
+use protocol::ToolPattern;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -79,12 +80,15 @@ impl<'de> Deserialize<'de> for Port {
     }
 }
 
+/// How many tools are listed if `curated_limit` is not set.
+const CURATED_LIMIT: u16 = 10;
+
 /// The tools that are listed next to the meta-tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ExposeTools {
-    /// These.
-    Listed(Vec<String>),
-    /// Those that are used most.
+    /// Those that are known here and match one of these.
+    Listed(Vec<ToolPattern>),
+    /// The capabilities that were added, and those that are used most.
     Curated(Curated),
 }
 
@@ -105,8 +109,20 @@ pub(crate) struct Curated {
 enum ExposeMode {
     /// The meta-tools only.
     Toolkit,
-    /// The meta-tools, and the tools that are used most.
+    /// The meta-tools and the curated capabilities.
     Hybrid,
+}
+
+impl Curated {
+    /// Returns the maximum number of capabilities.
+    pub(crate) fn limit(&self) -> usize {
+        match self.mode {
+            ExposeMode::Toolkit => 0,
+            ExposeMode::Hybrid => {
+                usize::from(self.curated_limit.map_or(CURATED_LIMIT, NonZeroU16::get))
+            }
+        }
+    }
 }
 
 impl Default for ExposeTools {
@@ -119,6 +135,14 @@ impl ExposeTools {
     /// Returns whether it says something.
     pub(super) fn is_set(&self) -> bool {
         *self != Self::default()
+    }
+
+    /// Returns whether it can add a tool to the meta-tools.
+    pub(crate) fn can_add(&self) -> bool {
+        match self {
+            Self::Listed(patterns) => !patterns.is_empty(),
+            Self::Curated(curated) => curated.limit() > 0,
+        }
     }
 }
 

@@ -93,7 +93,8 @@ fn an_untrusted_file_only_restricts() {
     let config = project.load().unwrap();
     assert_eq!(config.trust, Trust::Trusted);
     let warned = config.warnings().join("\n");
-    for name in ["workspace", "registries", "expose_tools"] {
+    assert!(!warned.contains("expose_tools"), "{warned}");
+    for name in ["workspace", "registries"] {
         assert!(warned.contains(&format!("`{name}` in")), "{warned}");
     }
     assert!(!warned.contains("trust"), "{warned}");
@@ -266,9 +267,7 @@ fn small_settings_are_checked() {
         let trusted = project.load().unwrap();
         // The version is only checked, so it counts in any file.
         assert_eq!(untrusted.ignored_untrusted.is_empty(), good.contains("version"), "{good}");
-        let warned = trusted.warnings().join("\n");
-        let has_effect = !good.contains("expose_tools");
-        assert_eq!(warned.contains("has no effect in this version"), !has_effect, "{good}");
+        assert_eq!(trusted.warnings(), [""; 0], "{good}");
     }
     for (wrong, words) in [
         (
@@ -286,6 +285,8 @@ fn small_settings_are_checked() {
         (r#"{ "server": { "port": "3003" } }"#, "invalid type: string"),
         (r#"{ "server": { "port": 3003, "host": "0.0.0.0" } }"#, "unknown field `host`"),
         (r#"{ "expose_tools": "hybrid" }"#, "expected a list of tools, or `{ \"mode\": \"hybrid\""),
+        (r#"{ "expose_tools": ["twice"] }"#, "`namespace:action`"),
+        (r#"{ "expose_tools": ["notes:twice@0.1.0"] }"#, "without a version"),
         (r#"{ "expose_tools": { "mode": "all" } }"#, "expected `toolkit` or `hybrid`"),
         (r#"{ "expose_tools": { "curated_limit": 10 } }"#, "missing field `mode`"),
         (r#"{ "expose_tools": { "mode": "hybrid", "curated_limit": 0 } }"#, "nonzero"),
@@ -294,6 +295,27 @@ fn small_settings_are_checked() {
         let error = Project::new(Some(wrong)).load().expect_err(wrong).to_string();
         assert!(error.contains(words), "{wrong}: {error}");
         assert!(error.starts_with("`.pml.json` line 1 column "), "{error}");
+    }
+}
+
+/// What `expose_tools` can list.
+#[test]
+fn limits_of_exposed_tools() {
+    for (value, can_add, limit) in [
+        ("[]", false, None),
+        (r#"["notes:*"]"#, true, None),
+        (r#"{ "mode": "toolkit" }"#, false, Some(0)),
+        (r#"{ "mode": "toolkit", "curated_limit": 3 }"#, false, Some(0)),
+        (r#"{ "mode": "hybrid" }"#, true, Some(10)),
+        (r#"{ "mode": "hybrid", "curated_limit": 3 }"#, true, Some(3)),
+    ] {
+        let parsed: ExposeTools = serde_json::from_str(value).unwrap();
+        assert_eq!(parsed.can_add(), can_add, "{value}");
+        let found = match &parsed {
+            ExposeTools::Listed(_) => None,
+            ExposeTools::Curated(curated) => Some(curated.limit()),
+        };
+        assert_eq!(found, limit, "{value}");
     }
 }
 

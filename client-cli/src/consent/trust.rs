@@ -103,6 +103,11 @@ impl TrustStore {
         &self.folder
     }
 
+    /// Returns the file of the record, which may not exist yet.
+    pub(crate) fn record(&self) -> PathBuf {
+        self.folder.join(RECORD)
+    }
+
     /// Returns whether this content of a workspace's file is trusted.
     ///
     /// # Errors

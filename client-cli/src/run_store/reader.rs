@@ -173,6 +173,18 @@ impl Reader {
         Ok(self.database.query_row(first, [run], |row| row.get(0))?)
     }
 
+    /// Returns how often each tool was called in the last records, at most `records` of them, by the names in the calls.
+    pub(crate) fn calls_by_tool(&self, records: u32) -> Result<Vec<(String, i64)>, StoreError> {
+        // The records are not indexed by their type, so a long store is not searched as a whole.
+        let mut statement = self.database.prepare(
+            "SELECT body ->> '$.tool', count(*) FROM records
+             WHERE type = 'call_began' AND seq > (SELECT max(seq) FROM records) - ?1
+             GROUP BY 1",
+        )?;
+        let counted = statement.query_map([records], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(counted.collect::<Result<_, _>>()?)
+    }
+
     /// Returns the runs that put back what other runs changed, in their order, each with the id of the other one.
     pub(crate) fn undo_runs(&self) -> Result<Vec<(String, Run)>, StoreError> {
         let mut statement = self.database.prepare(

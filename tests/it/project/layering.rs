@@ -190,7 +190,13 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     // Putting files back needs no program and no rules.
     ("client-cli", "undo", &["policy", "run_store", "tools", "workspace"]),
     ("client-cli", "added", &["files", "workspace"]),
-    ("client-cli", "agent", &["app", "consent", "discover", "run"]),
+    // It selects what agents are offered, and calls nothing.
+    (
+        "client-cli",
+        "exposed",
+        &["added", "app", "capabilities", "config", "consent", "files", "run_store", "tools"],
+    ),
+    ("client-cli", "agent", &["app", "consent", "discover", "exposed", "run"]),
     ("client-cli", "stdio", &["agent", "app", "run"]),
     ("client-cli", "serve", &["agent", "app", "connections", "files", "run", "workspace"]),
     (
