@@ -10,6 +10,7 @@ use crate::app::App;
 use crate::capabilities::{Module, load_module};
 use crate::config::ExposeTools;
 use crate::consent::decision::why_refused;
+use crate::consent::permissions::Permissions;
 use crate::run_store::RunStore;
 use crate::tools;
 
@@ -29,14 +30,11 @@ pub(super) fn select(app: &App, warnings: &mut BTreeSet<String>) -> ExposedTools
         ExposeTools::Listed(patterns) => listed(app, &patterns, warnings),
         ExposeTools::Curated(curated) => most_used(app, curated.limit(), warnings),
     });
-    let mut selected = selected.unwrap_or_else(|error| {
+    let selected = selected.unwrap_or_else(|error| {
         // As for every command, a file that cannot be read is never one that allows something.
         warnings.insert(format!("agents are offered no tools of this project: {}", error.message));
         Vec::new()
     });
-    // A denied tool would only cost the model tokens; a search does not find it either.
-    let permissions = app.permissions();
-    selected.retain(|tool| why_refused(&permissions, &tool.id).is_none());
     let tools = selected.into_iter().map(|tool| (tool.id.clone(), tool)).collect();
     let named = names::assign(tools, warnings);
     named.into_iter().map(|(name, (_, tool))| (name, tool)).collect()
@@ -61,7 +59,11 @@ fn listed(
             ));
         }
     }
-    tools.retain(|tool| patterns.iter().any(|pattern| pattern.matches(&tool.id)));
+    let permissions = app.permissions();
+    tools.retain(|tool| {
+        patterns.iter().any(|pattern| pattern.matches(&tool.id))
+            && may_be_offered(&permissions, &tool.id)
+    });
     Ok(tools)
 }
 
@@ -74,9 +76,10 @@ fn most_used(
     if limit == 0 {
         return Ok(Vec::new());
     }
-    let calls = calls_by_tool(app);
+    let (calls, permissions) = (calls_by_tool(app), app.permissions());
     let mut ranked: Vec<_> = capabilities(app, warnings)?
         .into_iter()
+        .filter(|known| may_be_offered(&permissions, &known.id))
         .map(|known| {
             let name = known.module.name.clone().pinned(known.module.integrity.short());
             // A program may call it by any of its names.
@@ -91,6 +94,11 @@ fn most_used(
     });
     ranked.truncate(limit);
     Ok(ranked.into_iter().filter_map(|(_, known)| exposed_capability(known)).collect())
+}
+
+/// Returns whether a tool is not denied. A denied one would only cost the model tokens; a search does not find it either.
+fn may_be_offered(permissions: &Permissions, id: &ToolId) -> bool {
+    why_refused(permissions, id).is_none()
 }
 
 /// Returns how often tools were called in this project lately. The order of a list needs no more than that, so a store

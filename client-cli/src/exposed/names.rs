@@ -53,7 +53,7 @@ pub(super) fn assign<T>(
                 let ids = same.iter().chain(&last).map(|(id, _)| format!("`{id}`"));
                 let ids = ids.collect::<Vec<_>>().join(" and ");
                 warnings.insert(format!(
-                    "{ids} are not offered to agents as tools: both would be `{name}`; name one of them in `expose_tools`, with its scope if it has one"
+                    "{ids} are not offered to agents as tools: each would be `{name}`; name one of them in `expose_tools`, with its scope if it has one"
                 ));
             }
         }

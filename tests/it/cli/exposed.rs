@@ -244,7 +244,7 @@ fn tools_with_one_name_are_left_out() {
     let warning = format!(
         "`{scope}.a:b_c@0.1.0` and `{scope}.a_b:c@0.1.0` are not offered to agents as tools"
     );
-    assert!(log.contains(&warning) && log.contains("both would be `a_b_c`"), "{log}");
+    assert!(log.contains(&warning) && log.contains("each would be `a_b_c`"), "{log}");
     let call = json!({ "name": "a_b_c", "arguments": { "text": "x" } });
     assert_eq!(client.request("tools/call", call)["error"]["code"], -32602);
 }
@@ -273,6 +273,11 @@ fn the_limit_keeps_what_was_added_and_used() {
         }
     }
     assert_eq!(names(&mut project.stdio()), ["notes_a", "notes_c"]);
+    // A denied one takes no place.
+    let settings = json!({ "mode": "hybrid", "curated_limit": 2 });
+    let rules = json!({ "deny": ["notes:c"] });
+    let project = project.configure(&json!({ "permissions": rules, "expose_tools": settings }));
+    assert_eq!(names(&mut project.stdio()), ["notes_a", "notes_b"]);
 }
 
 /// A foreign description is escaped and bounded, and says so.
