@@ -3,6 +3,7 @@
 mod calls;
 mod configured;
 mod exposed;
+mod open_server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use configured::{hidden_by_configured, log_override};
+pub(crate) use open_server::OpenServer;
 
 pub(crate) use crate::local_mcp::{Activity as PackageActivity, ListedServer};
 
@@ -267,7 +269,7 @@ impl App {
             return Ok(None);
         }
         let tools = self.local.tools(namespace, cancel).await?;
-        self.known.store(namespace, &spec, tools);
+        self.learn(namespace, &tools);
         Ok(self.known.of(namespace, &spec))
     }
 

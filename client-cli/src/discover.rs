@@ -25,7 +25,7 @@ use self::remembered::{Answered, Remembered};
 use crate::app::App;
 use crate::consent::decision::why_refused;
 use crate::consent::permissions::Permissions;
-use crate::consent::question::shortened;
+use crate::consent::shortened::shortened;
 use crate::tools;
 
 /// The time limit of the gateway's answer; local results need not wait for it.

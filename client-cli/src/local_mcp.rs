@@ -3,6 +3,7 @@
 mod error;
 mod fetch;
 pub(crate) mod known;
+mod opened;
 mod relay;
 mod remote;
 mod running;
@@ -22,6 +23,7 @@ use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use error::LocalMcpError;
+pub(crate) use opened::Opened;
 pub(crate) use remote::Remote;
 pub(crate) use spec::{Folders, Grant, ListedServer, starts_container};
 pub use spec::{HostList, ListOf, Reachable, Seal, ServerSpec};
@@ -146,23 +148,24 @@ impl LocalServers {
         arguments: Value,
         cancel: &CancellationToken,
     ) -> Result<Value, LocalMcpError> {
-        self.call_noting(namespace, action, arguments, &mut None, cancel).await
+        let opened = self.open(namespace, action, &arguments, cancel).await?;
+        opened.call(action, arguments, &mut None, cancel).await
     }
 
-    /// Like [`LocalServers::call`]; `refused` gets the connections that the sealed server was refused meanwhile, also if
-    /// the call succeeds.
+    /// Opens a server for a call of one of its tools, starting it if it is not running.
     ///
     /// # Errors
-    /// As [`LocalServers::call`].
-    pub(crate) async fn call_noting(
+    /// Returns why it does not start, or why the call cannot be made; then it is not started.
+    pub(crate) async fn open(
         &self,
         namespace: &str,
         action: &str,
-        arguments: Value,
-        refused: &mut Option<String>,
+        arguments: &Value,
         cancel: &CancellationToken,
-    ) -> Result<Value, LocalMcpError> {
-        self.server(namespace)?.call(action, arguments, refused, cancel).await
+    ) -> Result<Opened, LocalMcpError> {
+        let server = self.server(namespace)?;
+        server.check_call(action, arguments)?;
+        Opened::open(server, cancel).await
     }
 
     /// Checks that a tool of a server can be called: the entry of the server may list its tools.
@@ -213,7 +216,7 @@ impl LocalServers {
         namespace: &str,
         cancel: &CancellationToken,
     ) -> Result<Vec<ToolDescriptor>, LocalMcpError> {
-        self.server(namespace)?.tools(cancel).await
+        Opened::open(self.server(namespace)?, cancel).await?.current_tools(cancel).await
     }
 
     /// Returns how a server is started or reached.

@@ -2,6 +2,7 @@
 
 mod allowed_calls;
 mod approvals;
+mod changed_tools;
 mod consult;
 pub(crate) mod create;
 mod earlier_answers;

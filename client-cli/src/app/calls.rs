@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{App, config_error, own_program};
 use crate::capabilities::{self, Target};
 use crate::consent::decision::{Call, Decision, decide};
+use crate::consent::lockfile::ToolsOf;
 use crate::consent::program_lock::ConfiguredServer;
 use crate::local_mcp::{Folders, Grant, LocalServers, ServerSpec, Timing};
 use crate::policy::PolicyOfRun;
@@ -99,40 +100,6 @@ impl App {
         self.native.preview(id, arguments, policy, is_read)
     }
 
-    /// Calls a tool of a local MCP server and returns its raw MCP result; `refused` gets the connections that the server
-    /// was refused meanwhile.
-    ///
-    /// # Errors
-    /// Returns why the server did not answer.
-    pub(crate) async fn call_local(
-        &self,
-        id: &ToolId,
-        arguments: Value,
-        refused: &mut Option<String>,
-        cancel: &CancellationToken,
-    ) -> Result<Value, ErrorBody> {
-        let (server, action) = (id.namespace(), id.action());
-        let answer = self.local.call_noting(server, action, arguments, refused, cancel).await;
-        answer.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
-    }
-
-    /// Calls a tool of a server of the registry, which starts with its first call; like [`App::call_local`].
-    ///
-    /// # Errors
-    /// Returns why the server cannot be started or did not answer.
-    pub(crate) async fn call_registered(
-        &self,
-        entry: &RegistryEntry,
-        id: &ToolId,
-        arguments: Value,
-        refused: &mut Option<String>,
-        cancel: &CancellationToken,
-    ) -> Result<Value, ErrorBody> {
-        let server = self.add_registered(entry, id)?;
-        let answer = self.local.call_noting(&server, id.action(), arguments, refused, cancel).await;
-        answer.map_err(|error| ErrorBody::new(error.code(), error.to_string()))
-    }
-
     /// Installs and starts a server of the registry that provides a tool; returns whether it has that tool.
     ///
     /// # Errors
@@ -146,11 +113,16 @@ impl App {
         let server = self.add_registered(entry, id)?;
         let tools = self.local.tools(&server, cancel).await;
         let tools = tools.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
+        self.lockfile.pin_first(&ToolsOf::registered(entry), &tools)?;
         Ok(tools.iter().any(|tool| tool.name == id.action()))
     }
 
     /// Makes a server of the registry known under its key, which is returned. It starts with its first call.
-    fn add_registered(&self, entry: &RegistryEntry, id: &ToolId) -> Result<String, ErrorBody> {
+    pub(super) fn add_registered(
+        &self,
+        entry: &RegistryEntry,
+        id: &ToolId,
+    ) -> Result<String, ErrorBody> {
         let install = entry.install.as_ref().ok_or_else(|| cannot_start(entry))?;
         let server = server_of(entry, id, &self.configured)?;
         let spec = self.spec_of(entry, install, &server)?;
@@ -245,9 +217,7 @@ impl App {
     ) -> Result<Vec<ToolDescriptor>, ErrorBody> {
         let tools = self.local.tools(namespace, cancel).await;
         let tools = tools.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
-        if let Some(spec) = self.local.spec(namespace) {
-            self.known.store(namespace, &spec, tools.clone());
-        }
+        self.learn(namespace, &tools);
         Ok(tools)
     }
 

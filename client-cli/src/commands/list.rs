@@ -94,19 +94,28 @@ pub(crate) fn remove(app: &Arc<App>, options: &Remove) -> Result<ExitCode, CliEr
         text += from;
     }
     let capability = added.as_ref().map(|(added, _)| format!("{}@{}", added.name, added.version));
-    let name = capability.as_ref().unwrap_or(&options.name);
+    let configured = app.namespace_of(&options.name);
+    let name = capability.as_deref().or(configured).unwrap_or(&options.name);
     let removed = match app.lockfile.remove(name) {
         Ok(names) => {
             for name in &names {
-                text +=
-                    &format!("Removed {}; `pml` asks before it starts again\n", escape_text(name));
+                text += &match app.is_configured_namespace(name) {
+                    true => format!(
+                        "Forgot the tools of `{name}`: they are pinned as they are at its next start\n\
+                         `{name}` is still defined in .pml.json\n"
+                    ),
+                    false => format!(
+                        "Removed {}; `pml` asks before it starts again\n",
+                        escape_text(name)
+                    ),
+                };
             }
             names
         }
         // Somebody else's, in a project that was copied.
         Err(_) if added.is_some() => Vec::new(),
         Err(error) => {
-            let Some(namespace) = app.namespace_of(&options.name) else { return Err(error.into()) };
+            let Some(namespace) = configured else { return Err(error.into()) };
             if !options.clean {
                 let message = format!("`{}` is defined in .pml.json", options.name);
                 let hint = "Delete its entry there. `--clean` deletes the files that it stored.";

@@ -1,4 +1,5 @@
-//! `.pml/mcp.lock`: the servers and capabilities from the registry that the user allowed here.
+//! `.pml/mcp.lock`: the servers and capabilities from the registry that the user allowed here, and the tools of all
+//! local servers.
 //!
 //! A server from the registry is a command that somebody else wrote, and a capability is a program. Neither starts
 //! before the user has approved it, and the approval holds only while it is unchanged. A changed server needs a new
@@ -10,8 +11,9 @@ mod list;
 mod shown;
 #[cfg(test)]
 mod tests;
+mod tools;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +21,8 @@ use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Integrity, RegistryEntry};
 
 use self::file::{FILE, Grants, Locked, invalid, read, write};
 use self::shown::{command_line, grants_shown};
+use self::tools::Compared;
+pub(crate) use self::tools::ToolsOf;
 use super::question::Start;
 use super::trust::TrustStore;
 use crate::local_mcp::Grant;
@@ -34,6 +38,8 @@ pub(crate) struct Lockfile {
     store: TrustStore,
     /// The entries that this process has verified or approved.
     approved: Mutex<BTreeMap<String, Locked>>,
+    /// What was compared of each server, by its name in the lock.
+    compared: Mutex<HashMap<String, Compared>>,
 }
 
 impl Lockfile {
@@ -44,7 +50,7 @@ impl Lockfile {
     pub(crate) fn load(workspace: Arc<Workspace>, store: TrustStore) -> Result<Self, ErrorBody> {
         // Only checked here. Each question reads the file again, because other processes write it.
         read(&workspace)?;
-        Ok(Self { workspace, store, approved: Mutex::default() })
+        Ok(Self { workspace, store, approved: Mutex::default(), compared: Mutex::default() })
     }
 
     /// Returns the question to ask before the server may start; `None` if the user has already allowed exactly this

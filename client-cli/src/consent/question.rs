@@ -14,8 +14,10 @@ use tokio::sync::oneshot;
 
 use self::left_out::LeftOut;
 use self::plan::AskedPlan;
+use super::changed_tool::ChangedTool;
 use super::look_alike;
 use super::permissions::Permissions;
+use super::shortened::shortened;
 use crate::policy::CommandAccess;
 use crate::tools::filesystem::preview::Preview;
 use crate::workspace::touched::{Led, Touched};
@@ -108,6 +110,8 @@ pub(crate) struct AskedCall {
     pub(crate) touched: Touched,
     /// The server or capability that has to be started or installed first, if any.
     pub(crate) start: Option<Start>,
+    /// What the tool was when the user allowed it, if it has changed since.
+    pub(crate) changed: Option<ChangedTool>,
     /// The address that receives the call, if its server is not on this machine.
     pub(crate) sends_to: Option<String>,
     /// Whether a rule could allow the tool for such calls.
@@ -121,6 +125,8 @@ pub(crate) enum NeedsPerson {
     Setting,
     /// It publishes something beyond the project.
     Publication,
+    /// The server of the tool says something else of it than when the user allowed it.
+    Tool,
     /// It starts an MCP server of the registry: another command.
     Start,
     /// It opens a web address that no policy names: what it sends could be anything.
@@ -153,6 +159,7 @@ impl NeedsPerson {
             }
             Self::Web => "the address receives what the call sends, and no policy names it",
             Self::Start => "it starts a server of the registry, a program that somebody else wrote",
+            Self::Tool => "its server describes the tool otherwise than when you allowed it",
             Self::Publication => "others can read and run what is published",
             Self::Setting => "`approvals` is set to `human`",
         }
@@ -161,7 +168,12 @@ impl NeedsPerson {
     /// Returns whether the call itself is dangerous.
     fn is_danger(self) -> bool {
         match self {
-            Self::Command(_) | Self::Place | Self::Web | Self::Start | Self::Publication => true,
+            Self::Command(_)
+            | Self::Place
+            | Self::Web
+            | Self::Start
+            | Self::Tool
+            | Self::Publication => true,
             Self::Setting => false,
         }
     }
@@ -243,9 +255,10 @@ pub(crate) fn code() -> String {
 pub(crate) fn describe(workflow_id: &str, question: &Question, code_hash: Integrity) -> Approval {
     let (approval_type, mut context, options) = match &question.about {
         About::Call(call) => {
-            let kind = match call.start {
-                Some(_) => ApprovalType::Dependency,
-                None => ApprovalType::ToolPermission,
+            let kind = match (&call.start, &call.changed) {
+                (Some(_), _) => ApprovalType::Dependency,
+                (None, Some(_)) => ApprovalType::Integrity,
+                (None, None) => ApprovalType::ToolPermission,
             };
             // A protected place is never allowed permanently, nor a command that the policy does not name.
             let options: &[&str] = match call.can_be_allowed {
@@ -310,6 +323,9 @@ pub(super) fn describe_call(call: &AskedCall, limit: usize) -> String {
             "Warning: `{}` looks like `{other}`, but is not\n{description}",
             call.tool.namespace()
         );
+    }
+    if let Some(changed) = &call.changed {
+        description = changed.shown(&call.tool, limit) + &description;
     }
     if let Some(start) = &call.start {
         // Each line is shortened separately, so that a long command cannot hide the lines after it.
@@ -399,6 +415,11 @@ pub(super) fn context(call: &AskedCall) -> Value {
             context["start_hash"] = json!(hash);
         }
     }
+    // The description has the difference.
+    if let Some(changed) = &call.changed {
+        context["changed"] =
+            json!({ "summary": changed.summary(&call.tool), "hash": changed.hash() });
+    }
     if let Some(place) = &call.sends_to {
         context["sends_to"] = escape_text(place).into();
     }
@@ -408,37 +429,4 @@ pub(super) fn context(call: &AskedCall) -> Value {
             json!({ "path": escape_text(&real.to_string_lossy()), "bytes": bytes });
     }
     context
-}
-
-/// Escapes a text. A text of more than `limit` characters is reduced to its beginning and end, with its length and hash,
-/// so that the cut is visible.
-pub(crate) fn shortened(text: &str, limit: usize) -> String {
-    let count = text.chars().count();
-    if count <= limit {
-        return escape_text(text);
-    }
-    // Cut before it is escaped, so that no escape sequence is cut in two.
-    let head: String = text.chars().take(limit / 2).collect();
-    let tail: String = text.chars().skip(count - limit / 2).collect();
-    format!(
-        "{} … [{count} characters in total, {}] … {}",
-        escape_text(&head),
-        Integrity::of(text.as_bytes()),
-        escape_text(&tail)
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// AP-02, AP-03: text for a human is escaped, and a long text is summarized, not silently cut.
-    #[test]
-    fn long_texts_are_shown_with_length_and_hash() {
-        let shown = |text: &str| shortened(text, SHOWN_TEXT);
-        assert_eq!(shown("a\u{202e}b\x1b[2J\n"), "a\\u{202e}b\\u{1b}[2J\\u{a}");
-        let long = format!("{}END", "x".repeat(65_536));
-        let text = shown(&long);
-        assert!(text.contains("65539 characters in total, sha256-") && text.ends_with("END"));
-    }
 }

@@ -60,6 +60,14 @@ impl RecordFile {
         atomic::write(self.open()?, &self.name, text, mode, Existing::Replaced)
     }
 
+    /// Deletes the file, if there is one.
+    pub(crate) fn delete(&self) -> Result<(), io::Error> {
+        match std::fs::remove_file(self.folder.join(&self.name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     fn open(&self) -> Result<OwnedFd, io::Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::open(&self.folder, flags, Mode::empty())?)

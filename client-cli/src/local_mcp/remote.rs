@@ -20,7 +20,7 @@ use url::Url;
 
 use super::LocalMcpError;
 use super::relay::Refusals;
-use super::spawn::{Diagnosis, LINE_LIMIT, Session, StartFailure, client_config};
+use super::spawn::{Diagnosis, LINE_LIMIT, Notices, Session, StartFailure, client_config};
 use crate::http_client::{self, Credential};
 use crate::processes::environment::{Environment, EnvironmentError};
 
@@ -196,6 +196,7 @@ pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Sess
                 diagnosis: Diagnosis::default(),
                 group: None,
                 refusals: Refusals::default(),
+                notices: Notices::default(),
                 _kept: None,
             })
         }

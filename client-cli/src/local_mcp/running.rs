@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
 
+use protocol::ToolDescriptor;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
@@ -77,6 +78,8 @@ pub(super) struct Running {
     since: Instant,
     pub(super) calls: AtomicUsize,
     last_use: SyncMutex<Instant>,
+    /// The tools that it listed last, with the number of its notices at that time.
+    pub(super) listed: Mutex<Option<(u64, Arc<Vec<ToolDescriptor>>)>>,
 }
 
 impl std::fmt::Debug for Running {
@@ -176,6 +179,7 @@ pub(super) async fn start(
                 since: now,
                 calls: AtomicUsize::new(0),
                 last_use: SyncMutex::new(now),
+                listed: Mutex::default(),
             });
             let in_use = InUse::new(&running);
             tokio::spawn(stop_when_idle(

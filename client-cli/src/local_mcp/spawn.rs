@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -38,6 +39,9 @@ const STDERR_LINES: usize = 12;
 
 /// The maximum length of a stderr line in bytes; the rest counts as another line.
 const STDERR_LINE_LIMIT: u64 = 1_024;
+
+/// The maximum length of a notification that is looked for, in bytes.
+const NOTICE_LIMIT: usize = 64 * 1024;
 
 /// The command, environment and folder of a server.
 pub(super) struct Launch {
@@ -99,6 +103,28 @@ impl Diagnosis {
     }
 }
 
+/// How often a server has said that its tools changed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Notices(Arc<AtomicU64>);
+
+impl Notices {
+    /// Returns the number.
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Counts a message, if it may be such a notice.
+    fn read(&self, line: &[u8]) {
+        // Not from the library's handler: that runs beside the answers to calls, and the next call could be checked
+        // before it. By this part alone, because some servers write `tools\/list_changed`. A message that only
+        // mentions it costs one more list.
+        const NAME: &[u8] = b"list_changed";
+        if line.len() <= NOTICE_LIMIT && line.windows(NAME.len()).any(|window| window == NAME) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
 /// A running server that has completed the handshake.
 pub(super) struct Session {
     pub(super) service: RunningService<RoleClient, ClientConfig>,
@@ -107,6 +133,8 @@ pub(super) struct Session {
     pub(super) group: Option<i32>,
     /// The connections that it was refused.
     pub(super) refusals: Refusals,
+    /// The notices that its tools changed.
+    pub(super) notices: Notices,
     /// What a sealed server needs while it runs.
     pub(super) _kept: Option<Kept>,
 }
@@ -182,6 +210,7 @@ async fn attempt(
     deadline: tokio::time::Instant,
 ) -> Result<Session, Attempt> {
     let (diagnosis, refusals) = (Diagnosis::default(), Refusals::default());
+    let notices = Notices::default();
     let failure = |reason: String, diagnosis: &Diagnosis| {
         let mut reason = diagnosis.fault().unwrap_or(reason);
         let refused = refusals.since(0);
@@ -214,12 +243,12 @@ async fn attempt(
     };
     let group = child.id().and_then(|pid| i32::try_from(pid).ok());
     let ended = observe(child, stderr, diagnosis.clone());
-    let hello = client_config()
-        .serve_with_lifecycle(transport(stdout, stdin, diagnosis.clone()), lifecycle);
+    let output = CheckedOutput::new(stdout, diagnosis.clone(), notices.clone());
+    let hello = client_config().serve_with_lifecycle(transport(output, stdin), lifecycle);
     match tokio::time::timeout_at(deadline, hello).await {
         Ok(Ok(service)) => {
             let _kept = sealed.map(|sealed| sealed.kept);
-            Ok(Session { service, ended, diagnosis, group, refusals, _kept })
+            Ok(Session { service, ended, diagnosis, group, refusals, notices, _kept })
         }
         Ok(Err(error)) => {
             // The pipe of a server that exits closes before its exit is known. The exit explains
@@ -302,20 +331,18 @@ async fn drain(stderr: ChildStderr, diagnosis: Diagnosis) {
 }
 
 fn transport(
-    stdout: ChildStdout,
+    output: CheckedOutput,
     stdin: ChildStdin,
-    diagnosis: Diagnosis,
 ) -> AsyncRwTransport<RoleClient, CheckedOutput, ChildStdin> {
-    let checked =
-        CheckedOutput { inner: stdout, diagnosis, line: 0, message: Vec::new(), noise: 0 };
     // `CheckedOutput` ends the stream before this limit would silently drop a line.
-    AsyncRwTransport::new(checked, stdin).with_max_line_length(LINE_LIMIT * 2)
+    AsyncRwTransport::new(output, stdin).with_max_line_length(LINE_LIMIT * 2)
 }
 
 /// A server's output, which ends at the first protocol violation.
 struct CheckedOutput {
     inner: ChildStdout,
     diagnosis: Diagnosis,
+    notices: Notices,
     line: usize,
     /// The current line.
     message: Vec<u8>,
@@ -323,6 +350,10 @@ struct CheckedOutput {
 }
 
 impl CheckedOutput {
+    fn new(inner: ChildStdout, diagnosis: Diagnosis, notices: Notices) -> Self {
+        Self { inner, diagnosis, notices, line: 0, message: Vec::new(), noise: 0 }
+    }
+
     /// Checks the next bytes; returns a protocol violation.
     fn check(&mut self, bytes: &[u8]) -> Option<String> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -339,7 +370,9 @@ impl CheckedOutput {
             self.message.extend_from_slice(part);
             if part.ends_with(b"\n") {
                 self.line = 0;
-                if let Some(problem) = unreadable(&std::mem::take(&mut self.message)) {
+                let message = std::mem::take(&mut self.message);
+                self.notices.read(&message);
+                if let Some(problem) = unreadable(&message) {
                     return Some(problem);
                 }
             }

@@ -151,6 +151,7 @@ async fn ask(
         through: Vec::new(),
         arguments: new.arguments.clone(),
         reason,
+        changed: None,
         count: 1,
         touched: Touched::default(),
         preview: None,

@@ -114,6 +114,7 @@ pub(crate) async fn explain(
         arguments,
         can_be_allowed: touched.can_be_allowed(&policy),
         reason: reason.clone(),
+        changed: None,
         count: 1,
         start,
         sends_to: sends_to(app, id, &target, &touched),

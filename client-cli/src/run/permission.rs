@@ -140,6 +140,7 @@ impl LocalRun {
             arguments: pending.arguments.clone(),
             reason: reason.clone(),
             start,
+            changed: None,
             count,
             touched: touched.clone(),
             preview: preview.clone(),

@@ -227,6 +227,7 @@ impl LocalRun {
                 preview: self.app.preview(id, target, &arguments, &self.policy),
                 arguments,
                 reason,
+                changed: None,
                 count: 1,
                 start: None,
                 sends_to: sends_to(&self.app, id, target, &touched),

@@ -19,6 +19,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
+use crate::app::OpenServer;
 use crate::capabilities::{Capability, Target};
 use crate::discover;
 use crate::gateway::cloud::CallName;
@@ -335,13 +336,15 @@ impl Caller {
                     ErrorCode::IntegrityMismatch => self.run.end_with(error),
                     _ => error,
                 })?;
-                let result = app.call_local(&id, arguments, refused, cancel).await?;
+                let server = self.open_server(&id, &target, &arguments, &clocks, cancel).await?;
+                let result = server.call(&id, arguments, refused, cancel).await?;
                 // The server runs at this moment, so its tools can be listed without starting it.
                 app.learn_tools(id.namespace());
                 result
             }
-            Target::Registered(entry) => {
-                app.call_registered(entry, &id, arguments, refused, cancel).await?
+            Target::Registered(_) => {
+                let server = self.open_server(&id, &target, &arguments, &clocks, cancel).await?;
+                server.call(&id, arguments, refused, cancel).await?
             }
             Target::Capability(capability) => {
                 // The value of a program is not an MCP result, so it is not unwrapped below.
@@ -375,6 +378,21 @@ impl Caller {
         unwrap_tool_result(&result, mode).map_err(|error| {
             ErrorBody::new(ErrorCode::ToolFailed, format!("`{id}`: {}", error.message))
         })
+    }
+
+    /// Opens the server of a tool that is as the user allowed it.
+    async fn open_server(
+        &self,
+        id: &ToolId,
+        target: &Target,
+        arguments: &Value,
+        clocks: &[WallClock],
+        cancel: &CancellationToken,
+    ) -> Result<OpenServer, ErrorBody> {
+        let rule = self.rules.get(id).unwrap_or(id);
+        let through = &self.through;
+        let pending = PendingCall { tool: id, id: rule, target, arguments, through, clocks };
+        self.run.open_server(&pending, cancel).await
     }
 
     /// Returns where a tool runs: as declared, or in a dynamic program as resolved now.

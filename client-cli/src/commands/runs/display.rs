@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use protocol::escape_text;
 
-use crate::consent::question::shortened;
+use crate::consent::shortened::shortened;
 use crate::run_store::reader::{Call, MadeCall, Reader, Run};
 use crate::run_store::record::{Answered, ApprovalGiven, Change, Content, Failure, KeptFile};
 use crate::run_store::{Fault, Verified};

@@ -15,7 +15,7 @@ use crate::args::{ResumeRun, Settings};
 use crate::commands::exec;
 use crate::commands::terminal::ask_line;
 use crate::consent::program_lock::LockFile;
-use crate::consent::question::shortened;
+use crate::consent::shortened::shortened;
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::run::journal::{Indeterminate, Journal, Redo};

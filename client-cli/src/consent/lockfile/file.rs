@@ -34,6 +34,20 @@ pub(super) struct Content {
     /// The hashes by full name and version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) capabilities: BTreeMap<String, Integrity>,
+    /// The tools of servers, by full name or by namespace. Absent in the lock of an older `pml`: they are pinned at the
+    /// next start.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) tools: BTreeMap<String, LockedTools>,
+}
+
+/// The tools of a server, as they were when the user allowed them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LockedTools {
+    /// The hash of how it was started then.
+    pub(super) start: Integrity,
+    /// The hash of each tool, by name.
+    pub(super) pinned: BTreeMap<String, Integrity>,
 }
 
 /// A server as the user approved it.
@@ -82,8 +96,12 @@ fn no_folder(errno: Errno) -> ErrorBody {
 
 /// Reads the lock; a missing one is empty.
 pub(super) fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
-    let empty =
-        Content { version: VERSION, servers: BTreeMap::new(), capabilities: BTreeMap::new() };
+    let empty = Content {
+        version: VERSION,
+        servers: BTreeMap::new(),
+        capabilities: BTreeMap::new(),
+        tools: BTreeMap::new(),
+    };
     let Some(folder) = OwnFolder::open(workspace).map_err(no_folder)? else { return Ok(empty) };
     let Some(file) = folder.open_file(NAME).map_err(invalid)? else { return Ok(empty) };
     let mut bytes = Vec::new();
@@ -109,5 +127,9 @@ pub(super) fn write(workspace: &Workspace, content: &Content) -> Result<(), Erro
     let folder = OwnFolder::create(workspace).map_err(no_folder)?;
     let mut text = serde_json::to_vec_pretty(content).map_err(invalid)?;
     text.push(b'\n');
+    // It could be written, but `read` would refuse it from then on.
+    if text.len() > FILE_LIMIT {
+        return Err(invalid("it would be larger than 1 MiB; `pml remove` takes servers out of it"));
+    }
     folder.write(NAME, &text, Existing::Replaced).map_err(invalid)
 }

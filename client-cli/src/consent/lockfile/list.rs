@@ -1,6 +1,6 @@
 //! Lists and removes what the user allowed here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::{ErrorBody, ErrorCode, Fqdn, Integrity, Scope, ToolId};
 
@@ -88,7 +88,8 @@ impl Lockfile {
         self.store.is_trusted(&self.key(name), &record(locked)?).map_err(invalid)
     }
 
-    /// Removes servers and capabilities, so that `pml` asks again before they start; returns their full names. `name` is
+    /// Removes servers and capabilities, so that `pml` asks again before they start, and what is pinned of the tools of
+    /// servers; returns their names. `name` is
     /// a full name, with a version or without, the namespace of a server, or the `namespace.action` of a capability.
     ///
     /// # Errors
@@ -98,7 +99,8 @@ impl Lockfile {
         let done = self.store.locked(|store| {
             let mut content = read(&self.workspace)?;
             let names = content.servers.keys().chain(content.capabilities.keys());
-            let removed: Vec<String> =
+            let names = names.chain(content.tools.keys());
+            let removed: BTreeSet<String> =
                 names.filter(|known| is_called(known, name)).cloned().collect();
             if removed.is_empty() {
                 let name = protocol::escape_text(name);
@@ -110,14 +112,16 @@ impl Lockfile {
             for known in &removed {
                 content.servers.remove(known);
                 content.capabilities.remove(known);
+                content.tools.remove(known);
             }
             write(&self.workspace, &content)?;
             // The user's record, too: whoever puts the entry back into the file has no approval.
             for known in &removed {
                 store.trust_locked(&self.key(known), b"").map_err(invalid)?;
+                self.forget_tools(known)?;
             }
             self.approved().retain(|known, _| !removed.contains(known));
-            Ok(removed)
+            Ok(removed.into_iter().collect())
         });
         done.map_err(invalid)?
     }

@@ -39,6 +39,7 @@ fn ask(approvals: &Arc<Approvals>) -> (String, CancellationToken) {
         arguments: json!({}),
         reason: String::new(),
         start: None,
+        changed: None,
         count: 1,
         touched: Touched::default(),
         preview: None,
