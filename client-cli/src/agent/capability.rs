@@ -70,7 +70,8 @@ impl ServerHandler for CapabilityHandler {
     fn get_info(&self) -> ServerConfig {
         let mut info = self.agent.get_info();
         info.server_info = Implementation::new(self.id.action(), self.id.version().unwrap_or("0"));
-        info.instructions = Some(self.described.description.clone());
+        // Escaped and bounded, as in the list of tools.
+        info.instructions = self.run_tool().description.map(String::from);
         info
     }
 

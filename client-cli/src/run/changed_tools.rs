@@ -2,7 +2,7 @@
 //!
 //! What a server says of its tools is known only while it runs, so a call is permitted first, and compared then.
 
-use protocol::{ErrorBody, ErrorCode, Integrity};
+use protocol::{ErrorBody, ErrorCode, Integrity, ToolId};
 use sandbox::WallClock;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,10 @@ use crate::consent::question::{About, Answer, AskedCall, Given, NeedsPerson, Que
 use crate::run_store::record;
 use crate::workspace::touched::Touched;
 
+/// How often the user is asked about one call because its tool changed. A server that changes it each time must not ask
+/// forever.
+const QUESTIONS_LIMIT: usize = 3;
+
 impl LocalRun {
     /// Opens the server of a tool for a call that is permitted. If the tool changed since the user allowed it, asks
     /// whether it is to be called as it is now.
@@ -32,7 +36,7 @@ impl LocalRun {
     ) -> Result<OpenServer, ErrorBody> {
         // Until the process that is called has the tool that was approved: it may change again, or the server may start
         // again, while the user is asked.
-        loop {
+        for _ in 0..QUESTIONS_LIMIT {
             let server = self.opened(pending, cancel).await?;
             if self.app.changed_tool(&server, pending.tool)?.is_none() {
                 return Ok(server);
@@ -47,6 +51,11 @@ impl LocalRun {
                 self.ask_about_change(pending, &changed, cancel).await?;
                 self.app.approve_tool(&server, &changed.now)?;
             }
+        }
+        let server = self.opened(pending, cancel).await?;
+        match self.app.changed_tool(&server, pending.tool)? {
+            None => Ok(server),
+            Some(_) => Err(changes_always(pending.tool)),
         }
     }
 
@@ -133,6 +142,16 @@ impl LocalRun {
             Answer::Once | Answer::Always => Ok(()),
         }
     }
+}
+
+fn changes_always(tool: &ToolId) -> ErrorBody {
+    let message = format!(
+        "`{tool}` was not called: its server described it differently each of {QUESTIONS_LIMIT} times that it was allowed"
+    );
+    let mut error = ErrorBody::new(ErrorCode::IntegrityMismatch, message);
+    error.hint =
+        "A server that does so cannot be pinned. Look for another version of it.".to_owned();
+    error
 }
 
 fn cancelled() -> ErrorBody {

@@ -346,3 +346,27 @@ fn a_server_of_the_registry_is_pinned_too() {
     approve(&project, &asked, false);
     assert_eq!(*success(&pml.resume(&asked, true, false)), "add");
 }
+
+/// A server that describes its tool differently each time is not called, and does not ask forever.
+#[test]
+fn a_server_that_always_changes_asks_a_limited_number_of_times() {
+    let project = Project::offline().configure(&json!({
+        "permissions": { "allow": ["changing:*"] },
+        "mcpServers": { "changing": { "command": "python3", "args": ["changing.py", "always"] } },
+    }));
+    project.write("changing.py", include_str!("../../fixtures/changes_its_tools.py"));
+    let program = "return await mcp.changing.put({ value: 'x' })";
+    let mut pml = project.stdio();
+    success(&pml.execute(program));
+    std::fs::remove_file(project.path("put.txt")).unwrap();
+    let (mut answer, mut asked) = (pml.execute(program), 0);
+    while answer["status"] == "approval_required" {
+        asked += 1;
+        approve(&project, &answer, false);
+        answer = pml.resume(&answer, true, false);
+    }
+    let message = failure(&answer, "INTEGRITY_MISMATCH");
+    assert!(message.contains("differently each of 3 times"), "{message}");
+    assert_eq!(asked, 3);
+    assert!(!project.path("put.txt").exists());
+}

@@ -376,6 +376,8 @@ fn the_reference_server_reads_the_same() {
         "mcpServers": { "reference": { "command": bin.join("mcp-server-git"), "args": [] } },
     }));
     let mut pml = project.stdio();
+    // The lock is none of what they are compared by.
+    project.write(".git/info/exclude", ".pml/\n");
     git(&project, &["add", "-A"]);
     git(&project, &["commit", "-qm", "second\n\nWith a body."]);
     git(&project, &["branch", "topic"]);
