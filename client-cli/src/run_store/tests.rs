@@ -320,7 +320,16 @@ async fn nothing_follows_a_lost_record() {
 async fn a_file_of_a_newer_version_is_left_alone() {
     let project = Project::new();
     write_run(&project.open().unwrap(), "one", 1).await;
-    project.raw().execute_batch("PRAGMA user_version = 3; PRAGMA journal_mode = DELETE").unwrap();
+    let (raw, mut attempts) = (project.raw(), 0);
+    // The thread of the store above may still be closing the file, and SQLite does not wait for that.
+    while let Err(error) =
+        raw.execute_batch("PRAGMA user_version = 3; PRAGMA journal_mode = DELETE")
+    {
+        attempts += 1;
+        assert!(attempts < 500, "{error}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    drop(raw);
     let newer = std::fs::read(project.file()).unwrap();
     let other = {
         let path = project.folder.path().join("other.db");
