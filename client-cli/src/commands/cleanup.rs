@@ -134,7 +134,7 @@ fn text_of(unused: &[Unused], temporary: usize, now: SystemTime, options: &Clean
     }
     if text.is_empty() {
         return format!(
-            "Nothing to delete: every installed package was used within {} day{}\n",
+            "Nothing to delete: every installed package is in use, or was used within {} day{}\n",
             options.unused_for,
             if options.unused_for == 1 { "" } else { "s" }
         );

@@ -44,28 +44,19 @@ pub(crate) struct Resolution {
     pub(crate) scope: Option<Scope>,
 }
 
-/// Asks the gateway how the names in a piece of code resolve in programs of the scope `within`, in a dry run.
+/// Asks the gateway how names resolve in programs of the scope `within`, as [`locate`] does.
 ///
 /// # Errors
 /// Returns why there is no valid answer.
 pub(crate) async fn look_up(
     app: &App,
-    code: &str,
-    tools: &[ToolId],
+    ids: &[ToolId],
     within: Option<&Scope>,
     cancel: &CancellationToken,
 ) -> Result<Resolution, ErrorBody> {
-    let local = tools.iter().filter(|id| app.is_local(id));
-    let question = ExecuteRequest {
-        code: Some(code.to_owned()),
-        within: within.cloned(),
-        local_tools: local.map(ToolId::to_string).collect(),
-        ..ExecuteRequest::default()
-    };
-    match dry_run(app, &question, ANSWER_REQUIRED, cancel).await? {
-        Reply::Answer(Envelope::Success(plan)) => resolution_of(*plan),
-        Reply::Answer(Envelope::Error(refused)) => Err(refused.error),
-        _ => Err(not_a_dry_run()),
+    match locate(app, ids, within, ANSWER_REQUIRED, cancel).await? {
+        Located::There(resolution) => Ok(resolution),
+        Located::NotNeeded(_) => Err(not_a_dry_run()),
     }
 }
 
@@ -110,13 +101,15 @@ pub(crate) enum Located {
     NotNeeded(Vec<String>),
 }
 
-/// Asks the gateway about tools by name, as [`ask_names`] does; here a name that it does not have is an error.
+/// Asks the gateway about tools by name, as [`ask_names`] does; here a name that it does not have is an error. The names
+/// are those of programs of the scope `within`, by default the caller's.
 ///
 /// # Errors
 /// Returns `TOOL_NOT_FOUND`, or why there is no valid answer.
 pub(crate) async fn locate(
     app: &App,
     ids: &[ToolId],
+    within: Option<&Scope>,
     facts: LocalFacts,
     cancel: &CancellationToken,
 ) -> Result<Located, ErrorBody> {
@@ -124,8 +117,14 @@ pub(crate) async fn locate(
     let mut rest = ids;
     while !rest.is_empty() {
         let (code, count) = code_of_names(rest);
+        let local = rest[..count].iter().filter(|id| app.is_local(id));
+        let question = ExecuteRequest {
+            code: Some(code),
+            within: within.cloned(),
+            local_tools: local.map(ToolId::to_string).collect(),
+            ..ExecuteRequest::default()
+        };
         rest = &rest[count..];
-        let question = ExecuteRequest { code: Some(code), ..ExecuteRequest::default() };
         let resolution = match dry_run(app, &question, facts, cancel).await? {
             Reply::Answer(Envelope::Success(plan)) => resolution_of(*plan)?,
             Reply::Answer(Envelope::Error(refused)) => return Err(refused.error),

@@ -146,7 +146,7 @@ async fn consult_by_name(
         false => {
             let needs_no_gateway = !needs_gateway(app, analysis)?;
             let facts = LocalFacts { runs_here: true, needs_no_gateway };
-            locate(app, &ids, facts, cancel).await?
+            locate(app, &ids, None, facts, cancel).await?
         }
     };
     if let Located::There(resolution) = &located {

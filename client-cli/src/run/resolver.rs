@@ -15,7 +15,6 @@ use protocol::{
     CAPABILITY_DEPTH, CAPABILITY_REACH, EntryType, ErrorBody, ErrorCode, Fqdn, RegistryEntry,
     Routing, Scope, ToolId, ToolUse, ToolUseType, escape_text,
 };
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::public::public_servers;
@@ -110,14 +109,8 @@ impl<'a> Resolver<'a> {
         } else if self.reads_public().await? {
             vec![self.public_capability(id).await?]
         } else {
-            // The names are JSON strings, so that none can break out of the generated program.
-            let code = format!(
-                "return await mcp[{}][{}](args)",
-                json!(id.program_namespace()),
-                json!(id.program_action())
-            );
             let ids = std::slice::from_ref(id);
-            inquiry::look_up(self.app, &code, ids, None, self.cancel).await?.tools
+            inquiry::look_up(self.app, ids, None, self.cancel).await?.tools
         };
         let known = answers.iter().find(|tool| tool.id == id.as_str());
         self.find(id, known).await
@@ -348,8 +341,8 @@ impl<'a> Resolver<'a> {
                 let tools = public_servers(self.app, &module, &analysis.tools)?;
                 Resolution { tools, ..Resolution::default() }
             } else {
-                let (code, tools) = (&module.code, &analysis.tools);
-                inquiry::look_up(self.app, code, tools, Some(&scope), self.cancel).await?
+                // Not its text, which may have come from another gateway.
+                inquiry::look_up(self.app, &analysis.tools, Some(&scope), self.cancel).await?
             };
             let named = (self.base().cloned(), id.clone());
             // In the caller's own scope, a short name means the same tool as in the caller's programs.

@@ -27,7 +27,8 @@ fn recorder(url: &str) -> GatewayStub {
 fn the_text_of_a_program_stays_here() {
     let server = Server::shared();
     let tenant = server.tenant_with_rights("execute,read,publish");
-    published(&tenant, "twice.of", DOUBLE);
+    // A capability that runs here asks about its names, too.
+    published(&tenant, "twice.of", &format!("{DOUBLE} // canary-64"));
     let gateway = recorder(server.url());
     let config =
         json!({ "analysis": "local", "permissions": { "allow": ["*"], "deny": ["web:*"] } });

@@ -70,6 +70,13 @@ fn offer(
     served.collect()
 }
 
+/// Returns whether a program, or a question about names, calls a tool.
+fn calls(code: &str, id: &str) -> bool {
+    let (namespace, action) = id.split_once(':').unwrap();
+    code.contains(&format!("mcp.{namespace}.{action}("))
+        || code.contains(&format!("mcp[{namespace:?}][{action:?}]("))
+}
+
 /// Answers as a gateway with these capabilities would.
 fn answer(offered: &Offered, head: &str, request: &Value) -> Answer {
     if request.is_null() {
@@ -83,8 +90,7 @@ fn answer(offered: &Offered, head: &str, request: &Value) -> Answer {
         };
     }
     let code = request["params"]["arguments"]["code"].as_str().unwrap();
-    let known =
-        offered.iter().filter(|(id, _)| code.contains(&format!("mcp.{}(", id.replace(':', "."))));
+    let known = offered.iter().filter(|(id, _)| calls(code, id));
     let mut tools: Vec<Value> = known
         .map(|(id, served)| {
             json!({ "id": id, "fqdn": served.fqdn, "integrity": served.integrity,
@@ -92,7 +98,7 @@ fn answer(offered: &Offered, head: &str, request: &Value) -> Answer {
         })
         .collect();
     for id in ["math:eval", "json:parse"] {
-        if code.contains(&format!("mcp.{}(", id.replace(':', "."))) {
+        if calls(code, id) {
             tools.push(json!({ "id": id, "type": "tool", "routing": "server" }));
         }
     }
