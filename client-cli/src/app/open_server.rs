@@ -20,6 +20,11 @@ pub(crate) struct OpenServer {
 }
 
 impl OpenServer {
+    /// Returns whether its tools are pinned, so that it has listed them.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+
     /// Calls a tool and returns its raw MCP result; `refused` gets the connections that the server was refused meanwhile.
     ///
     /// # Errors

@@ -338,8 +338,11 @@ impl Caller {
                 })?;
                 let server = self.open_server(&id, &target, &arguments, &clocks, cancel).await?;
                 let result = server.call(&id, arguments, refused, cancel).await?;
-                // The server runs at this moment, so its tools can be listed without starting it.
-                app.learn_tools(id.namespace());
+                if !server.is_pinned() {
+                    // The server runs at this moment, so its tools can be listed without starting it. Those of a pinned
+                    // one were, before the call.
+                    app.learn_tools(id.namespace());
+                }
                 result
             }
             Target::Registered(_) => {
