@@ -37,8 +37,9 @@ impl Bench {
         let of_user = |name: &str| std::env::var(name).ok().map(|value| (name.to_owned(), value));
         let environment = Environment::of(["PATH", "HOME"].iter().filter_map(|name| of_user(name)));
         let supervisor = Supervisor::new(env!("CARGO_BIN_EXE_pml"));
+        let (timing, records) = (Timing::default(), folder.path());
         let servers =
-            LocalServers::new(workspace, Arc::new(environment), supervisor, Timing::default());
+            LocalServers::new(workspace, Arc::new(environment), supervisor, timing, records);
         Self { servers, folder, started: 0 }
     }
 

@@ -85,6 +85,7 @@ impl App {
             Arc::clone(&environment),
             supervisor.clone(),
             Timing::default(),
+            store.folder(),
         );
         let home_of = |server: &str| folder_of(store.folder(), &workspace, HOMES, server);
         add_configured(&local, &config, home_of, &store.folder().join(PACKAGES))?;
@@ -268,6 +269,11 @@ impl App {
         if !starts && !self.local.is_running(namespace).await {
             return Ok(None);
         }
+        self.check_program(namespace).await.map_err(|error| LocalMcpError::Start {
+            server: namespace.to_owned(),
+            reason: error.message,
+            stderr: String::new(),
+        })?;
         let tools = self.local.tools(namespace, cancel).await?;
         self.learn(namespace, &tools);
         Ok(self.known.of(namespace, &spec))

@@ -2,6 +2,7 @@
 
 pub(crate) mod atomic;
 pub(crate) mod dated;
+pub(crate) mod hashes;
 pub(crate) mod records;
 pub(crate) mod strict_json;
 

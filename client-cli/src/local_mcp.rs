@@ -1,6 +1,7 @@
 //! MCP servers that `pml` starts or calls from this machine: one process or connection each, shared by all calls.
 
 mod error;
+mod executed;
 mod fetch;
 pub(crate) mod known;
 mod opened;
@@ -25,9 +26,10 @@ use tokio_util::sync::CancellationToken;
 pub use error::LocalMcpError;
 pub(crate) use opened::Opened;
 pub(crate) use remote::Remote;
-pub(crate) use spec::{Folders, Grant, ListedServer, starts_container};
+pub(crate) use spec::{Files, Folders, Grant, ListedServer, starts_container};
 pub use spec::{HostList, ListOf, Reachable, Seal, ServerSpec};
 
+use crate::files::hashes::FileHashes;
 pub(crate) use crate::packages::Activity;
 use crate::packages::Installer;
 use crate::processes::environment::{Environment, check_variable};
@@ -67,6 +69,8 @@ struct Shared {
     allows_network: OnceCell<bool>,
     /// What is done with packages.
     activity: watch::Sender<Activity>,
+    /// The hashes of programs.
+    hashes: FileHashes,
     /// Cancelled at shutdown: pending starts are aborted, and no server starts afterwards.
     closing: CancellationToken,
 }
@@ -79,12 +83,13 @@ pub struct LocalServers {
 }
 
 impl LocalServers {
-    /// Creates an empty set; nothing is started before the first call.
+    /// Creates an empty set; nothing is started before the first call. `records` is the folder of the user's own records.
     pub fn new(
         workspace: Arc<Workspace>,
         environment: Arc<Environment>,
         supervisor: Supervisor,
         timing: Timing,
+        records: &Path,
     ) -> Self {
         let closing = CancellationToken::new();
         let shared = Shared {
@@ -94,6 +99,7 @@ impl LocalServers {
             timing,
             allows_network: OnceCell::new(),
             activity: watch::Sender::default(),
+            hashes: FileHashes::new(records),
             closing,
         };
         let shared = Arc::new(shared);
@@ -207,6 +213,14 @@ impl LocalServers {
         Server::new(namespace, spec, Arc::clone(&self.shared)).grant()
     }
 
+    /// Returns the files that run when a server starts; `None` for one that is not started here.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), and [`LocalMcpError::Start`] for a file that cannot be read.
+    pub(crate) fn files(&self, namespace: &str) -> Result<Option<Files>, LocalMcpError> {
+        self.server(namespace)?.files()
+    }
+
     /// Returns the tools of a server, starting it if it does not run.
     ///
     /// # Errors
@@ -272,6 +286,12 @@ impl Shared {
     fn expand_workspace(&self, text: &str) -> String {
         // Not lossy in fact: `Workspace::open` refuses a path that is not UTF-8.
         text.replace("${workspace}", &self.workspace.root().to_string_lossy())
+    }
+
+    /// Returns a path as it is shown and recorded: relative to the workspace if it is in it.
+    fn shown(&self, path: &Path) -> String {
+        let path = path.strip_prefix(self.workspace.root()).unwrap_or(path);
+        path.to_string_lossy().into_owned()
     }
 
     fn installer<'a>(&'a self, packages: &'a Path) -> Installer<'a> {

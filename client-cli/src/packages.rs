@@ -5,6 +5,7 @@
 //! packages are wheels. Each download has a hash, which the package manager compares with the one that the registry lists.
 
 mod cleanup;
+mod contents;
 mod folder;
 mod npm;
 mod pypi;
@@ -79,6 +80,18 @@ impl Installer<'_> {
         }
     }
 
+    /// Returns the program that runs what a package contains.
+    ///
+    /// # Errors
+    /// Returns that it is missing.
+    pub(crate) fn runtime(&self, request: &Request) -> Result<Program, ProgramError> {
+        let name = match request.ecosystem {
+            Ecosystem::Npm => "node",
+            Ecosystem::PyPi => "python3",
+        };
+        self.environment.programs().find(name, self.folder)
+    }
+
     /// Returns the version of a package that is installed.
     pub(crate) fn installed(&self, request: &Request) -> Option<String> {
         folder::installed(self.folder, request)
@@ -115,6 +128,9 @@ impl Installer<'_> {
                 .map_err(|reason| format!("`{}` was not installed: {reason}", request.shown()))?;
             folder.complete(request, packages)?;
             shown.is_complete = true;
+        } else if let Err(reason) = folder.check() {
+            let (package, path) = (request.shown(), folder.path().display());
+            return Err(format!("`{package}` {reason}; to install it again, delete `{path}`"));
         }
         let program = match request.ecosystem {
             Ecosystem::Npm => npm::program(request, folder.path()),

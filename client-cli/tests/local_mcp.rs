@@ -39,7 +39,8 @@ impl Bench {
         let pairs = [("PATH", path.as_str()), ("CANARY", "canary-1"), ("TOKEN", "t")];
         let environment = Environment::of(pairs.map(|(n, v)| (n.to_owned(), v.to_owned())));
         let supervisor = Supervisor::new(env!("CARGO_BIN_EXE_pml"));
-        let servers = LocalServers::new(workspace, Arc::new(environment), supervisor, timing);
+        let servers =
+            LocalServers::new(workspace, Arc::new(environment), supervisor, timing, folder.path());
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/strange_server.mjs");
         let mut args = vec![script.to_str().unwrap().to_owned(), "${workspace}/log".to_owned()];
         args.extend(modes.iter().map(|mode| (*mode).to_owned()));
@@ -391,7 +392,7 @@ async fn driver_of_the_kill_9_test() {
     let workspace = Arc::new(Workspace::open(&root).unwrap());
     let environment = Arc::new(Environment::load(&workspace));
     let supervisor = Supervisor::new(env!("CARGO_BIN_EXE_pml"));
-    let servers = LocalServers::new(workspace, environment, supervisor, Timing::default());
+    let servers = LocalServers::new(workspace, environment, supervisor, Timing::default(), &root);
     let none = CancellationToken::new();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/strange_server.mjs");
     let (command, args, first, long) = if kind == "npx" {

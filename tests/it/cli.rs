@@ -5,6 +5,7 @@ mod analysed_here;
 mod analyze;
 mod approvals;
 mod approve;
+mod changed_programs;
 mod changed_tools;
 mod configured;
 mod create;

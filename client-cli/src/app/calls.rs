@@ -215,6 +215,7 @@ impl App {
         namespace: &str,
         cancel: &CancellationToken,
     ) -> Result<Vec<ToolDescriptor>, ErrorBody> {
+        self.check_program(namespace).await?;
         let tools = self.local.tools(namespace, cancel).await;
         let tools = tools.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
         self.learn(namespace, &tools);
@@ -237,6 +238,7 @@ impl App {
             Arc::new(Environment::load(&self.workspace)),
             Supervisor::new(own_program()),
             Timing::default(),
+            self.records(),
         );
         let temporary = tempfile::Builder::new().prefix("pml-").tempdir();
         let temporary = temporary

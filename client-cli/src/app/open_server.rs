@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorBody, ToolDescriptor, ToolId};
+use protocol::{ErrorBody, Integrity, ToolDescriptor, ToolId};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -10,7 +10,8 @@ use super::App;
 use crate::capabilities::Target;
 use crate::consent::changed_tool::ChangedTool;
 use crate::consent::lockfile::ToolsOf;
-use crate::local_mcp::{LocalMcpError, Opened};
+use crate::consent::question::Start;
+use crate::local_mcp::{Files, LocalMcpError, Opened};
 
 /// A server that runs.
 pub(crate) struct OpenServer {
@@ -55,9 +56,19 @@ impl App {
     ) -> Result<OpenServer, ErrorBody> {
         let (server, of) = match target {
             Target::Registered(entry) => {
-                (self.add_registered(entry, id)?, Some(ToolsOf::registered(entry)))
+                let server = self.add_registered(entry, id)?;
+                // A process that runs is what was allowed when it started.
+                if !self.local.is_running(&server).await
+                    && let Some(grant) = self.grant(entry, id)?
+                {
+                    self.lockfile.check_start(entry, &grant)?;
+                }
+                (server, Some(ToolsOf::registered(entry)))
             }
-            _ => (id.namespace().to_owned(), self.tools_of_configured(id.namespace())),
+            _ => {
+                self.check_program(id.namespace()).await?;
+                (id.namespace().to_owned(), self.tools_of_configured(id.namespace()))
+            }
         };
         let opened =
             self.local.open(&server, id.action(), arguments, cancel).await.map_err(body)?;
@@ -104,6 +115,53 @@ impl App {
             Some((of, _)) => self.lockfile.approve_tool(of, tool),
             None => Ok(()),
         }
+    }
+
+    /// Returns the question to ask before a server of `.pml.json` starts, because its program changed; `None` if it did
+    /// not.
+    ///
+    /// # Errors
+    /// Returns the error that the start would fail with, and `CONFIG_INVALID` if the lock is invalid.
+    pub(crate) fn changed_program(&self, namespace: &str) -> Result<Option<Start>, ErrorBody> {
+        let Some((of, files)) = self.program_of(namespace)? else { return Ok(None) };
+        let listed = self.local.listed(namespace).map(|server| server.command).unwrap_or_default();
+        self.lockfile.files_question(&of, &files, &listed)
+    }
+
+    /// Records that the program of a server of `.pml.json` may start as it is now; `shown` is the hash of what the user saw.
+    ///
+    /// # Errors
+    /// Returns `INTEGRITY_MISMATCH` if it is another one now, and `CONFIG_INVALID` if that cannot be stored.
+    pub(crate) fn approve_program(
+        &self,
+        namespace: &str,
+        shown: Option<Integrity>,
+    ) -> Result<(), ErrorBody> {
+        match self.program_of(namespace)? {
+            Some((of, files)) => self.lockfile.approve_files(&of, &files, shown),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks, immediately before a server of `.pml.json` starts, that its program is what the user allowed.
+    ///
+    /// # Errors
+    /// Returns `INTEGRITY_MISMATCH` if it is not, or the error that the start would fail with.
+    pub(super) async fn check_program(&self, namespace: &str) -> Result<(), ErrorBody> {
+        // A process that runs is what was allowed when it started.
+        if self.local.is_running(namespace).await {
+            return Ok(());
+        }
+        match self.program_of(namespace)? {
+            Some((of, files)) => self.lockfile.check_files(&of, &files),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns a server of `.pml.json` with the files that run when it starts; `None` if it is not started here.
+    fn program_of(&self, namespace: &str) -> Result<Option<(ToolsOf, Files)>, ErrorBody> {
+        let Some(of) = self.tools_of_configured(namespace) else { return Ok(None) };
+        Ok(self.local.files(namespace).map_err(body)?.map(|files| (of, files)))
     }
 
     /// Names a server of `.pml.json` in the lock; `None` if it is not started here.

@@ -9,6 +9,7 @@ mod capabilities;
 mod file;
 mod list;
 mod shown;
+mod started;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -19,8 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Integrity, RegistryEntry};
 
-use self::file::{FILE, Grants, Locked, invalid, read, write};
-use self::shown::{command_line, grants_shown};
+use self::file::{FILE, Grants, Locked, LockedFiles, invalid, read, write};
+use self::shown::{command_line, differences, grants_shown};
 use self::tools::Compared;
 pub(crate) use self::tools::ToolsOf;
 use super::question::Start;
@@ -40,6 +41,8 @@ pub(crate) struct Lockfile {
     approved: Mutex<BTreeMap<String, Locked>>,
     /// What was compared of each server, by its name in the lock.
     compared: Mutex<HashMap<String, Compared>>,
+    /// The files of servers of `.pml.json` that were compared, by namespace.
+    started: Mutex<HashMap<String, LockedFiles>>,
 }
 
 impl Lockfile {
@@ -50,7 +53,13 @@ impl Lockfile {
     pub(crate) fn load(workspace: Arc<Workspace>, store: TrustStore) -> Result<Self, ErrorBody> {
         // Only checked here. Each question reads the file again, because other processes write it.
         read(&workspace)?;
-        Ok(Self { workspace, store, approved: Mutex::default(), compared: Mutex::default() })
+        Ok(Self {
+            workspace,
+            store,
+            approved: Mutex::default(),
+            compared: Mutex::default(),
+            started: Mutex::default(),
+        })
     }
 
     /// Returns the question to ask before the server may start; `None` if the user has already allowed exactly this
@@ -84,8 +93,13 @@ impl Lockfile {
                 known.integrity, wanted.integrity
             ),
             Some(known) if *known != wanted => {
+                let files = known.grants.as_ref().and_then(|grants| grants.files.as_ref());
+                let what = match files.and_then(|files| differences(files, &grant.files)) {
+                    Some(files) => format!("program ({files})"),
+                    None => "command or variables".to_owned(),
+                };
                 format!(
-                    "`{name}` ({}), whose command or variables CHANGED since you allowed it",
+                    "`{name}` ({}), whose {what} CHANGED since you allowed it",
                     wanted.integrity
                 )
             }
@@ -95,10 +109,25 @@ impl Lockfile {
         };
         let before = known.and_then(|known| known.grants.as_ref());
         Ok(Some(Start {
-            what: format!("{changed}: {}", command_line(install)),
+            what: format!("{changed}: {}", command_line(&install.command, &install.args)),
             grants: grants_shown(grant, before),
             hash: Some(Integrity::of(&record(&wanted)?)),
         }))
+    }
+
+    /// Checks, immediately before a server starts, that it is what the user allowed.
+    ///
+    /// # Errors
+    /// Returns `INTEGRITY_MISMATCH` if it is not, and `CONFIG_INVALID` if the file is no longer valid.
+    pub(crate) fn check_start(
+        &self,
+        entry: &RegistryEntry,
+        grant: &Grant,
+    ) -> Result<(), ErrorBody> {
+        match self.question(entry, grant)? {
+            None => Ok(()),
+            Some(start) => Err(started::changed(&server_name(entry), &start.what)),
+        }
     }
 
     /// Records that the server may start with its present content and variables; `shown` is the hash of what the user
@@ -168,6 +197,7 @@ fn locked(entry: &RegistryEntry, install: &Install, grant: &Grant) -> Locked {
             package: grant.package.clone(),
             variables: grant.variables.clone(),
             hosts: grant.hosts.clone(),
+            files: Some(grant.files.clone()),
         }),
     }
 }

@@ -127,6 +127,8 @@ pub(crate) enum NeedsPerson {
     Publication,
     /// The server of the tool says something else of it than when the user allowed it.
     Tool,
+    /// It starts a server whose program is not what the user allowed.
+    ChangedProgram,
     /// It starts an MCP server of the registry: another command.
     Start,
     /// It opens a web address that no policy names: what it sends could be anything.
@@ -159,6 +161,7 @@ impl NeedsPerson {
             }
             Self::Web => "the address receives what the call sends, and no policy names it",
             Self::Start => "it starts a server of the registry, a program that somebody else wrote",
+            Self::ChangedProgram => "it starts a program that changed since you allowed it",
             Self::Tool => "its server describes the tool otherwise than when you allowed it",
             Self::Publication => "others can read and run what is published",
             Self::Setting => "`approvals` is set to `human`",
@@ -172,6 +175,7 @@ impl NeedsPerson {
             | Self::Place
             | Self::Web
             | Self::Start
+            | Self::ChangedProgram
             | Self::Tool
             | Self::Publication => true,
             Self::Setting => false,

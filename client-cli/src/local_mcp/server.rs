@@ -7,10 +7,11 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::executed;
 use super::remote::{Prepared, Redactor};
 use super::running::{InUse, Slot, Start, end, start};
 use super::spawn::{Launch, Source};
-use super::{Grant, ListedServer, LocalMcpError, Remote, Seal, ServerSpec, Shared};
+use super::{Files, Grant, ListedServer, LocalMcpError, Remote, Seal, ServerSpec, Shared};
 use crate::packages::Request;
 use crate::processes::programs::{Program, ProgramError};
 
@@ -132,7 +133,40 @@ impl Server {
             None => (self.program(&self.folder())?, None),
             Some(package) => (package.installer, Some(package.request.shown_with_place())),
         };
-        Ok(Grant { program, package, variables, hosts })
+        let files = self.files()?.unwrap_or_default();
+        Ok(Grant { program, package, variables, hosts, files })
+    }
+
+    /// Returns the files that run when it starts; `None` if it is not started here.
+    pub(super) fn files(&self) -> Result<Option<Files>, LocalMcpError> {
+        if self.spec.remote.is_some() {
+            return Ok(None);
+        }
+        let arguments = self.arguments();
+        let (program, code) = match self.package(arguments.clone())? {
+            // The files of the package are compared when it starts. Its installer does not run then.
+            Some(package) => (package.runtime, Vec::new()),
+            None => {
+                let folder = self.folder();
+                let program = self.program(&folder)?;
+                // An entry of the registry must not make the lock have the hash of a file of the user.
+                let code = match self.spec.of_registry {
+                    true => Vec::new(),
+                    false => executed::code(&program, &arguments, &folder),
+                };
+                (program, code)
+            }
+        };
+        let paths = std::iter::once(program.file).chain(program.interpreters).chain(code);
+        let files = paths.map(|path| {
+            let hash = self.shared.hashes.of(&path).map_err(|error| LocalMcpError::Start {
+                server: self.name.clone(),
+                reason: format!("`{}` cannot be hashed: {error}", path.display()),
+                stderr: String::new(),
+            })?;
+            Ok((self.shared.shown(&path), hash))
+        });
+        files.collect::<Result<_, _>>().map(Some)
     }
 
     fn folder(&self) -> PathBuf {
@@ -177,9 +211,11 @@ impl Server {
         let Some(request) = Request::of(&self.spec.command, &arguments) else { return Ok(None) };
         let request = request.map_err(entry)?;
         let installer = self.shared.installer(&seal.packages).program(&request);
-        let installer = installer
-            .map_err(|source| LocalMcpError::Program { server: self.name.clone(), source })?;
-        Ok(Some(Package { request, installer, seal: seal.clone() }))
+        let runtime = self.shared.installer(&seal.packages).runtime(&request);
+        let missing = |source| LocalMcpError::Program { server: self.name.clone(), source };
+        let (installer, runtime) =
+            installer.and_then(|installer| Ok((installer, runtime?))).map_err(missing)?;
+        Ok(Some(Package { request, installer, runtime, seal: seal.clone() }))
     }
 
     /// Returns what removes the values of headers from its answers.
@@ -223,5 +259,7 @@ struct Package {
     request: Request,
     /// The program that installs it.
     installer: Program,
+    /// The program that runs what it contains.
+    runtime: Program,
     seal: Seal,
 }

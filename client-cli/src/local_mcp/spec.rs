@@ -123,7 +123,12 @@ pub(crate) struct Grant {
     pub(crate) variables: BTreeMap<String, Source>,
     /// The hosts that it can connect to; `None` if it is not sealed.
     pub(crate) hosts: Option<Vec<String>>,
+    /// The files that run, with the hashes of their content.
+    pub(crate) files: Files,
 }
+
+/// Files by path, relative to the workspace if they are in it, with the hashes of their content.
+pub(crate) type Files = BTreeMap<String, Integrity>;
 
 impl ServerSpec {
     /// Creates a server from a registry entry. It is sealed, unless its program starts a container.

@@ -1,6 +1,7 @@
 //! The folder of a package. It counts only once its installation is complete.
 
 use std::fs::{File, OpenOptions};
+use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -10,6 +11,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::Request;
+use super::contents::Contents;
 use crate::files::records;
 
 /// The file that is written last, with what was installed.
@@ -68,6 +70,11 @@ pub(super) fn installed(packages: &Path, request: &Request) -> Option<String> {
 /// Returns the file that is locked for a package's folder; its time is that of the last use.
 fn lock_of(folder: &Path) -> PathBuf {
     folder.with_extension("lock")
+}
+
+/// Returns the file with the contents of a package's folder. It is not in the folder, which servers can read.
+fn contents_of(folder: &Path) -> PathBuf {
+    folder.with_extension("contents")
 }
 
 impl Folder {
@@ -131,7 +138,26 @@ impl Folder {
 
     /// Returns whether the package is installed.
     pub(super) fn is_complete(&self) -> bool {
-        self.path.join(COMPLETE).is_file()
+        // An older `pml` did not keep what was installed, so the package is installed again.
+        self.path.join(COMPLETE).is_file() && contents_of(&self.path).is_file()
+    }
+
+    /// Checks that every file of the package is as it was installed.
+    ///
+    /// # Errors
+    /// Returns what differs, as the rest of a sentence about the package. Nothing of it must run then.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let file = contents_of(&self.path);
+        let failed = |error: std::io::Error| {
+            format!("cannot be compared with what was installed: `{}`: {error}", file.display())
+        };
+        let text = std::fs::read(&file).map_err(failed)?;
+        let mut contents: Contents =
+            serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
+        if contents.check(&self.path)? {
+            write(&file, &contents).map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Removes what an installation left that did not end.
@@ -157,6 +183,10 @@ impl Folder {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
+        match std::fs::remove_file(contents_of(&self.path)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         // The lock file stays: another process may wait for it, and a new one would not exclude that.
         std::fs::remove_dir_all(&self.path)
     }
@@ -165,10 +195,20 @@ impl Folder {
     pub(super) fn complete(&self, request: &Request, packages: Vec<Package>) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("cannot write `{COMPLETE}`: {error}");
         let record = Record { request: Some(request.shown()), packages };
-        let text = serde_json::to_vec_pretty(&record).map_err(|error| failed(error.into()))?;
-        // Renamed, so that it is either missing or whole.
-        let new = self.path.join("installed.new");
-        std::fs::write(&new, text).map_err(failed)?;
-        std::fs::rename(new, self.path.join(COMPLETE)).map_err(failed)
+        write(&self.path.join(COMPLETE), &record).map_err(failed)?;
+        let contents = Contents::of(&self.path).and_then(|contents| {
+            // Last: without it, the package does not count as installed.
+            write(&contents_of(&self.path), &contents)
+        });
+        contents.map_err(|error| format!("cannot keep what was installed: {error}"))
     }
+}
+
+/// Writes a file, so that it is either as before or whole.
+fn write(file: &Path, content: &impl Serialize) -> std::io::Result<()> {
+    let folder = file.parent().unwrap_or(file);
+    let mut new = tempfile::NamedTempFile::new_in(folder)?;
+    serde_json::to_writer_pretty(&mut new, content)?;
+    new.flush()?;
+    new.persist(file).map(drop).map_err(|error| error.error)
 }

@@ -269,7 +269,8 @@ impl LocalRun {
                 }
                 Ok(())
             }
-            Target::Native | Target::Configured | Target::Gateway { .. } => Ok(()),
+            Target::Configured => self.app.approve_program(id.namespace(), shown),
+            Target::Native | Target::Gateway { .. } => Ok(()),
         }
     }
 
@@ -324,7 +325,8 @@ pub(super) fn decide_call(
             let what = app.lockfile.capability_question(capability)?;
             what.map(|what| Start { what, grants: Vec::new(), hash: None })
         }
-        Target::Native | Target::Configured | Target::Gateway { .. } => None,
+        Target::Configured => app.changed_program(id.namespace())?,
+        Target::Native | Target::Gateway { .. } => None,
     };
     match decide(&app.permissions(), id, Call { start, ..call }) {
         Decision::Refused { reason, code } => Err(denied(id, "", &reason, code)),
@@ -369,6 +371,7 @@ pub(super) fn danger(
             Some(NeedsPerson::Web)
         }
         Target::Registered(_) if starts => Some(NeedsPerson::Start),
+        Target::Configured if starts => Some(NeedsPerson::ChangedProgram),
         _ => None,
     }
 }

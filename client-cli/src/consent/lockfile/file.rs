@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::atomic::Existing;
 use crate::files::strict_json;
+use crate::local_mcp::Files;
 use crate::processes::environment::Source;
 use crate::workspace::Workspace;
 use crate::workspace::own_folder::OwnFolder;
@@ -38,6 +39,20 @@ pub(super) struct Content {
     /// next start.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) tools: BTreeMap<String, LockedTools>,
+    /// What runs when a server of `.pml.json` starts, by namespace; only files of the workspace. Absent in the lock of an
+    /// older `pml`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) files: BTreeMap<String, LockedFiles>,
+}
+
+/// The files of a server, as they were when it first started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LockedFiles {
+    /// The hash of how it was started then.
+    pub(super) start: Integrity,
+    /// The hash of each file, by its path.
+    pub(super) hashes: Files,
 }
 
 /// The tools of a server, as they were when the user allowed them.
@@ -78,6 +93,10 @@ pub(super) struct Grants {
     /// The hosts that it can connect to; absent if it is not sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) hosts: Option<Vec<String>>,
+    /// The files that run, with the hashes of their content. Absent in entries of an older `pml`, which did not look at
+    /// them; these need a new approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) files: Option<Files>,
 }
 
 /// Returns the error for a malformed file.
@@ -101,6 +120,7 @@ pub(super) fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
         servers: BTreeMap::new(),
         capabilities: BTreeMap::new(),
         tools: BTreeMap::new(),
+        files: BTreeMap::new(),
     };
     let Some(folder) = OwnFolder::open(workspace).map_err(no_folder)? else { return Ok(empty) };
     let Some(file) = folder.open_file(NAME).map_err(invalid)? else { return Ok(empty) };

@@ -99,7 +99,7 @@ impl Lockfile {
         let done = self.store.locked(|store| {
             let mut content = read(&self.workspace)?;
             let names = content.servers.keys().chain(content.capabilities.keys());
-            let names = names.chain(content.tools.keys());
+            let names = names.chain(content.tools.keys()).chain(content.files.keys());
             let removed: BTreeSet<String> =
                 names.filter(|known| is_called(known, name)).cloned().collect();
             if removed.is_empty() {
@@ -113,12 +113,14 @@ impl Lockfile {
                 content.servers.remove(known);
                 content.capabilities.remove(known);
                 content.tools.remove(known);
+                content.files.remove(known);
             }
             write(&self.workspace, &content)?;
             // The user's record, too: whoever puts the entry back into the file has no approval.
             for known in &removed {
                 store.trust_locked(&self.key(known), b"").map_err(invalid)?;
                 self.forget_tools(known)?;
+                self.forget_files(known)?;
             }
             self.approved().retain(|known, _| !removed.contains(known));
             Ok(removed.into_iter().collect())

@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 
-use protocol::Install;
-
 use super::file::Grants;
-use crate::local_mcp::Grant;
+use crate::local_mcp::{Files, Grant};
 
 /// Variables that contain a credential, or the path of one.
 const CREDENTIALS: &[&str] = &[
@@ -77,8 +75,23 @@ fn reach_shown(grant: &Grant, before: Option<&Grants>) -> String {
     )
 }
 
+/// Describes the files that differ between two starts; `None` if none does.
+pub(super) fn differences(before: &Files, now: &Files) -> Option<String> {
+    let mut lines: Vec<String> = now
+        .iter()
+        .filter(|(path, hash)| before.get(*path) != Some(*hash))
+        .map(|(path, hash)| match before.get(path) {
+            Some(was) => format!("`{path}`: was {was}, now {hash}"),
+            None => format!("new: `{path}`, {hash}"),
+        })
+        .collect();
+    let gone = before.keys().filter(|path| !now.contains_key(*path));
+    lines.extend(gone.map(|path| format!("no longer: `{path}`")));
+    (!lines.is_empty()).then(|| lines.join("; "))
+}
+
 /// Renders a command so that its arguments can be distinguished.
-pub(super) fn command_line(install: &Install) -> String {
-    let words = std::iter::once(&install.command).chain(&install.args);
+pub(super) fn command_line(command: &str, args: &[String]) -> String {
+    let words = std::iter::once(command).chain(args.iter().map(String::as_str));
     words.map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" ")
 }

@@ -3,6 +3,7 @@
 use rustix::fs::Mode;
 
 use super::*;
+use crate::local_mcp::Files;
 use crate::processes::environment::Source;
 use crate::processes::programs::Program;
 
@@ -26,6 +27,7 @@ fn grant(variables: &[(&str, Source)]) -> Grant {
         package: None,
         variables: variables.iter().map(|(name, from)| ((*name).to_owned(), *from)).collect(),
         hosts: None,
+        files: Files::new(),
     }
 }
 
@@ -95,6 +97,39 @@ fn a_question_shows_the_command_unambiguously() {
         r#""npx" "a\nAllow? yes" "\u{{1b}}[2Jb" "c  " "" "d\" \"e" "\u{{202e}}f" "{long}""#
     );
     assert!(asked.what.ends_with(&expected), "{}", asked.what);
+}
+
+/// LM-05: a start is approved with the content of the files that run.
+#[test]
+fn another_file_needs_a_new_approval() {
+    let (project, entry) = (Project::new(), entry(&["-y", "memory@1"]));
+    let lock = project.open("me").unwrap();
+    let with = |files: &[(&str, &[u8])]| Grant {
+        files: files.iter().map(|(path, text)| ((*path).to_owned(), Integrity::of(text))).collect(),
+        ..grant(&[])
+    };
+    let first = with(&[("/usr/bin/node", b"one"), ("/usr/bin/npx", b"npx")]);
+    approve_with(&lock, &entry, &first).unwrap();
+    let again = project.open("me").unwrap();
+    again.check_start(&entry, &first).unwrap();
+    for (now, expected) in [
+        (
+            with(&[("/usr/bin/node", b"two"), ("/usr/bin/npx", b"npx")]),
+            "(`/usr/bin/node`: was sha256-",
+        ),
+        (with(&[("/opt/node", b"one"), ("/usr/bin/npx", b"npx")]), "(new: `/opt/node`, sha256-"),
+        (with(&[("/usr/bin/npx", b"npx")]), "(no longer: `/usr/bin/node`)"),
+    ] {
+        let asked = again.question(&entry, &now).unwrap().unwrap();
+        assert!(
+            asked.what.contains("whose program (") && asked.what.contains(expected),
+            "{asked:?}"
+        );
+        let error = again.check_start(&entry, &now).unwrap_err();
+        assert_eq!(error.error_code, ErrorCode::IntegrityMismatch);
+        // The approval of one does not cover another.
+        again.approve(&entry, &first, asked.hash).unwrap_err();
+    }
 }
 
 /// NX-01: what a start grants is shown, bound to the answer and pinned. A change needs a new approval.

@@ -26,9 +26,9 @@ const LIMIT: usize = 16 * 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ToolsOf {
     /// Its name in the lock: the full name of one of the registry, or the namespace of one of `.pml.json`.
-    server: String,
+    pub(super) server: String,
     /// The hash of how it is started. The user has approved each start, so another one is pinned anew.
-    start: Integrity,
+    pub(super) start: Integrity,
 }
 
 impl ToolsOf {

@@ -1,0 +1,196 @@
+//! The files that run when a server of `.pml.json` starts, pinned as they were at its first start.
+//!
+//! Trusting `.pml.json` approves a command, and says nothing about what the files that it names become. As with tools,
+//! the user's own record decides, and the lock, which has the files of the workspace, can only make it stricter.
+
+use std::path::Path;
+use std::sync::PoisonError;
+
+use protocol::{ErrorBody, ErrorCode, Integrity};
+
+use super::file::{FILE, LockedFiles, invalid, read, write};
+use super::shown::{command_line, differences};
+use super::tools::ToolsOf;
+use super::{Lockfile, Start};
+use crate::files::records::RecordFile;
+use crate::local_mcp::Files;
+
+/// The folder of the records.
+const FOLDER: &str = "pinned-files";
+
+/// The maximum size of a record in bytes.
+const LIMIT: usize = 1024 * 1024;
+
+impl Lockfile {
+    /// Returns the question to ask before a server of `.pml.json` starts with these files; `None` if they are as pinned,
+    /// or if it never started.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` if the lock or the user's record is invalid.
+    pub(crate) fn files_question(
+        &self,
+        of: &ToolsOf,
+        files: &Files,
+        command: &[String],
+    ) -> Result<Option<Start>, ErrorBody> {
+        let now = LockedFiles { start: of.start, hashes: files.clone() };
+        // Every call of a server gets here.
+        if self.started().get(&of.server) == Some(&now) {
+            return Ok(None);
+        }
+        let Some(reason) = self.changed_files(of, &now)? else { return Ok(None) };
+        let command = match command.split_first() {
+            Some((program, arguments)) => command_line(program, arguments),
+            None => String::new(),
+        };
+        Ok(Some(Start {
+            what: format!(
+                "`{}` of `.pml.json`, whose program CHANGED since you allowed it ({reason}): {command}",
+                of.server
+            ),
+            grants: Vec::new(),
+            hash: Some(hash(&now)?),
+        }))
+    }
+
+    /// Pins the files of a server as they are now, after the user has approved them; `shown` is the hash of what the user
+    /// was shown.
+    ///
+    /// # Errors
+    /// Returns `INTEGRITY_MISMATCH` if the files are others now, and `CONFIG_INVALID` if they cannot be pinned. In both
+    /// cases the server must not start.
+    pub(crate) fn approve_files(
+        &self,
+        of: &ToolsOf,
+        files: &Files,
+        shown: Option<Integrity>,
+    ) -> Result<(), ErrorBody> {
+        let now = LockedFiles { start: of.start, hashes: files.clone() };
+        if shown != Some(hash(&now)?) {
+            return Err(changed(&of.server, "it changed while you were asked"));
+        }
+        self.store.locked(|_| self.save_files(of, &now)).map_err(invalid)??;
+        self.started().insert(of.server.clone(), now);
+        Ok(())
+    }
+
+    /// Checks the files of a server immediately before it starts, and pins them at its first start.
+    ///
+    /// # Errors
+    /// Returns `INTEGRITY_MISMATCH` if they are not as the user allowed them, and `CONFIG_INVALID` if they cannot be
+    /// pinned. In both cases the server must not start.
+    pub(crate) fn check_files(&self, of: &ToolsOf, files: &Files) -> Result<(), ErrorBody> {
+        let now = LockedFiles { start: of.start, hashes: files.clone() };
+        if self.started().get(&of.server) == Some(&now) {
+            return Ok(());
+        }
+        let checked = self.store.locked(|_| {
+            if let Some(reason) = self.changed_files(of, &now)? {
+                return Err(changed(&of.server, &reason));
+            }
+            self.save_files(of, &now)
+        });
+        checked.map_err(invalid)??;
+        self.started().insert(of.server.clone(), now);
+        Ok(())
+    }
+
+    /// Removes the user's record of the files of a server.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` if it cannot be deleted.
+    pub(super) fn forget_files(&self, server: &str) -> Result<(), ErrorBody> {
+        self.started().remove(server);
+        self.file_of(server).delete().map_err(|error| {
+            let message = format!("cannot delete the record of the files of `{server}`: {error}");
+            ErrorBody::new(ErrorCode::ConfigInvalid, message)
+        })
+    }
+
+    /// Returns what differs between a start and what is pinned; `None` if nothing does, or if nothing is pinned for this
+    /// start.
+    fn changed_files(&self, of: &ToolsOf, now: &LockedFiles) -> Result<Option<String>, ErrorBody> {
+        // The user has trusted each entry, so one that starts in another way is pinned anew.
+        let is_of_start = |pinned: &LockedFiles| pinned.start == of.start;
+        if let Some(record) = self.record_of_files(&of.server)?.filter(is_of_start)
+            && let Some(reason) = differences(&record.hashes, &now.hashes)
+        {
+            return Ok(Some(reason));
+        }
+        let content = read(&self.workspace)?;
+        let Some(locked) = content.files.get(&of.server).filter(|locked| is_of_start(locked))
+        else {
+            return Ok(None);
+        };
+        let here = in_workspace(&now.hashes);
+        Ok(differences(&locked.hashes, &here)
+            .map(|reason| format!("`{FILE}` has other hashes: {reason}")))
+    }
+
+    /// Stores the files of a server in the lock, then in the user's record.
+    fn save_files(&self, of: &ToolsOf, now: &LockedFiles) -> Result<(), ErrorBody> {
+        let mut content = read(&self.workspace)?;
+        let locked = LockedFiles { start: now.start, hashes: in_workspace(&now.hashes) };
+        // Most servers run no file of the workspace, and an entry for them would say nothing.
+        let locked = (!locked.hashes.is_empty()).then_some(locked);
+        if content.files.get(&of.server) != locked.as_ref() {
+            content.files.remove(&of.server);
+            content.files.extend(locked.map(|locked| (of.server.clone(), locked)));
+            // First: after a crash in between, the record has the earlier files, and the user is asked again.
+            write(&self.workspace, &content)?;
+        }
+        if self.record_of_files(&of.server)?.as_ref() == Some(now) {
+            return Ok(());
+        }
+        let saved = serde_json::to_vec(now).map_err(std::io::Error::other);
+        let saved = saved.and_then(|text| self.file_of(&of.server).write(&text));
+        saved.map_err(|error| {
+            let message = format!("cannot store the files of `{}`: {error}", of.server);
+            ErrorBody::new(ErrorCode::ConfigInvalid, message)
+        })
+    }
+
+    /// Returns the user's record of the files of a server.
+    fn record_of_files(&self, server: &str) -> Result<Option<LockedFiles>, ErrorBody> {
+        let Some(text) = self.file_of(server).read() else { return Ok(None) };
+        // It never counts as absent, because the files would be pinned as they are now.
+        serde_json::from_slice(&text).map(Some).map_err(|error| {
+            let message = format!(
+                "the record of the files of `{server}` is invalid: {error}; `pml remove {server}` deletes it, and everything about the server is asked about again"
+            );
+            ErrorBody::new(ErrorCode::ConfigInvalid, message)
+        })
+    }
+
+    fn file_of(&self, server: &str) -> RecordFile {
+        // A path cannot contain NUL, so two pairs of a workspace and a server never share a name.
+        let of = format!("{}\0{server}", self.workspace.root().display());
+        RecordFile::new(self.store.folder(), FOLDER, &of, LIMIT)
+    }
+
+    fn started(&self) -> std::sync::MutexGuard<'_, std::collections::HashMap<String, LockedFiles>> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the files that are in the workspace: their paths are the same for everybody who works on it.
+fn in_workspace(files: &Files) -> Files {
+    let files = files.iter().filter(|(path, _)| Path::new(path).is_relative());
+    files.map(|(path, hash)| (path.clone(), *hash)).collect()
+}
+
+fn hash(files: &LockedFiles) -> Result<Integrity, ErrorBody> {
+    serde_json::to_vec(files).map(|text| Integrity::of(&text)).map_err(invalid)
+}
+
+/// Returns that a server does not start, because its program is not what the user allowed.
+pub(super) fn changed(server: &str, reason: &str) -> ErrorBody {
+    let message = format!(
+        "the program of the MCP server `{server}` is not what you allowed ({reason}), so it was not started"
+    );
+    let mut error = ErrorBody::new(ErrorCode::IntegrityMismatch, message);
+    error.hint =
+        "Run a program that calls one of its tools: `pml` asks whether it may start as it is now."
+            .to_owned();
+    error
+}
