@@ -4,6 +4,7 @@ mod answer_contents;
 mod approvals_by_clients;
 mod call_forms;
 mod cancellation;
+mod claude_code;
 mod client_kinds;
 mod clients;
 mod conformance;

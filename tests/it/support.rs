@@ -37,7 +37,14 @@ pub(crate) fn poll<T>(what: &str, patience: Duration, mut look: impl FnMut() -> 
 
 /// Scales a count by `PML_TEST_SCALE` (1 is the full count), to at least one.
 pub(crate) fn scaled(full: usize) -> usize {
-    let scale: f64 =
-        std::env::var("PML_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(0.1);
-    ((full as f64 * scale).round() as usize).max(1)
+    ((full as f64 * scale()).round() as usize).max(1)
+}
+
+/// Returns whether counts are full, so that a test may take its time.
+pub(crate) fn has_full_counts() -> bool {
+    scale() >= 1.0
+}
+
+fn scale() -> f64 {
+    std::env::var("PML_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(0.1)
 }
