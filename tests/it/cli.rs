@@ -12,6 +12,7 @@ mod create;
 mod disk_full;
 mod error_messages;
 mod exposed;
+mod first_steps;
 mod forms;
 mod gateway_down;
 mod git;

@@ -1,5 +1,6 @@
 //! The project itself: its documents, layers and dependencies.
 
+mod criteria;
 mod document_blocks;
 mod documents;
 mod layering;
