@@ -1,9 +1,10 @@
 //! Calls of MCP servers over Streamable HTTP.
 
+mod breaker;
 pub(crate) mod secrets;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use execution::addresses::{GuardedResolver, PrivateHosts};
 use execution::mcp_client::{self, BudgetedClient, Slot};
@@ -18,12 +19,16 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
 
+use self::breaker::{Breaker, FAILURES};
 use crate::admission::memory::{Memory, Reserved, TenantMemory};
 use crate::config::Secret;
 use crate::http_client;
 
 /// The maximum number of cached connections.
 const CONNECTIONS: u64 = 1_024;
+
+/// The maximum number of upstreams of tenants whose failures are counted.
+const BREAKERS: u64 = 10_000;
 
 /// The number of concurrent calls on one connection. The limits of tenants apply first; the library's own limit is so
 /// low that a few slow calls would delay all others.
@@ -54,6 +59,8 @@ pub(crate) struct Upstreams {
     memory: Memory,
     private: PrivateHosts,
     connections: Cache<ConnectionKey, Connection>,
+    /// By tenant and URL: a tenant neither notices nor causes another one's failures.
+    breakers: Cache<(Scope, String), Arc<Breaker>>,
 }
 
 impl Upstreams {
@@ -64,7 +71,8 @@ impl Upstreams {
     pub(crate) fn new(private: PrivateHosts, memory: Memory) -> Result<Self, reqwest::Error> {
         let client = http_client::for_upstreams(GuardedResolver::new(private.clone())).build()?;
         let connections = Cache::builder().max_capacity(CONNECTIONS).time_to_idle(IDLE).build();
-        Ok(Self { client, memory, private, connections })
+        let breakers = Cache::builder().max_capacity(BREAKERS).time_to_idle(IDLE).build();
+        Ok(Self { client, memory, private, connections, breakers })
     }
 
     /// Starts a task that evicts all connections with a secret when stored secrets change on any gateway. A call in
@@ -168,6 +176,14 @@ impl Upstreams {
             .ok_or_else(|| unavailable("its registry entry has no upstream".into()))?;
         // At each call: the operator may have changed the permitted hosts since publication.
         self.check(url).map_err(unavailable)?;
+        let breaker =
+            self.breakers.get_with((scope.clone(), url.to_owned()), async { Arc::default() });
+        let attempt = breaker.await.admit(Instant::now()).map_err(|left| {
+            let seconds = left.as_millis().div_ceil(1_000);
+            unavailable(format!(
+                "its server failed {FAILURES} times in a row, so it is not called for {seconds} s"
+            ))
+        })?;
         // Hashed, so that the keys of the cache contain no copies of secrets.
         let hash = secret.map(|secret| Integrity::of(secret.expose().as_bytes()).into_bytes());
         let key = (scope.clone(), url.to_owned(), hash);
@@ -175,8 +191,14 @@ impl Upstreams {
         let connection = self
             .connections
             .try_get_with(key.clone(), connect(self.client(scope), url, secret, redactor))
-            .await
-            .map_err(|error| unavailable(error.to_string()))?;
+            .await;
+        let connection = match connection {
+            Ok(connection) => connection,
+            Err(error) => {
+                attempt.failed();
+                return Err(unavailable(error.to_string()));
+            }
+        };
         let mut params = CallToolRequestParams::new(tool.id.action().to_owned());
         if let Value::Object(arguments) = arguments {
             params = params.with_arguments(arguments);
@@ -185,7 +207,14 @@ impl Upstreams {
             Err(ErrorBody::new(ErrorCode::ToolFailed, format!("`{}`: {what}", tool.id)))
         };
         // The call is sent only once: a program cannot answer the questions of an `input_required` response.
-        match mcp_client::call_tool_once(&connection.service, params, memory).await {
+        let answer = mcp_client::call_tool_once(&connection.service, params, memory).await;
+        match &answer {
+            Ok(_) | Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse) => {
+                attempt.answered();
+            }
+            Err(_) => attempt.failed(),
+        }
+        match answer {
             Ok(CallToolResponse::Complete(result)) => {
                 Ok(serde_json::to_value(result).unwrap_or_else(|_| json!({})))
             }

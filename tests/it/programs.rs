@@ -13,3 +13,4 @@ mod name_resolution;
 mod results;
 mod semantics;
 pub(crate) mod tampering;
+mod upstream_faults;

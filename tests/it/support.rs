@@ -3,6 +3,7 @@
 pub(crate) mod binaries;
 pub(crate) mod cli;
 pub(crate) mod expect;
+pub(crate) mod faulty_network;
 pub(crate) mod gateway_stub;
 pub(crate) mod guard;
 pub(crate) mod http;
