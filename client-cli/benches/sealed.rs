@@ -62,7 +62,7 @@ impl Bench {
         };
         self.servers.add(&name, spec).unwrap();
         let started = Instant::now();
-        let tools = self.servers.tools(&name, &CancellationToken::new()).await.unwrap();
+        let tools = self.servers.tools(&name, &|| Ok(()), &CancellationToken::new()).await.unwrap();
         assert!(!tools.is_empty());
         started.elapsed()
     }

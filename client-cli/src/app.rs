@@ -269,12 +269,8 @@ impl App {
         if !starts && !self.local.is_running(namespace).await {
             return Ok(None);
         }
-        self.check_program(namespace).await.map_err(|error| LocalMcpError::Start {
-            server: namespace.to_owned(),
-            reason: error.message,
-            stderr: String::new(),
-        })?;
-        let tools = self.local.tools(namespace, cancel).await?;
+        let check = || self.check_program(namespace);
+        let tools = self.local.tools(namespace, &check, cancel).await?;
         self.learn(namespace, &tools);
         Ok(self.known.of(namespace, &spec))
     }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use protocol::ToolDescriptor;
+use protocol::{ErrorBody, ToolDescriptor};
 use serde_json::Value;
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
@@ -57,6 +57,9 @@ impl Default for Timing {
         }
     }
 }
+
+/// Permits a start, immediately before it.
+pub type StartCheck<'a> = dyn Fn() -> Result<(), ErrorBody> + Send + Sync + 'a;
 
 /// The state that all servers share.
 #[derive(Debug)]
@@ -140,7 +143,7 @@ impl LocalServers {
         self.servers.read().unwrap_or_else(PoisonError::into_inner).contains_key(namespace)
     }
 
-    /// Calls a tool and returns its MCP `CallToolResult`, starting the server if it is not running.
+    /// Calls a tool and returns its MCP `CallToolResult`, starting the server if it is not running, without a check.
     ///
     /// A call is sent once. If the server dies during the call, the call fails and is not repeated, because it may have
     /// had effects.
@@ -154,11 +157,11 @@ impl LocalServers {
         arguments: Value,
         cancel: &CancellationToken,
     ) -> Result<Value, LocalMcpError> {
-        let opened = self.open(namespace, action, &arguments, cancel).await?;
+        let opened = self.open(namespace, action, &arguments, &|| Ok(()), cancel).await?;
         opened.call(action, arguments, &mut None, cancel).await
     }
 
-    /// Opens a server for a call of one of its tools, starting it if it is not running.
+    /// Opens a server for a call of one of its tools, starting it if it is not running and `check` permits.
     ///
     /// # Errors
     /// Returns why it does not start, or why the call cannot be made; then it is not started.
@@ -167,11 +170,12 @@ impl LocalServers {
         namespace: &str,
         action: &str,
         arguments: &Value,
+        check: &StartCheck<'_>,
         cancel: &CancellationToken,
     ) -> Result<Opened, LocalMcpError> {
         let server = self.server(namespace)?;
         server.check_call(action, arguments)?;
-        Opened::open(server, cancel).await
+        Opened::open(server, check, cancel).await
     }
 
     /// Checks that a tool of a server can be called: the entry of the server may list its tools.
@@ -221,16 +225,17 @@ impl LocalServers {
         self.server(namespace)?.files()
     }
 
-    /// Returns the tools of a server, starting it if it does not run.
+    /// Returns the tools of a server, starting it if it does not run and `check` permits.
     ///
     /// # Errors
     /// Returns [`LocalMcpError`] when it does not start or answer.
     pub async fn tools(
         &self,
         namespace: &str,
+        check: &StartCheck<'_>,
         cancel: &CancellationToken,
     ) -> Result<Vec<ToolDescriptor>, LocalMcpError> {
-        Opened::open(self.server(namespace)?, cancel).await?.current_tools(cancel).await
+        Opened::open(self.server(namespace)?, check, cancel).await?.current_tools(cancel).await
     }
 
     /// Returns how a server is started or reached.

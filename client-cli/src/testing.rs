@@ -3,7 +3,7 @@
 pub use crate::args::GraphFormat;
 pub use crate::commands::plan::{Style, draw, text, to_json};
 pub use crate::local_mcp::{
-    HostList, ListOf, LocalMcpError, LocalServers, Reachable, Seal, ServerSpec, Timing,
+    HostList, ListOf, LocalMcpError, LocalServers, Reachable, Seal, ServerSpec, StartCheck, Timing,
 };
 pub use crate::processes::environment::Environment;
 pub use crate::processes::supervise::Supervisor;

@@ -266,11 +266,16 @@ async fn invalid_output_is_limited() {
     assert!(error.to_string().contains("not MCP messages"), "{error}");
     for mode in ["twins", "endless"] {
         let bench = Bench::new(&[mode]);
-        let error = bench.servers.tools("strange", &CancellationToken::new()).await.unwrap_err();
+        let error = bench
+            .servers
+            .tools("strange", &|| Ok(()), &CancellationToken::new())
+            .await
+            .unwrap_err();
         assert!(matches!(error, LocalMcpError::Answer { .. }), "{mode}: {error}");
     }
     let plain = Bench::new(&[]);
-    let tools = plain.servers.tools("strange", &CancellationToken::new()).await.unwrap();
+    let tools =
+        plain.servers.tools("strange", &|| Ok(()), &CancellationToken::new()).await.unwrap();
     assert!(tools.iter().any(|tool| tool.name == "echo"));
 }
 

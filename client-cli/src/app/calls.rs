@@ -8,6 +8,7 @@ use protocol::{ErrorBody, ErrorCode, Fqdn, Install, RegistryEntry, Scope, ToolDe
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::open_server::body;
 use super::{App, config_error, own_program};
 use crate::capabilities::{self, Target};
 use crate::consent::decision::{Call, Decision, decide};
@@ -111,8 +112,8 @@ impl App {
         cancel: &CancellationToken,
     ) -> Result<bool, ErrorBody> {
         let server = self.add_registered(entry, id)?;
-        let tools = self.local.tools(&server, cancel).await;
-        let tools = tools.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
+        let check = || self.check_registered(entry, id);
+        let tools = self.local.tools(&server, &check, cancel).await.map_err(body)?;
         self.lockfile.pin_first(&ToolsOf::registered(entry), &tools)?;
         Ok(tools.iter().any(|tool| tool.name == id.action()))
     }
@@ -215,9 +216,8 @@ impl App {
         namespace: &str,
         cancel: &CancellationToken,
     ) -> Result<Vec<ToolDescriptor>, ErrorBody> {
-        self.check_program(namespace).await?;
-        let tools = self.local.tools(namespace, cancel).await;
-        let tools = tools.map_err(|error| ErrorBody::new(error.code(), error.to_string()))?;
+        let check = || self.check_program(namespace);
+        let tools = self.local.tools(namespace, &check, cancel).await.map_err(body)?;
         self.learn(namespace, &tools);
         Ok(tools)
     }
@@ -252,7 +252,8 @@ impl App {
         let spec = ServerSpec::of_registry(install, folders).map_err(config_error)?;
         let spec = ServerSpec { of_registry: false, own_folder: None, ..spec };
         let listed = match servers.add(namespace, spec) {
-            Ok(()) => servers.tools(namespace, cancel).await,
+            // The user publishes it, and so has it started.
+            Ok(()) => servers.tools(namespace, &|| Ok(()), cancel).await,
             Err(error) => Err(error),
         };
         // Also after an error: the server may have started and then failed to answer.

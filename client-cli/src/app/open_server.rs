@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorBody, Integrity, ToolDescriptor, ToolId};
+use protocol::{ErrorBody, Integrity, RegistryEntry, ToolDescriptor, ToolId};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -56,22 +56,17 @@ impl App {
     ) -> Result<OpenServer, ErrorBody> {
         let (server, of) = match target {
             Target::Registered(entry) => {
-                let server = self.add_registered(entry, id)?;
-                // A process that runs is what was allowed when it started.
-                if !self.local.is_running(&server).await
-                    && let Some(grant) = self.grant(entry, id)?
-                {
-                    self.lockfile.check_start(entry, &grant)?;
-                }
-                (server, Some(ToolsOf::registered(entry)))
+                (self.add_registered(entry, id)?, Some(ToolsOf::registered(entry)))
             }
-            _ => {
-                self.check_program(id.namespace()).await?;
-                (id.namespace().to_owned(), self.tools_of_configured(id.namespace()))
-            }
+            _ => (id.namespace().to_owned(), self.tools_of_configured(id.namespace())),
         };
-        let opened =
-            self.local.open(&server, id.action(), arguments, cancel).await.map_err(body)?;
+        // A process that runs is what was allowed when it started.
+        let check = || match target {
+            Target::Registered(entry) => self.check_registered(entry, id),
+            _ => self.check_program(id.namespace()),
+        };
+        let opened = self.local.open(&server, id.action(), arguments, &check, cancel).await;
+        let opened = opened.map_err(body)?;
         let Some(of) = of else { return Ok(OpenServer { opened, pinned: None }) };
         let tools = match opened.tools(cancel).await {
             Ok(tools) => tools,
@@ -147,13 +142,24 @@ impl App {
     ///
     /// # Errors
     /// Returns `INTEGRITY_MISMATCH` if it is not, or the error that the start would fail with.
-    pub(super) async fn check_program(&self, namespace: &str) -> Result<(), ErrorBody> {
-        // A process that runs is what was allowed when it started.
-        if self.local.is_running(namespace).await {
-            return Ok(());
-        }
+    pub(super) fn check_program(&self, namespace: &str) -> Result<(), ErrorBody> {
         match self.program_of(namespace)? {
             Some((of, files)) => self.lockfile.check_files(&of, &files),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks, immediately before a server of the registry starts, that it is what the user allowed.
+    ///
+    /// # Errors
+    /// As [`check_program`](Self::check_program).
+    pub(super) fn check_registered(
+        &self,
+        entry: &RegistryEntry,
+        id: &ToolId,
+    ) -> Result<(), ErrorBody> {
+        match self.grant(entry, id)? {
+            Some(grant) => self.lockfile.check_start(entry, &grant),
             None => Ok(()),
         }
     }
@@ -185,6 +191,9 @@ impl App {
     }
 }
 
-fn body(error: LocalMcpError) -> ErrorBody {
-    ErrorBody::new(error.code(), error.to_string())
+pub(super) fn body(error: LocalMcpError) -> ErrorBody {
+    match error {
+        LocalMcpError::NotAllowed(error) => *error,
+        error => ErrorBody::new(error.code(), error.to_string()),
+    }
 }

@@ -1,5 +1,7 @@
 //! The errors of a local MCP server.
 
+use protocol::ErrorBody;
+
 use crate::processes::environment::EnvironmentError;
 use crate::processes::programs::ProgramError;
 
@@ -54,6 +56,9 @@ pub enum LocalMcpError {
         /// Why, as the rest of a sentence about the entry.
         reason: String,
     },
+    /// It is not what the user allowed, so it was not started.
+    #[error("{}", .0.message)]
+    NotAllowed(Box<ErrorBody>),
     /// It did not start.
     #[error("MCP server `{server}` did not start: {reason}{}", quoted(.stderr))]
     Start {
@@ -154,6 +159,7 @@ impl LocalMcpError {
             | Self::Start { .. }
             | Self::Died { .. }
             | Self::BackingOff { .. } => ErrorCode::ToolUnavailable,
+            Self::NotAllowed(error) => error.error_code,
             Self::TooLarge { .. } => ErrorCode::ToolResultTooLarge,
             Self::Refused { .. } | Self::Answer { .. } => ErrorCode::ToolFailed,
             Self::Arguments { .. } => ErrorCode::InvalidArguments,

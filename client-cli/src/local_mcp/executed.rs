@@ -28,7 +28,7 @@ pub(super) fn code(program: &Program, arguments: &[String], folder: &Path) -> Ve
     let is_interpreter =
         std::iter::once(&program.file).chain(&program.interpreters).any(|file| interprets(file));
     let mut found = Vec::new();
-    let mut has_script = !is_interpreter;
+    let (mut has_script, mut is_module) = (!is_interpreter, false);
     for argument in arguments {
         let is_flag = argument.starts_with('-');
         has_script |= NO_SCRIPT.contains(&argument.as_str());
@@ -37,8 +37,22 @@ pub(super) fn code(program: &Program, arguments: &[String], folder: &Path) -> Ve
             Some((_, value)) if is_flag => value,
             _ => argument,
         };
+        if is_module {
+            is_module = false;
+            found.extend(module(folder, named));
+            continue;
+        }
+        is_module = is_interpreter && argument == "-m";
         let path = folder.join(named);
-        if named.is_empty() || !path.is_file() {
+        if named.is_empty() {
+            continue;
+        }
+        if path.is_dir() && !has_script && !is_flag {
+            has_script = true;
+            found.extend(entry_of(&path));
+            continue;
+        }
+        if !path.is_file() {
             continue;
         }
         if has_code_name(&path) || (!has_script && !is_flag) {
@@ -47,6 +61,28 @@ pub(super) fn code(program: &Program, arguments: &[String], folder: &Path) -> Ve
         has_script |= !is_flag;
     }
     found
+}
+
+/// Returns what an interpreter runs of a folder: that of a package of Node.js or Python.
+fn entry_of(folder: &Path) -> Vec<PathBuf> {
+    let manifest = folder.join("package.json");
+    let text = std::fs::read(&manifest).unwrap_or_default();
+    let main = serde_json::from_slice(&text)
+        .ok()
+        .and_then(|manifest: serde_json::Value| Some(folder.join(manifest.get("main")?.as_str()?)));
+    let named = main.into_iter().flat_map(|main| {
+        let with_end = main.with_extension("js");
+        [main.join("index.js"), with_end, main]
+    });
+    let usual = ["index.js", "__main__.py"].map(|name| folder.join(name));
+    std::iter::once(manifest).chain(named).chain(usual).filter(|path| path.is_file()).collect()
+}
+
+/// Returns what `python -m` runs, if it is in the folder that the interpreter starts in.
+fn module(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let path = folder.join(name.replace('.', "/"));
+    let files = [path.with_extension("py"), path.join("__init__.py"), path.join("__main__.py")];
+    files.into_iter().filter(|path| path.is_file()).collect()
 }
 
 fn interprets(file: &Path) -> bool {
@@ -72,6 +108,15 @@ mod tests {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
         std::fs::create_dir(folder.path().join("dist.js")).unwrap();
+        for (name, text) in [
+            ("app/package.json", r#"{ "main": "lib/run" }"#),
+            ("app/lib/run.js", ""),
+            ("mod/part/__init__.py", ""),
+            ("mod/part/__main__.py", ""),
+        ] {
+            std::fs::create_dir_all(folder.path().join(name).parent().unwrap()).unwrap();
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
         let absolute = folder.path().join("server.py").display().to_string();
         for (program, arguments, expected) in [
             ("/usr/bin/python3.12", &["-u", "server.py", "data.db"][..], &["server.py"][..]),
@@ -80,6 +125,14 @@ mod tests {
             ("/usr/bin/python3", &["-m", "mcp_server", "--db", "data.db"], &[]),
             ("/usr/bin/node", &["--import", "hook.mjs", "index.JS"], &["hook.mjs", "index.JS"]),
             ("/usr/bin/node", &["--import=./hook.mjs", "serve"], &["./hook.mjs", "serve"]),
+            ("/usr/bin/node", &["app", "data.db"], &["app/package.json", "app/lib/run.js"]),
+            (
+                "/usr/bin/python3",
+                &["-m", "mod.part", "data.db"],
+                &["mod/part/__init__.py", "mod/part/__main__.py"],
+            ),
+            ("/usr/bin/python3", &["-m", "server", "data.db"], &["server.py"]),
+            ("/opt/tool", &["app", "-m", "server"], &[]),
             ("/opt/tool", &["serve", "data.db", "--db=data.db"], &[]),
             ("/opt/tool", &["run", "server.py", "a b.sh"], &["server.py", "a b.sh"]),
             ("/usr/bin/node", &["dist.js", "", "nowhere.js"], &[]),

@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::LocalMcpError;
+use super::StartCheck;
 use super::remote::{self, Redactor};
 use super::running::{InUse, end};
 use super::server::Server;
@@ -37,16 +38,17 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens a server: starts it if it does not run.
+    /// Opens a server: starts it if it does not run, and if `check` permits.
     ///
     /// # Errors
     /// Returns [`LocalMcpError`] if it does not start.
     pub(super) async fn open(
         server: Arc<Server>,
+        check: &StartCheck<'_>,
         cancel: &CancellationToken,
     ) -> Result<Self, LocalMcpError> {
         let redactor = server.redactor()?;
-        match server.running(cancel).await {
+        match server.running(check, cancel).await {
             Ok(running) => Ok(Self { server, running, redactor }),
             Err(error) => Err(redactor.error(error)),
         }

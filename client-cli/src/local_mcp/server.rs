@@ -11,7 +11,9 @@ use super::executed;
 use super::remote::{Prepared, Redactor};
 use super::running::{InUse, Slot, Start, end, start};
 use super::spawn::{Launch, Source};
-use super::{Files, Grant, ListedServer, LocalMcpError, Remote, Seal, ServerSpec, Shared};
+use super::{
+    Files, Grant, ListedServer, LocalMcpError, Remote, Seal, ServerSpec, Shared, StartCheck,
+};
 use crate::packages::Request;
 use crate::processes::programs::{Program, ProgramError};
 
@@ -77,8 +79,12 @@ impl Server {
         LocalMcpError::Cancelled { server: self.name.clone() }
     }
 
-    /// Returns the running server, starting it if needed. Concurrent calls wait for the same start.
-    pub(super) async fn running(&self, cancel: &CancellationToken) -> Result<InUse, LocalMcpError> {
+    /// Returns the running server, starting it if needed and if `check` permits. Concurrent calls wait for the same start.
+    pub(super) async fn running(
+        &self,
+        check: &StartCheck<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<InUse, LocalMcpError> {
         let slot = tokio::select! {
             () = cancel.cancelled() => return Err(self.cancelled()),
             slot = Arc::clone(&self.slot).lock_owned() => slot,
@@ -86,6 +92,8 @@ impl Server {
         if let Some(running) = slot.running.as_ref().filter(|running| running.is_alive()) {
             return Ok(InUse::new(running));
         }
+        // Under the lock of the slot: a process that ended after an earlier check starts again only through this one.
+        check().map_err(|error| LocalMcpError::NotAllowed(Box::new(error)))?;
         let launch = self.launch()?;
         // In a task, so that the start continues for other calls if this one is cancelled.
         let (name, shared) = (self.name.clone(), Arc::clone(&self.shared));
