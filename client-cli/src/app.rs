@@ -2,6 +2,7 @@
 
 mod calls;
 mod configured;
+mod elsewhere;
 mod exposed;
 mod open_server;
 
@@ -16,6 +17,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use configured::{hidden_by_configured, log_override};
+pub(crate) use elsewhere::Elsewhere;
 pub(crate) use open_server::OpenServer;
 
 pub(crate) use crate::local_mcp::{Activity as PackageActivity, ListedServer};
@@ -33,6 +35,7 @@ use crate::local_mcp::known::KnownTools;
 use crate::local_mcp::{LocalMcpError, LocalServers, Timing};
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
+use crate::registries::{Registries, Registry};
 use crate::run_store::RunStore;
 use crate::tools::{self, NativeTools};
 use crate::workspace::Workspace;
@@ -56,6 +59,7 @@ pub(crate) struct App {
     exposes: bool,
     known: KnownTools,
     cloud: Result<Cloud, ErrorBody>,
+    registries: Result<Registries, ErrorBody>,
     analyser: OnceLock<Result<Analyser, ErrorBody>>,
     sandboxes: OnceLock<Result<Pool, ErrorBody>>,
     nested: OnceLock<Result<Pool, ErrorBody>>,
@@ -97,6 +101,17 @@ impl App {
             .collect();
         // An invalid URL or key file is an error only for what needs the gateway.
         let cloud = open_cloud(settings, &config, &workspace.root_paths());
+        let gateway = cloud.as_ref().ok().map(Cloud::gateway);
+        let list = config.registries.iter().map(|one| (one.origin.clone(), one.optional));
+        let registries = Registries::new(list, gateway, &workspace.root_paths());
+        let origin = gateway.map(Gateway::origin);
+        let is_gateway = |one: &config::Registry| Some(one.origin.as_str()) == origin.as_deref();
+        let is_named = gateway.is_some_and(|gateway| !gateway.is_default());
+        if is_named && config.registries.iter().any(|one| one.optional && is_gateway(one)) {
+            tracing::warn!(
+                "`optional` has no effect for the gateway, which `registries` of `.pml.json` lists"
+            );
+        }
         let known = KnownTools::new(store.folder(), workspace.root());
         Ok(Arc::new(Self {
             lockfile: Lockfile::load(Arc::clone(&workspace), store.clone())?,
@@ -111,6 +126,7 @@ impl App {
             exposes: config.expose_tools.can_add(),
             known,
             cloud,
+            registries,
             analyser: OnceLock::new(),
             sandboxes: OnceLock::new(),
             nested: OnceLock::new(),
@@ -228,7 +244,10 @@ impl App {
     pub(crate) fn delete_files_of(&self, name: &str) -> Result<usize, ErrorBody> {
         let keys = match self.configured.contains(name) {
             true => vec![name.to_owned()],
-            false => calls::keys_of(name, &self.configured),
+            false => {
+                let origins = self.registries()?.all().map(Registry::origin);
+                calls::keys_of(name, origins, &self.configured)
+            }
         };
         let mut deleted = 0;
         for key in keys {

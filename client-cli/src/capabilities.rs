@@ -1,6 +1,7 @@
 //! The targets of a program's calls. One kind of target is a capability: a published program, which is limited to the
 //! tools that this `pml` finds in it.
 
+mod registered;
 mod store;
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,6 +13,7 @@ use protocol::{
     ToolDescriptor, ToolId, ToolUse, ToolUseType,
 };
 
+pub(crate) use registered::RegisteredServer;
 pub(crate) use store::{load_entry, load_module, save_entry, save_module};
 
 /// The maximum size of a module in bytes: a program, its description and its schema, with room for escapes.
@@ -138,7 +140,7 @@ pub(crate) enum Target {
     /// An MCP server on this machine that the user's configuration names.
     Configured,
     /// An MCP server on this machine that the registry describes.
-    Registered(Arc<RegistryEntry>),
+    Registered(Arc<RegisteredServer>),
     /// A capability, whose program runs on this machine.
     Capability(Arc<Capability>),
     /// The gateway executes the call.

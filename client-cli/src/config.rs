@@ -3,6 +3,7 @@
 mod entry;
 mod file;
 mod offered;
+mod registries;
 mod settings;
 mod stored;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use protocol::ToolPattern;
 
 pub(crate) use entry::McpServer;
+pub(crate) use registries::Registry;
 pub(crate) use settings::ExposeTools;
 pub(crate) use stored::{add_allow, create, read, trust};
 
@@ -103,8 +105,8 @@ pub(crate) struct Config {
     pub(crate) mcp_servers: BTreeMap<String, McpServer>,
     /// MCP servers that hide those of the registry, by namespace.
     pub(crate) private_mcps: BTreeMap<String, McpServer>,
-    /// Further registries.
-    pub(crate) registries: Vec<String>,
+    /// The registries that have MCP servers, in the order in which they are asked.
+    pub(crate) registries: Vec<Registry>,
     /// Tools that are listed next to the meta-tools.
     pub(crate) expose_tools: ExposeTools,
 }
@@ -175,7 +177,7 @@ impl Config {
             drop_if(!std::mem::take(&mut file.permissions.0.allow).is_empty(), "permissions.allow");
             let servers = std::mem::take(&mut file.servers);
             drop_if(!servers.private_mcps.is_empty(), "private_mcps");
-            drop_if(!std::mem::take(&mut file.registries).is_empty(), "registries");
+            drop_if(!std::mem::take(&mut file.registries).0.is_empty(), "registries");
             drop_if(!servers.mcp_servers.is_empty(), "mcpServers");
             drop_if(std::mem::take(&mut file.expose_tools).is_set(), "expose_tools");
         }
@@ -206,7 +208,7 @@ impl Config {
             misnamed,
             mcp_servers,
             private_mcps,
-            registries: file.registries,
+            registries: file.registries.0,
             expose_tools: file.expose_tools,
         }
     }
@@ -223,12 +225,8 @@ impl Config {
                 "`{rule}` in `permissions.allow` of `{FILE}` allows nothing: the tools of that server are in another namespace; write `{meant}`"
             ));
         }
-        for (name, is_set) in
-            [("workspace", self.workspace.is_some()), ("registries", !self.registries.is_empty())]
-        {
-            if is_set {
-                warnings.push(format!("`{name}` in `{FILE}` has no effect in this version"));
-            }
+        if self.workspace.is_some() {
+            warnings.push(format!("`workspace` in `{FILE}` has no effect in this version"));
         }
         warnings
     }

@@ -13,6 +13,7 @@
 // - `policy` judges what a call may touch. It knows nothing but paths, commands and names.
 // - `files`, `workspace` and `processes` wrap the operating system: small private files, the folder that tools may
 //   touch, and child processes.
+// - `origin` is the name of a registry. `registries` asks those that `.pml.json` lists, and decides nothing.
 // - `gateway`, `local_mcp` and `tools` execute calls. None of them checks permissions. `packages` installs what servers
 //   start from.
 // - `run_store` records runs, and decides nothing. `undo` puts back what it recorded.
@@ -43,10 +44,12 @@ mod gateway;
 mod http_client;
 mod local_mcp;
 mod logging;
+mod origin;
 mod packages;
 mod placement;
 mod policy;
 mod processes;
+mod registries;
 mod run;
 mod run_store;
 mod serve;

@@ -1,6 +1,6 @@
 //! Locates the tools of a program without running it, and records the source of each location.
 //!
-//! The sources, in order: the user's own servers, the tools of `pml`, the gateway, without it the capabilities that ran
+//! The sources, in order: the user's own servers, the tools of `pml`, the gateway and the other registries, without it the capabilities that ran
 //! here before, its last answer, its cached routing rules, the table shipped with `pml`. A tool that none of them knows
 //! is reported as unknown.
 
@@ -22,8 +22,9 @@ use self::finder::Finder;
 use self::inquiry::{Names, Resolution};
 use self::learned::Learned;
 use self::rules::CachedRules;
-use crate::app::App;
+use crate::app::{App, Elsewhere};
 use crate::files::records::RecordFile;
+use crate::origin::Origin;
 use crate::tools;
 
 /// The time limit of the gateway's answer for a plan.
@@ -37,6 +38,8 @@ pub(crate) enum Source {
     Config,
     /// It is built into `pml`.
     Native,
+    /// Another registry of `.pml.json`, queried just now.
+    Registry,
     /// The gateway, queried just now.
     Gateway,
     /// A capability that ran here before, and that runs without the gateway.
@@ -61,6 +64,8 @@ pub(crate) struct Placed {
     pub(crate) capability: Option<Reached>,
     /// Whether it runs on this machine and sends its arguments to the gateway.
     asks_gateway: bool,
+    /// The registry that has its server, if that is not the gateway.
+    pub(crate) registry: Option<Origin>,
     /// The address that receives its arguments, if it is a server elsewhere that is called from this machine.
     pub(crate) sends_to: Option<String>,
     well_known: bool,
@@ -133,13 +138,24 @@ impl Placement {
         cancel: &CancellationToken,
     ) -> Result<Self, ErrorBody> {
         // The user's own servers are included, so that the plan can show the gateway's entries that they hide.
-        let to_ask: Vec<ToolId> =
+        let mut to_ask: Vec<ToolId> =
             analysis.tools.iter().filter(|id| !is_of_pml(app, id)).cloned().collect();
         let mut finder = Finder::new(app).await?;
-        let needs = analysis.tools.iter().any(|id| !app.is_local(id));
+        let mut unanswered = None;
+        if !offline {
+            match app.look_before_gateway(&analysis.tools, cancel).await {
+                Ok(elsewhere) => finder.elsewhere = elsewhere,
+                Err(error) => unanswered = Some(error.message),
+            }
+        }
+        // The gateway is not told what another registry has before it.
+        to_ask.retain(|id| !finder.elsewhere.has(id));
+        let needs = analysis.tools.iter().any(|id| !app.is_local(id) && !finder.elsewhere.has(id));
         let cloud = app.cloud()?;
         let asked = if to_ask.is_empty() {
             Asked::NotNeeded
+        } else if let Some(message) = unanswered {
+            Asked::No(format!("the gateway was not asked: {message}"))
         } else if offline {
             Asked::No("the gateway was not asked: `--offline` was given".to_owned())
         } else if !cloud.has_key().await {
@@ -154,7 +170,9 @@ impl Placement {
                 // ones.
                 let (added, ()) =
                     tokio::join!(finder.add(names, cancel), CachedRules::refresh(app));
-                added
+                added?;
+                finder.look_for_missing(cancel).await;
+                Ok::<_, ErrorBody>(())
             };
             match tokio::time::timeout(GATEWAY_TIMEOUT, answer).await {
                 Ok(Ok(())) => Asked::Now,
@@ -181,9 +199,11 @@ impl Placement {
         app: &App,
         analysis: &Analysis,
         resolution: Option<Resolution>,
+        elsewhere: &Elsewhere,
         cancel: &CancellationToken,
     ) -> Result<Self, ErrorBody> {
         let mut finder = Finder::new(app).await?;
+        finder.elsewhere = elsewhere.clone();
         let asked = match resolution {
             Some(resolution) => {
                 let names =

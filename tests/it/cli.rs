@@ -37,6 +37,7 @@ mod previews;
 mod program_lock;
 mod protected_places;
 mod races;
+mod registries;
 mod rehearsal;
 mod remote_servers;
 mod replay;

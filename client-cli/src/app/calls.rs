@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
 
-use protocol::{ErrorBody, ErrorCode, Fqdn, Install, RegistryEntry, Scope, ToolDescriptor, ToolId};
+use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Scope, ToolDescriptor, ToolId};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::open_server::body;
 use super::{App, config_error, own_program};
-use crate::capabilities::{self, Target};
+use crate::capabilities::{self, RegisteredServer, Target};
 use crate::consent::decision::{Call, Decision, decide};
 use crate::consent::lockfile::ToolsOf;
 use crate::consent::program_lock::ConfiguredServer;
 use crate::local_mcp::{Folders, Grant, LocalServers, ServerSpec, Timing};
+use crate::origin::Origin;
 use crate::policy::PolicyOfRun;
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
@@ -107,7 +108,7 @@ impl App {
     /// Returns why the server cannot be installed or started, or does not list its tools.
     pub(crate) async fn try_registered(
         &self,
-        entry: &RegistryEntry,
+        entry: &RegisteredServer,
         id: &ToolId,
         cancel: &CancellationToken,
     ) -> Result<bool, ErrorBody> {
@@ -121,7 +122,7 @@ impl App {
     /// Makes a server of the registry known under its key, which is returned. It starts with its first call.
     pub(super) fn add_registered(
         &self,
-        entry: &RegistryEntry,
+        entry: &RegisteredServer,
         id: &ToolId,
     ) -> Result<String, ErrorBody> {
         let install = entry.install.as_ref().ok_or_else(|| cannot_start(entry))?;
@@ -146,7 +147,7 @@ impl App {
     /// Returns the error that the start would fail with.
     pub(crate) fn grant(
         &self,
-        entry: &RegistryEntry,
+        entry: &RegisteredServer,
         id: &ToolId,
     ) -> Result<Option<Grant>, ErrorBody> {
         let Some(install) = &entry.install else { return Ok(None) };
@@ -158,7 +159,7 @@ impl App {
 
     /// Returns the entries of servers that can provide a tool and that the user allowed here, for a run without the
     /// gateway: for each scope the highest version whose entry is stored. In a program of the scope `base`, its own
-    /// server takes precedence, as on the gateway.
+    /// server takes precedence, as on the gateway. A server of a registry that `.pml.json` no longer lists is not started.
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` if the lock is invalid.
@@ -166,15 +167,18 @@ impl App {
         &self,
         id: &ToolId,
         base: Option<&Scope>,
-    ) -> Result<Vec<Arc<RegistryEntry>>, ErrorBody> {
-        let mut found: Vec<(Scope, Arc<RegistryEntry>)> = Vec::new();
+    ) -> Result<Vec<Arc<RegisteredServer>>, ErrorBody> {
+        let mut found: Vec<(Scope, Arc<RegisteredServer>)> = Vec::new();
         // The highest version comes last.
         for pinned in self.lockfile.servers_of(id)?.into_iter().rev() {
-            if found.iter().any(|(scope, _)| *scope == pinned.scope) {
+            let registry = pinned.registry;
+            let is_listed = registry.as_ref().is_none_or(|origin| self.lists_registry(origin));
+            if !is_listed || found.iter().any(|(scope, _)| *scope == pinned.scope) {
                 continue;
             }
             let entry = capabilities::load_entry(self.records(), pinned.integrity);
-            found.extend(entry.map(|entry| (pinned.scope, Arc::new(entry))));
+            let server = entry.map(|entry| Arc::new(RegisteredServer { entry, registry }));
+            found.extend(server.map(|server| (pinned.scope, server)));
         }
         if base.is_some_and(|base| found.iter().any(|(scope, _)| scope == base)) {
             found.retain(|(scope, _)| Some(scope) == base);
@@ -185,7 +189,7 @@ impl App {
     /// Returns how a server of the registry is started.
     fn spec_of(
         &self,
-        entry: &RegistryEntry,
+        entry: &RegisteredServer,
         install: &Install,
         server: &str,
     ) -> Result<ServerSpec, ErrorBody> {
@@ -263,17 +267,20 @@ impl App {
 }
 
 /// Returns the key of a registry server's process: the namespace alone for an entry of the catalog, unless a server of
-/// `.pml.json` has it. Entries of other scopes and requested versions run as separate processes.
+/// `.pml.json` has it. Entries of other scopes and requested versions run as separate processes, and so do those of
+/// another registry than the gateway.
 fn server_of(
-    entry: &RegistryEntry,
+    entry: &RegisteredServer,
     id: &ToolId,
     configured: &BTreeSet<String>,
 ) -> Result<String, ErrorBody> {
     let fqdn = entry.fqdn.parse::<Fqdn>().map_err(|_| cannot_start(entry))?;
-    Ok(key_of(fqdn.scope(), fqdn.namespace(), id.version(), configured))
+    let registry = entry.registry.as_ref();
+    Ok(key_of(registry, fqdn.scope(), fqdn.namespace(), id.version(), configured))
 }
 
 fn key_of(
+    registry: Option<&Origin>,
     scope: &Scope,
     namespace: &str,
     version: Option<&str>,
@@ -281,17 +288,23 @@ fn key_of(
 ) -> String {
     let mut server = namespace.to_owned();
     // A namespace contains neither `.` nor `@`, so a key with a scope or a version is unambiguous.
-    if *scope != Scope::public() || configured.contains(namespace) {
+    if registry.is_some() || *scope != Scope::public() || configured.contains(namespace) {
         server = format!("{scope}.{server}");
     }
     if let Some(version) = version {
         server = format!("{server}@{version}");
     }
-    server
+    // No key without a registry has a slash.
+    registry.map_or_else(|| server.clone(), |origin| format!("{origin}/{server}"))
 }
 
-/// Returns the keys that the processes of a server can have, by its full name, with its version or without.
-pub(super) fn keys_of(name: &str, configured: &BTreeSet<String>) -> Vec<String> {
+/// Returns the keys that the processes of a server can have, by its full name, with its version or without, in the gateway
+/// or one of these registries.
+pub(super) fn keys_of<'a>(
+    name: &str,
+    registries: impl Iterator<Item = &'a Origin>,
+    configured: &BTreeSet<String>,
+) -> Vec<String> {
     let (name, version) = match name.split_once('@') {
         Some((name, version)) => (name, Some(version)),
         None => (name, None),
@@ -299,11 +312,14 @@ pub(super) fn keys_of(name: &str, configured: &BTreeSet<String>) -> Vec<String> 
     let Some((scope, namespace)) = name.rsplit_once('.') else { return Vec::new() };
     let Ok(scope) = scope.parse::<Scope>() else { return Vec::new() };
     // A call may name the version or not.
-    let versions = [None, version].into_iter().take(if version.is_some() { 2 } else { 1 });
-    versions.map(|version| key_of(&scope, namespace, version, configured)).collect()
+    let versions = || [None, version].into_iter().take(if version.is_some() { 2 } else { 1 });
+    let registries = std::iter::once(None).chain(registries.map(Some));
+    let keys = registries.flat_map(|registry| versions().map(move |version| (registry, version)));
+    keys.map(|(registry, version)| key_of(registry, &scope, namespace, version, configured))
+        .collect()
 }
 
-fn cannot_start(entry: &RegistryEntry) -> ErrorBody {
+fn cannot_start(entry: &RegisteredServer) -> ErrorBody {
     let message = format!("the registry's entry `{}` does not contain a start command", entry.fqdn);
     ErrorBody::new(ErrorCode::ToolUnavailable, message)
 }
@@ -323,13 +339,18 @@ mod tests {
             ("pml.mcp.git", "pml.mcp.git:log", "pml.mcp.git"),
             ("pml.mcp.git", "pml.mcp.git:log@1.2.0", "pml.mcp.git@1.2.0"),
         ] {
-            let entry: RegistryEntry = serde_json::from_value(json!({
+            let entry: protocol::RegistryEntry = serde_json::from_value(json!({
                 "fqdn": fqdn, "type": "stdio", "description": "", "routing": "client",
                 "integrity": protocol::Integrity::of(b""), "tools": [],
             }))
             .unwrap();
-            let found = server_of(&entry, &id.parse().unwrap(), &configured).unwrap();
+            let mut server = RegisteredServer::of_gateway(entry);
+            let found = server_of(&server, &id.parse().unwrap(), &configured).unwrap();
             assert_eq!(found, expected, "{fqdn} {id}");
+            // Nor is it the server of another registry.
+            server.registry = Some("https://a.test".parse().unwrap());
+            let found = server_of(&server, &id.parse().unwrap(), &configured).unwrap();
+            assert!(found.starts_with(&format!("https://a.test/{fqdn}")), "{found}");
         }
         // The files of a server in one scope are not those of its namesake in another.
         for (name, expected) in [
@@ -339,7 +360,16 @@ mod tests {
             ("pml.mcp.git", &["pml.mcp.git"]),
             ("memory", &[]),
         ] {
-            assert_eq!(keys_of(name, &configured), expected, "{name}");
+            assert_eq!(keys_of(name, std::iter::empty(), &configured), expected, "{name}");
         }
+        let origin = "https://a.test".parse().unwrap();
+        let keys = keys_of("pml.mcp.memory@1.2.0", [&origin].into_iter(), &configured);
+        let expected = [
+            "memory",
+            "memory@1.2.0",
+            "https://a.test/pml.mcp.memory",
+            "https://a.test/pml.mcp.memory@1.2.0",
+        ];
+        assert_eq!(keys, expected);
     }
 }

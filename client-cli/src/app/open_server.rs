@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorBody, Integrity, RegistryEntry, ToolDescriptor, ToolId};
+use protocol::{ErrorBody, Integrity, ToolDescriptor, ToolId};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::App;
-use crate::capabilities::Target;
+use crate::capabilities::{RegisteredServer, Target};
 use crate::consent::changed_tool::ChangedTool;
 use crate::consent::lockfile::ToolsOf;
 use crate::consent::question::Start;
@@ -155,7 +155,7 @@ impl App {
     /// As [`check_program`](Self::check_program).
     pub(super) fn check_registered(
         &self,
-        entry: &RegistryEntry,
+        entry: &RegisteredServer,
         id: &ToolId,
     ) -> Result<(), ErrorBody> {
         match self.grant(entry, id)? {

@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use protocol::{ErrorBody, ErrorCode, Integrity, RegistryEntry, ToolId, escape_text};
+use protocol::{ErrorBody, ErrorCode, Integrity, ToolId, escape_text};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +15,7 @@ use super::terminal::{ask_line, for_terminal, interrupted, note, say};
 use crate::added::{Added, AddedCapability};
 use crate::app::App;
 use crate::args::Add;
-use crate::capabilities::{self, Capability, Target};
+use crate::capabilities::{self, Capability, RegisteredServer, Target};
 use crate::consent::trust::{NONINTERACTIVE, may_trust};
 use crate::error::CliError;
 use crate::run::resolver::Resolver;
@@ -161,7 +161,7 @@ fn check_server(server: &str) -> Result<(), CliError> {
 struct Consent {
     lines: Vec<String>,
     capabilities: Vec<Arc<Capability>>,
-    servers: Vec<(ToolId, Arc<RegistryEntry>, Option<Integrity>)>,
+    servers: Vec<(ToolId, Arc<RegisteredServer>, Option<Integrity>)>,
     /// What has to be set before the servers can start.
     missing: Vec<String>,
     needs_gateway: bool,
@@ -204,7 +204,7 @@ impl Consent {
         &mut self,
         app: &App,
         tool: &ToolId,
-        entry: &Arc<RegistryEntry>,
+        entry: &Arc<RegisteredServer>,
     ) -> Result<(), ErrorBody> {
         let name = escape_text(&entry.fqdn);
         let grant = match app.grant(entry, tool) {

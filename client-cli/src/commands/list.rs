@@ -28,6 +28,7 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
             "configured": configured.iter().map(json_of).collect::<Vec<_>>(),
             "allowed": allowed.iter().map(|server| json!({
                 "name": server.name,
+                "registry": server.registry,
                 "command": server.command,
                 "hosts": server.hosts,
                 "variables": server.variables,
@@ -52,7 +53,13 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
             true => reach(server.hosts.as_deref()),
             false => "`pml` asks again before it starts".to_owned(),
         };
-        format!("  {}\n    {}\n    {reach}\n", escape_text(&server.name), words(&server.command))
+        let of = server.registry.as_ref();
+        let of = of.map_or_else(String::new, |origin| format!(" of the registry {origin}"));
+        format!(
+            "  {}{of}\n    {}\n    {reach}\n",
+            escape_text(&server.name),
+            words(&server.command)
+        )
     });
     sections.push(("Servers of the registry that may start here", lines.collect()));
     let lines = capabilities.iter().map(|pinned| {

@@ -6,6 +6,7 @@ use protocol::look_alike::{self, RESERVED_NAMESPACES};
 use serde::Deserialize;
 
 use super::entry::{self, Entry, McpServer};
+use super::registries::Registries;
 use super::settings::{ExposeTools, Server, Version};
 use super::{ConfigError, FILE, unusable};
 use crate::consent::permissions::PermissionRules;
@@ -41,7 +42,7 @@ pub(super) struct ConfigFile {
     #[serde(default)]
     private_mcps: UniqueMap<Strict<Entry>>,
     #[serde(default)]
-    pub(super) registries: Vec<String>,
+    pub(super) registries: Registries,
     #[serde(default, rename = "mcpServers")]
     mcp_servers: UniqueMap<Strict<Entry>>,
     /// What the two lists of entries describe.

@@ -94,9 +94,10 @@ fn an_untrusted_file_only_restricts() {
     assert_eq!(config.trust, Trust::Trusted);
     let warned = config.warnings().join("\n");
     assert!(!warned.contains("expose_tools"), "{warned}");
-    for name in ["workspace", "registries"] {
-        assert!(warned.contains(&format!("`{name}` in")), "{warned}");
-    }
+    assert!(warned.contains("`workspace` in") && !warned.contains("registries"), "{warned}");
+    let registries = config.registries.iter();
+    let registries: Vec<_> = registries.map(|one| (one.origin.as_str(), one.optional)).collect();
+    assert_eq!(registries, [("https://registry.test", false)]);
     assert!(!warned.contains("trust"), "{warned}");
     assert_eq!(decision(&config, "git:log"), "run");
     assert_eq!(decision(&config, "shell:exec"), "refused");
@@ -235,7 +236,7 @@ fn common_files_are_accepted() {
             "permissions.allow private_mcps",
         ),
         (
-            r#"{ "registries": ["https://pml.casys.ai/registry", "https://mcp.company.internal/registry"] }"#,
+            r#"{ "registries": ["https://pml.casys.ai", "https://mcp.company.internal"] }"#,
             "registries",
         ),
     ] {
@@ -244,6 +245,15 @@ fn common_files_are_accepted() {
         project.trust();
         assert_eq!(project.load().unwrap().trust, Trust::Trusted);
     }
+}
+
+/// What the story of this setting has as its example is refused, with the line to write.
+#[test]
+fn a_registry_with_a_path_is_refused() {
+    let project = Project::new(Some("{ \"registries\": [\n\"https://pml.casys.ai/registry\"] }"));
+    let error = project.load().unwrap_err().to_string();
+    assert!(error.starts_with("`.pml.json` line 2 column "), "{error}");
+    assert!(error.contains("write `\"https://pml.casys.ai\"`"), "{error}");
 }
 
 /// The forms of `version`, `server` and `expose_tools`. What is refused says what to write.

@@ -26,7 +26,9 @@ use self::tools::Compared;
 pub(crate) use self::tools::ToolsOf;
 use super::question::Start;
 use super::trust::TrustStore;
+use crate::capabilities::RegisteredServer;
 use crate::local_mcp::Grant;
+use crate::origin::Origin;
 use crate::workspace::Workspace;
 
 /// The registry content that may start in a workspace.
@@ -69,7 +71,7 @@ impl Lockfile {
     /// Returns `CONFIG_INVALID` if the file is no longer valid.
     pub(crate) fn question(
         &self,
-        entry: &RegistryEntry,
+        entry: &RegisteredServer,
         grant: &Grant,
     ) -> Result<Option<Start>, ErrorBody> {
         let Some(install) = entry.install.as_ref() else { return Ok(None) };
@@ -87,9 +89,20 @@ impl Lockfile {
             self.approved().insert(name, wanted);
             return Ok(None);
         }
+        // The gateway's own entries are the usual ones, so only others are said to be of a registry.
+        let of =
+            entry.registry.as_ref().map(|_| format!(" of {}", source(entry.registry.as_ref())));
+        let of = of.unwrap_or_default();
         let changed = match known {
+            Some(known) if known.registry != wanted.registry => format!(
+                "`{name}`, which CHANGED since you allowed it (was {} of {}, now {} of {})",
+                known.integrity,
+                source(known.registry.as_ref()),
+                wanted.integrity,
+                source(wanted.registry.as_ref()),
+            ),
             Some(known) if known.integrity != wanted.integrity => format!(
-                "`{name}`, which CHANGED since you allowed it (was {}, now {})",
+                "`{name}`{of}, which CHANGED since you allowed it (was {}, now {})",
                 known.integrity, wanted.integrity
             ),
             Some(known) if *known != wanted => {
@@ -99,13 +112,13 @@ impl Lockfile {
                     None => "command or variables".to_owned(),
                 };
                 format!(
-                    "`{name}` ({}), whose {what} CHANGED since you allowed it",
+                    "`{name}`{of} ({}), whose {what} CHANGED since you allowed it",
                     wanted.integrity
                 )
             }
             // Also an equal entry that another user approved: nothing changed, but this user has
             // not seen it.
-            _ => format!("`{name}` ({})", wanted.integrity),
+            _ => format!("`{name}`{of} ({})", wanted.integrity),
         };
         let before = known.and_then(|known| known.grants.as_ref());
         Ok(Some(Start {
@@ -121,7 +134,7 @@ impl Lockfile {
     /// Returns `INTEGRITY_MISMATCH` if it is not, and `CONFIG_INVALID` if the file is no longer valid.
     pub(crate) fn check_start(
         &self,
-        entry: &RegistryEntry,
+        entry: &RegisteredServer,
         grant: &Grant,
     ) -> Result<(), ErrorBody> {
         match self.question(entry, grant)? {
@@ -138,7 +151,7 @@ impl Lockfile {
     /// written. In both cases the server must not start.
     pub(crate) fn approve(
         &self,
-        entry: &RegistryEntry,
+        entry: &RegisteredServer,
         grant: &Grant,
         shown: Option<Integrity>,
     ) -> Result<(), ErrorBody> {
@@ -185,7 +198,7 @@ fn record(entry: &Locked) -> Result<Vec<u8>, ErrorBody> {
     serde_json::to_vec(entry).map_err(invalid)
 }
 
-fn locked(entry: &RegistryEntry, install: &Install, grant: &Grant) -> Locked {
+fn locked(entry: &RegisteredServer, install: &Install, grant: &Grant) -> Locked {
     let text = |path: &PathBuf| path.to_string_lossy().into_owned();
     Locked {
         integrity: entry.integrity,
@@ -199,7 +212,13 @@ fn locked(entry: &RegistryEntry, install: &Install, grant: &Grant) -> Locked {
             hosts: grant.hosts.clone(),
             files: Some(grant.files.clone()),
         }),
+        registry: entry.registry.clone(),
     }
+}
+
+/// Names where an entry comes from.
+fn source(registry: Option<&Origin>) -> String {
+    registry.map_or_else(|| "the gateway".to_owned(), |origin| format!("the registry {origin}"))
 }
 
 /// Returns the server's full name, with its version if it has one: each version is approved and pinned separately.

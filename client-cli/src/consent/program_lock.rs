@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, HashMap};
 use protocol::{ErrorBody, ErrorCode, Integrity, Routing, ToolId, escape_text};
 use serde::{Deserialize, Serialize};
 
+use crate::origin::Origin;
+
 pub(crate) use self::difference::Difference;
 pub(crate) use self::file::LockFile;
 pub(crate) use self::pins::{ConfiguredServer, schema_hash};
@@ -68,6 +70,9 @@ struct LockedTool {
     /// The hash of its entry in the registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     integrity: Option<Integrity>,
+    /// The registry that has the entry; absent for the gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    registry: Option<Origin>,
     /// For a server of `.pml.json`: the hash of how it is started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     start: Option<Integrity>,

@@ -15,7 +15,7 @@ use super::inquiry::{self, Names};
 use super::learned::Learned;
 use super::rules::CachedRules;
 use super::{Asked, Placed, Placement, Reached, Source, is_of_pml};
-use crate::app::{App, hidden_by_configured};
+use crate::app::{App, Elsewhere, hidden_by_configured};
 use crate::capabilities::load_module;
 use crate::consent::decision::{has_ask_rule, why_refused};
 use crate::tools;
@@ -34,6 +34,8 @@ pub(super) struct Finder<'a> {
     ran_before: HashMap<ToolId, Reached>,
     /// The tools of servers that started here before, and that start without the gateway.
     started_before: BTreeSet<ToolId>,
+    /// What other registries than the gateway have.
+    pub(super) elsewhere: Elsewhere,
 }
 
 impl<'a> Finder<'a> {
@@ -49,6 +51,7 @@ impl<'a> Finder<'a> {
             rules: CachedRules::load(app).await,
             ran_before: HashMap::new(),
             started_before: BTreeSet::new(),
+            elsewhere: Elsewhere::default(),
         })
     }
 
@@ -89,6 +92,16 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
+    /// Looks for what the gateway does not have in the registries after it.
+    pub(super) async fn look_for_missing(&mut self, cancel: &CancellationToken) {
+        let missing: Vec<ToolId> = self.missing.iter().cloned().collect();
+        let looked = self.app.look_after_gateway(&missing, &mut self.elsewhere, cancel).await;
+        // What the gateway has is known all the same.
+        if let Err(error) = looked {
+            self.warnings.push(format!("the program is refused: {}", error.message));
+        }
+    }
+
     /// Returns whether a capability is of the caller's scope, so that the names in it resolve as in the caller's
     /// programs.
     fn is_of_own_scope(&self, tool: &ToolUse) -> bool {
@@ -102,7 +115,8 @@ impl<'a> Finder<'a> {
         asked: Asked,
     ) -> Result<Placement, ErrorBody> {
         for id in &analysis.tools {
-            if !self.app.is_local(id) && !self.answers.contains_key(id) {
+            let is_found = self.answers.contains_key(id) || self.elsewhere.has(id);
+            if !self.app.is_local(id) && !is_found {
                 let mut reaches = BTreeMap::new();
                 if let Some((name, integrity)) =
                     self.reach_of_pinned(id, CAPABILITY_DEPTH, &mut reaches).await?
@@ -144,8 +158,11 @@ impl<'a> Finder<'a> {
             runs_on = Side::Client;
         }
         notes.append(&mut self.warnings);
+        notes.extend_from_slice(self.elsewhere.warnings());
         let gateway = self.app.cloud()?.gateway().to_string();
-        let text_goes_to = inquiry::sends_text(self.app, analysis).await?.then(|| gateway.clone());
+        let text_goes_to = inquiry::sends_text(self.app, analysis, &self.elsewhere)
+            .await?
+            .then(|| gateway.clone());
         Ok(Placement { tools, runs_on, asked, gateway, text_goes_to, notes })
     }
 
@@ -157,6 +174,7 @@ impl<'a> Finder<'a> {
             capability: None,
             asks_gateway: side == Side::Client && id.as_str() == SEARCH_TOOLS,
             sends_to: None,
+            registry: None,
             // Whether the effect table may classify the tool by its name: not if a server of the user or an entry of
             // the gateway has that name.
             well_known: matches!(
@@ -171,6 +189,18 @@ impl<'a> Finder<'a> {
         if is_of_pml(self.app, id) {
             let sends_to = tools::sends_to(id).map(str::to_owned);
             return Placed { sends_to, ..plain(Side::Client, Source::Native) };
+        }
+        // A name in a capability is looked up on the gateway only.
+        if depth == CAPABILITY_DEPTH
+            && let Some(server) = self.elsewhere.server(id)
+        {
+            return match &server.registry {
+                Some(registry) => Placed {
+                    registry: Some(registry.clone()),
+                    ..plain(Side::Client, Source::Registry)
+                },
+                None => Placed { well_known: false, ..plain(Side::Client, Source::Kept) },
+            };
         }
         if let Some(tool) = self.answers.get(id) {
             return self.placed_by_answer(tool, Source::Gateway, 0, offline, depth);
@@ -231,6 +261,7 @@ impl<'a> Finder<'a> {
             capability,
             asks_gateway: false,
             sends_to: None,
+            registry: None,
             well_known: is_shipped,
         };
         // The answers may form a cycle, which only the depth ends.

@@ -11,7 +11,7 @@ use protocol::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::app::App;
+use crate::app::{App, Elsewhere};
 
 /// The time limit of the gateway's answer about a program that can run here without it.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(3);
@@ -233,7 +233,8 @@ async fn ask_some_names(
     }
 }
 
-fn unknown_of(error: &ErrorBody) -> Vec<&str> {
+/// Returns the tools that the gateway does not have, as far as an error names them.
+pub(crate) fn unknown_of(error: &ErrorBody) -> Vec<&str> {
     let unknown = error.details.get("unknown_tools");
     let unknown = unknown.and_then(Value::as_array).into_iter().flatten();
     unknown.filter_map(|one| one.get("tool")?.as_str()).collect()
@@ -268,25 +269,42 @@ pub(crate) fn listed(tool: &ToolUse) -> Result<Vec<ToolId>, ErrorBody> {
 ///
 /// # Errors
 /// Returns `CONFIG_INVALID` for settings or a lock that do not parse.
-pub(crate) async fn sends_text(app: &App, analysis: &Analysis) -> Result<bool, ErrorBody> {
-    if app.permissions().keeps_text() {
+pub(crate) async fn sends_text(
+    app: &App,
+    analysis: &Analysis,
+    elsewhere: &Elsewhere,
+) -> Result<bool, ErrorBody> {
+    if app.permissions().keeps_text() || elsewhere.has_full_names() {
         return Ok(false);
     }
     let cloud = app.cloud()?;
     if cloud.has_key().await {
         return Ok(true);
     }
-    Ok(!cloud.gateway().is_default() && needs_gateway(app, analysis)?)
+    Ok(!cloud.gateway().is_default() && needs_gateway(app, analysis, elsewhere)?)
 }
 
-pub(crate) fn needs_gateway(app: &App, analysis: &Analysis) -> Result<bool, ErrorBody> {
-    Ok(analysis.dynamic || !is_self_sufficient(app, &analysis.tools)?)
+/// Returns whether a program may need the gateway, next to what other registries have of it.
+///
+/// # Errors
+/// Returns `CONFIG_INVALID` for a lock that does not parse.
+pub(crate) fn needs_gateway(
+    app: &App,
+    analysis: &Analysis,
+    elsewhere: &Elsewhere,
+) -> Result<bool, ErrorBody> {
+    Ok(analysis.dynamic || !is_self_sufficient(app, &analysis.tools, elsewhere)?)
 }
 
 /// Returns whether all tools are on this machine, or are of capabilities and servers that ran here before.
-fn is_self_sufficient(app: &App, tools: &[ToolId]) -> Result<bool, ErrorBody> {
+fn is_self_sufficient(
+    app: &App,
+    tools: &[ToolId],
+    elsewhere: &Elsewhere,
+) -> Result<bool, ErrorBody> {
     for id in tools {
         let is_here = app.is_local(id)
+            || elsewhere.has(id)
             || !app.lockfile.capabilities(id)?.is_empty()
             || app.stored_servers(id, None)?.len() == 1;
         if !is_here {

@@ -10,11 +10,11 @@ use protocol::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::app::App;
+use crate::app::{App, Elsewhere};
 use crate::consent::decision::{has_ask_rule, refuse_denied};
 use crate::placement::inquiry::{
     LocalFacts, Located, Reply, Resolution, ask_gateway, check_tools, dry_run, escaped, full_name,
-    listed, locate, needs_gateway, read_dry_run, resolution_of,
+    listed, locate, needs_gateway, read_dry_run, resolution_of, unknown_of,
 };
 use crate::placement::{self, Placement};
 
@@ -28,7 +28,7 @@ pub(crate) enum Consulted {
     Answered(Box<Envelope>),
 }
 
-/// Submits a program.
+/// Submits a program; `elsewhere` has those of its tools that the gateway is not asked about.
 ///
 /// Arguments leave the machine only with a program that has no local tool, after the gateway has confirmed that it
 /// will run the program. A program that reaches a tool with an `ask` rule, directly or through a capability, runs here
@@ -43,16 +43,21 @@ pub(crate) async fn consult(
     analysis: &Analysis,
     args: &Value,
     here: bool,
+    elsewhere: &Elsewhere,
     cancel: &CancellationToken,
 ) -> Result<Consulted, ErrorBody> {
-    if app.permissions().keeps_text() {
-        return consult_by_name(app, request, analysis, cancel).await;
+    // A full name cannot be sent as one of this machine. The program runs here anyway, because a server elsewhere does.
+    if app.permissions().keeps_text() || elsewhere.has_full_names() {
+        return consult_by_name(app, request, analysis, elsewhere, cancel).await;
     }
-    let local: Vec<&ToolId> = analysis.tools.iter().filter(|id| app.is_local(id)).collect();
+    let local = |id: &&ToolId| app.is_local(id) || elsewhere.has(id);
+    let local: Vec<&ToolId> = analysis.tools.iter().filter(local).collect();
     let none_local = !analysis.dynamic && local.is_empty();
     // Without local tools, the gateway may run the program, even if this machine could run it too.
-    let facts =
-        LocalFacts { runs_here: !none_local, needs_no_gateway: !needs_gateway(app, analysis)? };
+    let facts = LocalFacts {
+        runs_here: !none_local,
+        needs_no_gateway: !needs_gateway(app, analysis, elsewhere)?,
+    };
     let mut submission = ExecuteRequest {
         // Added below, once it is known that the gateway will run the program.
         args: None,
@@ -64,7 +69,7 @@ pub(crate) async fn consult(
     submission.options.get_or_insert_default().include = Include::ALL.to_vec();
     if submission.options.as_ref().is_some_and(|options| options.dry_run) {
         let answer = dry_run(app, &submission, facts, cancel).await?;
-        let answer = answer_dry_run(app, analysis, answer, cancel).await?;
+        let answer = answer_dry_run(app, analysis, answer, elsewhere, cancel).await?;
         return Ok(Consulted::Answered(Box::new(answer)));
     }
     // The rules may cover tools that the program reaches through capabilities, which only the gateway's answer lists.
@@ -112,6 +117,23 @@ pub(crate) async fn consult(
     })
 }
 
+/// Returns the tools of a program that the gateway does not have, if that is what it answered.
+pub(crate) fn unknown(answer: &Result<Consulted, ErrorBody>, tools: &[ToolId]) -> Vec<ToolId> {
+    let error = match answer {
+        Err(error) => error,
+        Ok(Consulted::Answered(envelope)) => match &**envelope {
+            Envelope::Error(refused) => &refused.error,
+            _ => return Vec::new(),
+        },
+        Ok(_) => return Vec::new(),
+    };
+    if error.error_code != ErrorCode::ToolNotFound {
+        return Vec::new();
+    }
+    let unknown = unknown_of(error);
+    tools.iter().filter(|id| unknown.contains(&id.as_str())).cloned().collect()
+}
+
 /// Returns what the names of a program resolve to, and what its capabilities call, according to the gateway.
 ///
 /// # Errors
@@ -138,13 +160,15 @@ async fn consult_by_name(
     app: &App,
     request: ExecuteRequest,
     analysis: &Analysis,
+    elsewhere: &Elsewhere,
     cancel: &CancellationToken,
 ) -> Result<Consulted, ErrorBody> {
-    let ids: Vec<ToolId> = analysis.tools.iter().filter(|id| !app.is_local(id)).cloned().collect();
+    let others = |id: &&ToolId| !app.is_local(id) && !elsewhere.has(id);
+    let ids: Vec<ToolId> = analysis.tools.iter().filter(others).cloned().collect();
     let located = match ids.is_empty() {
         true => Located::NotNeeded(Vec::new()),
         false => {
-            let needs_no_gateway = !needs_gateway(app, analysis)?;
+            let needs_no_gateway = !needs_gateway(app, analysis, elsewhere)?;
             let facts = LocalFacts { runs_here: true, needs_no_gateway };
             locate(app, &ids, None, facts, cancel).await?
         }
@@ -166,7 +190,8 @@ async fn consult_by_name(
         Located::NotNeeded(warnings) => (None, warnings),
     };
     let tools = resolution.as_ref().map_or_else(Vec::new, |found| found.tools.clone());
-    let mut placement = Placement::of_resolution(app, analysis, resolution, cancel).await?;
+    let mut placement =
+        Placement::of_resolution(app, analysis, resolution, elsewhere, cancel).await?;
     placement.notes.extend(warnings);
     let answer = without_gateway(analysis, &placement, &tools);
     Ok(Consulted::Answered(Box::new(Envelope::Success(Box::new(answer)))))
@@ -177,6 +202,7 @@ async fn answer_dry_run(
     app: &App,
     analysis: &Analysis,
     answer: Reply,
+    elsewhere: &Elsewhere,
     cancel: &CancellationToken,
 ) -> Result<Envelope, ErrorBody> {
     let mut success = match answer {
@@ -187,7 +213,8 @@ async fn answer_dry_run(
         }
         Reply::Answer(refused) => return Ok(refused),
         Reply::NotNeeded(warnings) => {
-            let mut placement = Placement::of_resolution(app, analysis, None, cancel).await?;
+            let mut placement =
+                Placement::of_resolution(app, analysis, None, elsewhere, cancel).await?;
             placement.notes.extend(warnings);
             return Ok(Envelope::Success(Box::new(without_gateway(analysis, &placement, &[]))));
         }
@@ -195,7 +222,8 @@ async fn answer_dry_run(
     let resolution = resolution_of((*success).clone())?;
     placement::learn(app, &resolution.tools).await;
     success.tools_used = Some(resolution.tools.clone());
-    let placement = Placement::of_resolution(app, analysis, Some(resolution), cancel).await?;
+    let placement =
+        Placement::of_resolution(app, analysis, Some(resolution), elsewhere, cancel).await?;
     success.result = json!(placement.dry_run(analysis));
     success.run.warnings.extend(placement.notes);
     Ok(Envelope::Success(success))

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::consult::{self, Consulted, consult};
 use super::resolver::Resolver;
-use crate::app::App;
+use crate::app::{App, Elsewhere};
 use crate::capabilities::Target;
 use crate::consent::decision::refuse_denied;
 use crate::consent::program_lock::{LockFile, ProgramLock};
@@ -119,9 +119,9 @@ pub(super) async fn prepare(
         refuse_denied(&app.permissions(), id, "")?;
     }
     let timeout_ms = request.options.as_ref().and_then(|options| options.timeout_ms);
-    let consulted = match terms {
-        Terms::WithoutGateway => Consulted::RunWithoutGateway(Vec::new()),
-        _ => consult(app, request, &analysis, &args, here, cancel).await?,
+    let (consulted, elsewhere) = match terms {
+        Terms::WithoutGateway => (Consulted::RunWithoutGateway(Vec::new()), Elsewhere::default()),
+        _ => locate(app, &request, &analysis, &args, here, cancel).await?,
     };
     let (resolution, offline) = match consulted {
         Consulted::RunHere(resolution) => (resolution, false),
@@ -131,7 +131,9 @@ pub(super) async fn prepare(
         Consulted::Answered(envelope) => return Ok(Prepared::Answered(envelope)),
     };
     // The analysis here determines which tools may be called; the gateway only locates them.
-    let mut resolver = Resolver::new(app, offline, cancel);
+    let mut warnings = resolution.warnings;
+    warnings.extend_from_slice(elsewhere.warnings());
+    let mut resolver = Resolver::new(app, offline, cancel).with_elsewhere(elsewhere);
     if let Terms::Locked(_) = terms {
         resolver = resolver.with_exact_versions();
     }
@@ -155,6 +157,12 @@ pub(super) async fn prepare(
     }
     let tools_used = analysis.tools.iter().map(|id| match targets.get(id) {
         Some(Target::Capability(capability)) => capability.tool_use(id),
+        Some(Target::Registered(server)) if server.registry.is_some() => ToolUse {
+            fqdn: Some(server.fqdn.clone()),
+            version: server.server_version.clone(),
+            integrity: Some(server.integrity),
+            ..consult::local_tool_use(id)
+        },
         _ => {
             let known = resolution.tools.iter().find(|tool| tool.id == id.as_str());
             known.cloned().unwrap_or_else(|| consult::local_tool_use(id))
@@ -167,10 +175,59 @@ pub(super) async fn prepare(
         analysis,
         targets,
         tools_used,
-        warnings: resolution.warnings,
+        warnings,
         timeout_ms,
         lock,
     })))
+}
+
+/// Looks for the tools of a program in the registries before the gateway, on the gateway, and in the registries after it.
+async fn locate(
+    app: &App,
+    request: &ExecuteRequest,
+    analysis: &Analysis,
+    args: &Value,
+    here: bool,
+    cancel: &CancellationToken,
+) -> Result<(Consulted, Elsewhere), ErrorBody> {
+    let mut elsewhere = app.look_before_gateway(&analysis.tools, cancel).await?;
+    loop {
+        let answer = consult(app, request.clone(), analysis, args, here, &elsewhere, cancel).await;
+        let unknown = consult::unknown(&answer, &analysis.tools);
+        // Nothing has run: the gateway refuses a program with a tool that it does not have.
+        if !unknown.is_empty() && app.look_after_gateway(&unknown, &mut elsewhere, cancel).await? {
+            continue;
+        }
+        return match answer {
+            Ok(Consulted::Answered(envelope)) => match *envelope {
+                Envelope::Error(mut refused) => {
+                    add_skipped(&mut refused.error, &elsewhere);
+                    Ok((Consulted::Answered(Box::new(Envelope::Error(refused))), elsewhere))
+                }
+                Envelope::Success(mut done) => {
+                    // The notes of a dry run have them already.
+                    let new = elsewhere.warnings().iter();
+                    let new = new.filter(|text| !done.run.warnings.contains(*text)).cloned();
+                    let new: Vec<String> = new.collect();
+                    done.run.warnings.extend(new);
+                    Ok((Consulted::Answered(Box::new(Envelope::Success(done))), elsewhere))
+                }
+                other => Ok((Consulted::Answered(Box::new(other)), elsewhere)),
+            },
+            Ok(consulted) => Ok((consulted, elsewhere)),
+            Err(mut error) => {
+                add_skipped(&mut error, &elsewhere);
+                Err(error)
+            }
+        };
+    }
+}
+
+/// Adds to an error which registries were skipped: one of them may have what is missing.
+fn add_skipped(error: &mut ErrorBody, elsewhere: &Elsewhere) {
+    for warning in elsewhere.warnings() {
+        error.message = format!("{}; {warning}", error.message);
+    }
 }
 
 fn too_slow() -> ErrorBody {

@@ -4,6 +4,7 @@
 //! it has any effect. The gateway determines where a tool is; the analysis on this machine determines which tools a
 //! capability calls.
 
+mod elsewhere;
 mod public;
 mod stored;
 
@@ -19,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::public::public_servers;
 use self::stored::{Stored, stored_names};
-use crate::app::{App, log_override};
-use crate::capabilities::{self, Capability, Module, Target};
+use crate::app::{App, Elsewhere, log_override};
+use crate::capabilities::{self, Capability, Module, RegisteredServer, Target};
 use crate::consent::decision::{has_ask_rule, refuse_denied};
 use crate::placement::inquiry::{self, Resolution};
 use crate::tools;
@@ -32,6 +33,8 @@ pub(crate) struct Resolver<'a> {
     offline: bool,
     /// Whether capabilities are to run here, although the gateway could run them.
     keeps_here: bool,
+    /// The tools of the run's program that are in other registries.
+    elsewhere: Elsewhere,
     /// Whether calls on the gateway name the version that it answered with.
     exact: bool,
     cancel: &'a CancellationToken,
@@ -59,6 +62,7 @@ impl<'a> Resolver<'a> {
             app,
             offline,
             keeps_here: false,
+            elsewhere: Elsewhere::default(),
             exact: false,
             cancel,
             stack: Vec::new(),
@@ -77,6 +81,18 @@ impl<'a> Resolver<'a> {
     pub(crate) fn with_exact_versions(mut self) -> Self {
         self.exact = true;
         self
+    }
+
+    /// Sets what other registries than the gateway have of the run's program. The names in a capability are looked up on the
+    /// gateway only, in its own scope.
+    pub(crate) fn with_elsewhere(mut self, elsewhere: Elsewhere) -> Self {
+        self.elsewhere = elsewhere;
+        self
+    }
+
+    /// Returns what the user should know about the search for tools.
+    pub(crate) fn warnings(&self) -> &[String] {
+        self.elsewhere.warnings()
     }
 
     /// Resolves the tools of a program; `answers` is the gateway's answer about them.
@@ -109,14 +125,13 @@ impl<'a> Resolver<'a> {
         } else if self.reads_public().await? {
             vec![self.public_capability(id).await?]
         } else {
-            let ids = std::slice::from_ref(id);
-            inquiry::look_up(self.app, ids, None, self.cancel).await?.tools
+            self.look_up_called(id).await?
         };
         let known = answers.iter().find(|tool| tool.id == id.as_str());
         self.find(id, known).await
     }
 
-    /// Looks for the tool in `.pml.json` first, then among the native tools, then in the registry.
+    /// Looks for the tool in `.pml.json` first, then among the native tools, then in the registries.
     async fn find(&mut self, id: &ToolId, known: Option<&ToolUse>) -> Result<Target, ErrorBody> {
         self.refuse_denied(id)?;
         let named = (self.base().cloned(), id.clone());
@@ -151,6 +166,11 @@ impl<'a> Resolver<'a> {
             // It was resolved at another depth, perhaps closer to the top.
             self.check_depth(id, found.height)?;
             return Ok(Target::Capability(Arc::clone(found)));
+        }
+        if self.base().is_none()
+            && let Some(server) = self.elsewhere.server(id)
+        {
+            return self.server_elsewhere(id, Arc::clone(server));
         }
         if self.offline {
             return match self.stored(id)? {
@@ -261,7 +281,9 @@ impl<'a> Resolver<'a> {
         check_tool(id, &entry)?;
         match (entry.routing, entry.kind) {
             (Routing::Server, _) => Ok(self.gateway_target(id, tool)),
-            (Routing::Client, EntryType::Stdio) => Ok(Target::Registered(Arc::new(entry))),
+            (Routing::Client, EntryType::Stdio) => {
+                Ok(Target::Registered(Arc::new(RegisteredServer::of_gateway(entry))))
+            }
             (Routing::Client, kind) => Err(ErrorBody::new(
                 ErrorCode::ToolUnavailable,
                 format!(

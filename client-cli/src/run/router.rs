@@ -409,7 +409,12 @@ impl Caller {
                 format!("tool `{id}` is not declared by the analysis of this program"),
             ));
         }
-        Resolver::new(&self.run.app, false, cancel).find_called(id).await
+        let mut resolver = Resolver::new(&self.run.app, false, cancel);
+        let found = resolver.find_called(id).await;
+        for warning in resolver.warnings() {
+            self.run.warn(warning.clone());
+        }
+        found
     }
 
     /// Runs the program of a capability as the call `index` of this program.

@@ -110,7 +110,8 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("client-cli", "policy", &["files"]),
     ("client-cli", "workspace", &["files", "policy"]),
     ("client-cli", "processes", &["workspace"]),
-    ("client-cli", "capabilities", &["files"]),
+    ("client-cli", "origin", &["http_client"]),
+    ("client-cli", "capabilities", &["files", "origin"]),
     // A record decides nothing and calls nothing.
     ("client-cli", "run_store", &["files", "workspace"]),
     // The targets of calls; none of them checks permissions.
@@ -119,7 +120,13 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("client-cli", "diagram", &[]),
     // The page shows a question and takes its answer; it knows no run.
     ("client-cli", "approval_page", &["connections", "consent"]),
-    ("client-cli", "gateway", &["capabilities", "files", "http_client", "processes", "*"]),
+    (
+        "client-cli",
+        "gateway",
+        &["capabilities", "files", "http_client", "origin", "processes", "*"],
+    ),
+    // It asks, and decides nothing.
+    ("client-cli", "registries", &["capabilities", "gateway", "http_client", "origin"]),
     ("client-cli", "packages", &["files", "processes"]),
     (
         "client-cli",
@@ -140,12 +147,21 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     (
         "client-cli",
         "consent",
-        &["capabilities", "files", "local_mcp", "processes", "tools", "policy", "workspace"],
+        &[
+            "capabilities",
+            "files",
+            "local_mcp",
+            "origin",
+            "processes",
+            "tools",
+            "policy",
+            "workspace",
+        ],
     ),
     (
         "client-cli",
         "config",
-        &["consent", "files", "local_mcp", "policy", "processes", "tools", "workspace"],
+        &["consent", "files", "local_mcp", "origin", "policy", "processes", "tools", "workspace"],
     ),
     (
         "client-cli",
@@ -157,7 +173,9 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "files",
             "gateway",
             "local_mcp",
+            "origin",
             "processes",
+            "registries",
             "run_store",
             "tools",
             "policy",
@@ -166,7 +184,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
         ],
     ),
     // These search, and run nothing.
-    ("client-cli", "placement", &["app", "capabilities", "consent", "files", "tools"]),
+    ("client-cli", "placement", &["app", "capabilities", "consent", "files", "origin", "tools"]),
     ("client-cli", "discover", &["app", "capabilities", "consent", "files", "tools"]),
     (
         "client-cli",
@@ -214,6 +232,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "files",
             "gateway",
             "http_client",
+            "origin",
             "packages",
             "placement",
             "processes",

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::style::{Part, Style};
 use super::text::Basis;
 use crate::files::records::age;
+use crate::origin::Origin;
 use crate::placement::{Asked, Placed, Placement, Source};
 
 /// Returns what the plan itself shows about the locations.
@@ -20,7 +21,8 @@ pub(super) fn basis(placement: &Placement) -> Basis {
     let doubtful: std::collections::BTreeSet<_> = doubtful.map(|(id, _)| id.clone()).collect();
     // One local tool makes the program run here, wherever the other tools are.
     let settled = placement.tools.values().any(|placed| {
-        matches!(placed.source, Source::Config | Source::Native) && placed.side == Side::Client
+        matches!(placed.source, Source::Config | Source::Native | Source::Registry)
+            && placed.side == Side::Client
     });
     let opening = (!settled && !doubtful.is_empty() && placement.runs_on != Side::Unknown)
         .then(|| "not confirmed by the gateway; see below".to_owned());
@@ -54,6 +56,9 @@ pub(super) fn add_to(report: &mut Value, placement: &Placement) {
             task["routing_age_s"] = json!(placed.age_s);
             if let Some(origin) = &placed.sends_to {
                 task["sends_to"] = json!(origin);
+            }
+            if let Some(registry) = &placed.registry {
+                task["registry"] = json!(registry);
             }
         }
     }
@@ -109,6 +114,10 @@ fn source_text(placement: &Placement, placed: &Placed) -> Option<String> {
             Some(origin) => format!("called from here, at {origin}, according to `.pml.json`"),
             None => "here, according to `.pml.json`".to_owned(),
         },
+        Source::Registry => {
+            let registry = placed.registry.as_ref().map_or("", Origin::as_str);
+            format!("here, according to the registry {registry}, asked just now")
+        }
         Source::Gateway if placed.side == Side::Unknown => {
             format!("unknown to the gateway {gateway}, asked just now")
         }

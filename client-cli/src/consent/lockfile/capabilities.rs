@@ -237,7 +237,9 @@ mod tests {
                 integrity: server("as it was").integrity,
             }];
             let analysis = analysis::analyze(&module.code, &analysis::Limits::default());
-            let target = crate::capabilities::Target::Registered(Arc::new(server(now)));
+            let target = crate::capabilities::Target::Registered(Arc::new(
+                crate::capabilities::RegisteredServer::of_gateway(server(now)),
+            ));
             let targets = HashMap::from([("memory:read_graph".parse().unwrap(), target)]);
             let capability = Capability::new(module, Arc::new(analysis), targets);
             lock.capability_question(&capability).unwrap().unwrap()

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::files::atomic::Existing;
 use crate::files::strict_json;
 use crate::local_mcp::Files;
+use crate::origin::Origin;
 use crate::processes::environment::Source;
 use crate::workspace::Workspace;
 use crate::workspace::own_folder::OwnFolder;
@@ -75,6 +76,9 @@ pub(super) struct Locked {
     /// Absent in entries of an older `pml` that did not show them; these need a new approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) grants: Option<Grants>,
+    /// The registry that it came from; absent for the gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) registry: Option<Origin>,
 }
 
 /// What starting a server grants it, as shown to the user.

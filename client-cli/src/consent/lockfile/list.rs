@@ -8,6 +8,7 @@ use super::file::{FILE, Locked, invalid, read, write};
 use super::{Lockfile, record};
 use crate::capabilities;
 use crate::local_mcp::starts_container;
+use crate::origin::Origin;
 use crate::processes::environment::Source;
 
 /// A server of the registry that is in the lock.
@@ -19,6 +20,8 @@ pub(crate) struct AllowedServer {
     pub(crate) integrity: Integrity,
     /// Its command and arguments.
     pub(crate) command: Vec<String>,
+    /// The registry that it came from; `None` for the gateway.
+    pub(crate) registry: Option<Origin>,
     /// The hosts that it can connect to; `None` if it is not sealed.
     pub(crate) hosts: Option<Vec<String>>,
     /// The user's variables that it gets, with their sources.
@@ -36,6 +39,8 @@ pub(crate) struct PinnedServer {
     pub(crate) version: Option<String>,
     /// The hash of its entry.
     pub(crate) integrity: Integrity,
+    /// The registry that it came from; `None` for the gateway.
+    pub(crate) registry: Option<Origin>,
 }
 
 impl Lockfile {
@@ -47,7 +52,7 @@ impl Lockfile {
         let mut pinned = Vec::new();
         for (name, locked) in read(&self.workspace)?.servers {
             // The names first: a run asks for its tools, and the user's record is a file.
-            if let Some(server) = meant(id, &name, locked.integrity)
+            if let Some(server) = meant(id, &name, &locked)
                 && self.counts(&name, &locked)?
             {
                 pinned.push(server);
@@ -69,11 +74,11 @@ impl Lockfile {
         let content = read(&self.workspace)?;
         let listed = content.servers.into_iter().map(|(name, locked)| {
             let counts = self.counts(&name, &locked)?;
-            let Locked { integrity, command, args, grants } = locked;
+            let Locked { integrity, command, args, grants, registry } = locked;
             let (hosts, variables) =
                 grants.map(|grants| (grants.hosts, grants.variables)).unwrap_or_default();
             let command = std::iter::once(command).chain(args).collect();
-            Ok(AllowedServer { name, integrity, command, hosts, variables, counts })
+            Ok(AllowedServer { name, integrity, command, registry, hosts, variables, counts })
         });
         listed.collect()
     }
@@ -130,7 +135,8 @@ impl Lockfile {
 }
 
 /// Returns the server of an entry, if it can provide a tool.
-fn meant(id: &ToolId, name: &str, integrity: Integrity) -> Option<PinnedServer> {
+fn meant(id: &ToolId, name: &str, locked: &Locked) -> Option<PinnedServer> {
+    let (integrity, registry) = (locked.integrity, locked.registry.clone());
     let (name, version) = match name.split_once('@') {
         Some((name, version)) => (name, Some(version.to_owned())),
         None => (name, None),
@@ -141,7 +147,7 @@ fn meant(id: &ToolId, name: &str, integrity: Integrity) -> Option<PinnedServer> 
     // With its hash, because the id may be pinned to one.
     let is_meant = id.can_be(&tool.pinned(integrity.short()))
         && (id.version().is_none() || id.version() == version.as_deref());
-    is_meant.then_some(PinnedServer { scope, version, integrity })
+    is_meant.then_some(PinnedServer { scope, version, integrity, registry })
 }
 
 /// Returns whether a full name is meant by a name.

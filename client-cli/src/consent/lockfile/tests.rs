@@ -7,14 +7,14 @@ use crate::local_mcp::Files;
 use crate::processes::environment::Source;
 use crate::processes::programs::Program;
 
-fn entry(args: &[&str]) -> RegistryEntry {
+fn entry(args: &[&str]) -> RegisteredServer {
     let mut entry: RegistryEntry = serde_json::from_value(serde_json::json!({
         "fqdn": "pml.mcp.memory", "type": "stdio", "description": "", "routing": "client",
         "install": { "command": "npx", "args": args }, "integrity": Integrity::of(b""),
     }))
     .unwrap();
     entry.integrity = entry.content_integrity();
-    entry
+    RegisteredServer::of_gateway(entry)
 }
 
 fn grant(variables: &[(&str, Source)]) -> Grant {
@@ -32,17 +32,17 @@ fn grant(variables: &[(&str, Source)]) -> Grant {
 }
 
 /// Returns the question about a server that receives no variables.
-fn question(lock: &Lockfile, entry: &RegistryEntry) -> Option<Start> {
+fn question(lock: &Lockfile, entry: &RegisteredServer) -> Option<Start> {
     lock.question(entry, &grant(&[])).unwrap()
 }
 
 /// Approves what the user is shown.
-fn approve_with(lock: &Lockfile, entry: &RegistryEntry, grant: &Grant) -> Result<(), ErrorBody> {
+fn approve_with(lock: &Lockfile, entry: &RegisteredServer, grant: &Grant) -> Result<(), ErrorBody> {
     let shown = lock.question(entry, grant)?.and_then(|start| start.hash);
     lock.approve(entry, grant, shown)
 }
 
-fn approve(lock: &Lockfile, entry: &RegistryEntry) -> Result<(), ErrorBody> {
+fn approve(lock: &Lockfile, entry: &RegisteredServer) -> Result<(), ErrorBody> {
     approve_with(lock, entry, &grant(&[]))
 }
 
@@ -84,6 +84,44 @@ fn a_changed_server_needs_a_new_approval() {
     assert_eq!(question(&again, &first), None);
     let changed = question(&again, &entry(&["-y", "memory@2"])).unwrap();
     assert!(changed.what.contains("CHANGED"), "{changed:?}");
+}
+
+/// The same entry in another registry is a change. So is the way back, and the gateway is one of them.
+#[test]
+fn a_server_of_another_registry_needs_a_new_approval() {
+    let project = Project::new();
+    let of = |registry: Option<&str>| {
+        let registry = registry.map(|text| text.parse().unwrap());
+        RegisteredServer { registry, ..entry(&["-y", "memory@1"]) }
+    };
+    let (one, other) = (Some("https://one.test"), Some("https://other.test"));
+    let hash = of(None).integrity;
+    let lock = project.open("me").unwrap();
+    let first = question(&lock, &of(one)).unwrap().what;
+    assert!(
+        first.starts_with(&format!("`pml.mcp.memory` of the registry https://one.test ({hash}): ")),
+        "{first}"
+    );
+    approve(&lock, &of(one)).unwrap();
+    let mut known = "the registry https://one.test";
+    for (registry, name) in
+        [(other, "the registry https://other.test"), (None, "the gateway"), (one, known)]
+    {
+        // In a new process as well as in one that has started the server.
+        for lock in [&lock, &project.open("me").unwrap()] {
+            let asked = question(lock, &of(registry)).unwrap().what;
+            let expected = format!(
+                "`pml.mcp.memory`, which CHANGED since you allowed it (was {hash} of {known}, now {hash} of {name}): "
+            );
+            assert!(asked.starts_with(&expected), "{asked}");
+        }
+        approve(&lock, &of(registry)).unwrap();
+        assert_eq!(question(&project.open("me").unwrap(), &of(registry)), None);
+        known = name;
+    }
+    // Neither are its tools those of the other one.
+    assert_ne!(ToolsOf::registered(&of(one)), ToolsOf::registered(&of(other)));
+    assert_ne!(ToolsOf::registered(&of(one)), ToolsOf::registered(&of(None)));
 }
 
 /// LM-03: a question shows the whole command, and every character of it. The question itself shortens what is too long,
@@ -253,7 +291,7 @@ fn concurrent_approvals_lose_nothing() {
     let project = Project::new();
     let named = |n: usize| {
         let mut entry = entry(&["-y", "memory@1"]);
-        entry.fqdn = format!("pml.mcp.memory{n}");
+        entry.entry.fqdn = format!("pml.mcp.memory{n}");
         entry
     };
     let locks: Vec<Lockfile> = (0..8).map(|_| project.open("me").unwrap()).collect();

@@ -8,11 +8,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use protocol::{ErrorBody, ErrorCode, Integrity, RegistryEntry, ToolDescriptor, ToolId};
+use protocol::{ErrorBody, ErrorCode, Integrity, ToolDescriptor, ToolId};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::file::{FILE, LockedTools, invalid, read, write};
 use super::{Lockfile, server_name};
+use crate::capabilities::RegisteredServer;
 use crate::consent::changed_tool::{Before, ChangedTool, tool_hash};
 use crate::files::records::RecordFile;
 
@@ -33,8 +35,15 @@ pub(crate) struct ToolsOf {
 
 impl ToolsOf {
     /// Names a server of the registry.
-    pub(crate) fn registered(entry: &RegistryEntry) -> Self {
-        Self { server: server_name(entry), start: entry.integrity }
+    pub(crate) fn registered(server: &RegisteredServer) -> Self {
+        // From another registry, it is another start, which the user has approved by itself.
+        let start = match &server.registry {
+            None => server.integrity,
+            Some(registry) => {
+                Integrity::of_json(&json!({ "entry": server.integrity, "registry": registry }))
+            }
+        };
+        Self { server: server_name(server), start }
     }
 
     /// Names a server of `.pml.json`.

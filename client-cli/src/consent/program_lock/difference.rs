@@ -152,7 +152,17 @@ impl Difference {
 
     fn compare_tool(&mut self, place: &Place, before: &LockedTool, after: &LockedTool) {
         // Destructured, so that a new field is not forgotten.
-        let LockedTool { kind, runs_on, fqdn, version, integrity, start, schema, reaches } = after;
+        let LockedTool {
+            kind,
+            runs_on,
+            fqdn,
+            version,
+            integrity,
+            registry,
+            start,
+            schema,
+            reaches,
+        } = after;
         let mut field = |field, from: &dyn ErasedField, to: &dyn ErasedField| {
             let (from, to) = (from.value(), to.value());
             if from != to {
@@ -165,6 +175,7 @@ impl Difference {
         field("fqdn", &before.fqdn, fqdn);
         field("version", &before.version, version);
         field("integrity", &before.integrity, integrity);
+        field("registry", &before.registry, registry);
         field("start", &before.start, start);
         field("reaches", &before.reaches, reaches);
         match (before.schema, schema) {

@@ -130,6 +130,7 @@ impl<F: Fn(&str) -> Option<ConfiguredServer>> Pins<'_, F> {
                 fqdn: Some(unpinned(&entry.fqdn)),
                 version: entry.server_version.clone(),
                 integrity: Some(entry.integrity),
+                registry: entry.registry.clone(),
                 schema: listed(&entry.tools),
                 ..LockedTool::new(Kind::Registered, Routing::Client)
             },
@@ -152,6 +153,7 @@ impl LockedTool {
             fqdn: None,
             version: None,
             integrity: None,
+            registry: None,
             start: None,
             schema: None,
             reaches: None,

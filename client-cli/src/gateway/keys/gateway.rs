@@ -6,6 +6,7 @@ use url::Url;
 
 use super::{DEFAULT_PLACE, DEFAULT_URL, KeyError};
 use crate::http_client::is_this_machine;
+use crate::origin::Origin;
 
 /// Completes an address without a scheme, for the error message: `http` for this machine, else `https`.
 fn with_scheme(text: &str) -> String {
@@ -48,6 +49,14 @@ impl Gateway {
         });
         let (text, place) = chosen.unwrap_or((DEFAULT_URL, DEFAULT_PLACE));
         Self::parse(text, place)
+    }
+
+    /// Returns the gateway at the origin of a registry.
+    ///
+    /// # Errors
+    /// Returns [`KeyError::Url`] if it is no address of a gateway, which an origin always is.
+    pub(crate) fn of_registry(origin: &Origin) -> Result<Self, KeyError> {
+        Self::parse(origin.as_str(), "`registries` in `.pml.json`")
     }
 
     fn parse(text: &str, place: &'static str) -> Result<Self, KeyError> {

@@ -71,6 +71,15 @@ impl KeySource {
             // Without the keyring, which would otherwise be asked first and may prompt the user.
             return Ok(Self::new(gateway, None, Some((key, KeyPlace::Variable))));
         }
+        Self::stored(gateway, roots)
+    }
+
+    /// Creates the source of the key that this user has stored for exactly the gateway's origin: the keyring, the file.
+    /// `PML_API_KEY` does not say whose it is, so it is only for the gateway that the user has chosen.
+    ///
+    /// # Errors
+    /// Returns [`KeyError`] if the file cannot be used.
+    pub(crate) fn stored(gateway: &Gateway, roots: &[PathBuf]) -> Result<Self, KeyError> {
         let file = user_file();
         // Read now, so that an invalid file is an error even if the keyring has a key.
         let stored = from_file(gateway, file.as_deref())?;

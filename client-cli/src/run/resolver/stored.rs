@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use protocol::{ErrorBody, ErrorCode, Fqdn, RegistryEntry, Scope, ToolId};
+use protocol::{ErrorBody, ErrorCode, Fqdn, Scope, ToolId};
 
 use super::Resolver;
-use crate::capabilities::{self, Module, Target};
+use crate::capabilities::{self, Module, RegisteredServer, Target};
 
 /// What is stored here for a run without the gateway.
 pub(super) enum Stored {
     Capability(Box<Module>),
-    Server(Arc<RegistryEntry>),
+    Server(Arc<RegisteredServer>),
 }
 
 impl Resolver<'_> {

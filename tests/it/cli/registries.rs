@@ -1,0 +1,587 @@
+//! `registries` of `.pml.json`: servers of registries other than the gateway.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+
+use super::plan::plan;
+use super::server_starts::RUNNER;
+use crate::identity::keys::call;
+use crate::registry::capabilities::published;
+use crate::support::cli::{Project, text};
+use crate::support::expect::{failure, question, success};
+use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
+use crate::support::mcp_client::StdioClient;
+use crate::support::registry::Registry;
+use crate::support::server::{Installation, Server, Tenant};
+use crate::support::terminal::approve;
+use crate::support::upstream::scope_of;
+
+const ADD: &str = "return await mcp.db.add({})";
+
+/// The rights of those who publish.
+const ALL: &str = "execute,read,publish,admin";
+
+/// The second gateway, which a company has next to the one that `pml` uses.
+fn company() -> &'static Server {
+    static COMPANY: OnceLock<Server> = OnceLock::new();
+    COMPANY.get_or_init(|| Installation::new().start())
+}
+
+/// Publishes a server of npm that returns which package it is from.
+#[track_caller]
+fn publish(tenant: &Tenant, name: &str, package: &str, visibility: &str) {
+    let body = json!({
+        "name": name, "type": "stdio", "description": "A database.", "version": "1.0.0",
+        "visibility": visibility,
+        "install": { "command": "npx", "args": ["-y", format!("{package}@1.0.0")] },
+        "tools": [{ "name": "add", "description": "Adds a row.", "inputSchema": { "type": "object" } }],
+    });
+    published_server(tenant, &body);
+}
+
+#[track_caller]
+fn published_server(tenant: &Tenant, body: &Value) {
+    let reply = call(&tenant.key, "POST", &format!("{}/api/v1/servers", tenant.url), Some(body));
+    assert_eq!(reply.status, 201, "{}", text(&reply.body));
+}
+
+/// Stores API keys as `pml login` does.
+fn store_keys(project: &Project, keys: &[(&str, &str)]) {
+    let keys: serde_json::Map<String, Value> =
+        keys.iter().map(|(url, key)| ((*url).to_owned(), json!(key))).collect();
+    let file = project.home().join(".config/pml/credentials");
+    let folder = file.parent().unwrap();
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::set_permissions(folder, PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::write(&file, Value::Object(keys).to_string()).unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+}
+
+/// A user of both gateways, with a registry of npm.
+struct Two {
+    first: Tenant,
+    second: Tenant,
+    npm: Registry,
+}
+
+impl Two {
+    fn new() -> Self {
+        let first = Server::shared().tenant_with_rights(ALL);
+        let second = company().tenant_with_rights(ALL);
+        Self { first, second, npm: Registry::start() }
+    }
+
+    /// Creates a project whose gateway is the first one, and that has a key for the second.
+    fn project(&self, registries: &Value) -> Project {
+        let project = Project::of(&self.first);
+        for package in ["first-db", "second-db"] {
+            let manifest = json!({ "bin": "index.js" });
+            self.npm.publish(&project.home(), package, &[("index.js", RUNNER)], &manifest, b"");
+        }
+        store_keys(&project, &[(&self.second.url, &self.second.key)]);
+        self.with(project.set("npm_config_registry", self.npm.npm()), registries)
+    }
+
+    fn with(&self, project: Project, registries: &Value) -> Project {
+        project.configure(&json!({ "permissions": { "allow": ["*"] }, "registries": registries }))
+    }
+}
+
+/// Runs a program that starts a server, and allows that on a terminal; returns the question and the result.
+#[track_caller]
+fn allowed(project: &Project, pml: &mut StdioClient, code: &str) -> (String, Value) {
+    let pending = pml.execute(code);
+    let description = question(&pending)["description"].as_str().unwrap().to_owned();
+    assert_eq!(pending["context"]["dangerous"], true, "{pending:#}");
+    approve(project, &pending, false);
+    let done = pml.resume(&pending, true, false);
+    (description, success(&done).clone())
+}
+
+fn is_of(result: &Value, package: &str) -> bool {
+    result["file"].as_str().is_some_and(|file| file.contains(&format!("/{package}/")))
+}
+
+/// A mirror of a registry that records every request, and can stop answering.
+struct Mirror {
+    stub: GatewayStub,
+    is_down: Arc<AtomicBool>,
+}
+
+impl Mirror {
+    fn of(url: &str) -> Self {
+        let (url, is_down) = (url.to_owned(), Arc::new(AtomicBool::new(false)));
+        let down = Arc::clone(&is_down);
+        let stub = GatewayStub::start_with_head(move |head, body| {
+            if down.load(Ordering::SeqCst) {
+                return Answer::Close;
+            }
+            let answer = forward_request(&url, head, body);
+            let status = if answer.contains("\"fqdn\"") { 200 } else { 404 };
+            Answer::Raw(status, "application/json", answer.into_bytes())
+        });
+        Self { stub, is_down }
+    }
+
+    fn paths(&self) -> Vec<String> {
+        let received = self.stub.received();
+        let paths = received.iter().map(|request| request.split(' ').nth(1).unwrap().to_owned());
+        paths.collect()
+    }
+}
+
+/// Story 14.9: a server that the gateway does not have comes from the next registry. The question, the lock, the list,
+/// and plans say from which one. It is sealed, and its tools are pinned.
+#[test]
+fn a_second_registry_has_what_the_gateway_has_not() {
+    let two = Two::new();
+    publish(&two.second, "db", "second-db", "project");
+    let project = two.project(&json!([two.second.url]));
+    let (planned, _) = plan(&project, ADD);
+    let task = &planned["tasks"][0];
+    assert_eq!(
+        (&task["side"], &task["routing_source"], &task["registry"]),
+        (&json!("client"), &json!("registry"), &json!(two.second.url)),
+        "{planned:#}"
+    );
+    let mut pml = project.stdio();
+    let (asked, result) = allowed(&project, &mut pml, ADD);
+    assert!(is_of(&result, "second-db"), "{result:#}");
+    let name = format!("{}.db@1.0.0", scope_of(&two.second));
+    assert!(asked.contains(&format!("`{name}` of the registry {} (", two.second.url)), "{asked}");
+    assert!(asked.contains("It is sealed") && asked.contains("connect to nothing"), "{asked}");
+    // It is not asked about again, in a program that computes the name, or by its full name.
+    let computed = "const name = ['d', 'b'].join(''); return await mcp[name].add({})";
+    assert!(is_of(success(&pml.execute(computed)), "second-db"));
+    let full = format!("return await mcp['{}.db'].add({{}})", scope_of(&two.second));
+    assert!(is_of(success(&pml.execute(&full)), "second-db"));
+    let direct = pml.call("db:add", json!({}));
+    assert!(is_of(&direct["structuredContent"]["value"], "second-db"), "{direct:#}");
+    drop(pml);
+
+    let lock: Value = serde_json::from_str(&project.read(".pml/mcp.lock")).unwrap();
+    assert_eq!(lock["servers"][&name]["registry"], json!(two.second.url), "{lock:#}");
+    assert!(lock["tools"][&name]["pinned"]["add"].is_string(), "{lock:#}");
+    let listed = text(&project.run(&["list"]).stdout);
+    assert!(listed.contains(&format!("{name} of the registry {}\n", two.second.url)), "{listed}");
+    let listed = project.run(&["list", "--json"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(listed["allowed"][0]["registry"], json!(two.second.url), "{listed:#}");
+    project.write("add.ts", ADD);
+    assert!(project.run(&["lock", "add.ts"]).status.success());
+    assert!(project.read("add.ts.lock").contains(&two.second.url));
+    assert!(project.run(&["exec", "add.ts"]).status.success());
+    let removed = project.run(&["remove", "db", "--clean"]);
+    let removed = text(&removed.stdout) + &text(&removed.stderr);
+    assert!(removed.contains("Deleted the files that it stored"), "{removed}");
+    question(&project.stdio().execute(ADD));
+}
+
+/// The first registry that has a name wins, in both orders, and the gateway stands where the list has it. A registry
+/// behind the first match is not asked.
+#[test]
+fn the_first_match_wins() {
+    let two = Two::new();
+    publish(&two.first, "db", "first-db", "project");
+    publish(&two.second, "db", "second-db", "project");
+    publish(&two.second, "other", "second-db", "project");
+    let mirror = Mirror::of(&two.second.url);
+    let url = &mirror.stub.url;
+    let keys = [(&**url, &*two.second.key)];
+
+    // The gateway is first, with a place in the list or without one.
+    for registries in [json!([url]), json!([two.first.url, url])] {
+        let project = two.project(&registries);
+        store_keys(&project, &keys);
+        let (asked, result) = allowed(&project, &mut project.stdio(), ADD);
+        assert!(is_of(&result, "first-db") && !asked.contains("of the registry"), "{asked}");
+    }
+    assert_eq!(mirror.paths(), [] as [&str; 0], "it was asked about what the gateway has");
+
+    let gateway = Mirror::of(&two.first.url);
+    let project = two.project(&json!([url, gateway.stub.url]));
+    store_keys(&project, &keys);
+    let project = project.set("PML_CLOUD_URL", &gateway.stub.url);
+    let (_, result) = allowed(&project, &mut project.stdio(), ADD);
+    assert!(is_of(&result, "second-db"), "{result:#}");
+    // The name is sent to the gateway as one of this machine, so it does not look it up.
+    let submitted: Vec<String> = gateway.stub.received();
+    assert!(!submitted.is_empty());
+    for request in &submitted {
+        assert!(request.contains(r#""local_tools":["db:add"]"#), "{request}");
+    }
+
+    // A name belongs to the first registry that has the server, also if that lacks the tool.
+    let project = two.project(&json!([url]));
+    store_keys(&project, &keys);
+    let before = mirror.paths().len();
+    let refused = project.stdio().execute("return await mcp.db.remove({})");
+    failure(&refused, "TOOL_NOT_FOUND");
+    assert_eq!(mirror.paths().len(), before);
+    // Several registries in one program.
+    let both = "return [await mcp.db.add({}), await mcp.other.add({})]";
+    let mut pml = project.stdio();
+    let pending = pml.execute(both);
+    approve(&project, &pending, false);
+    let pending = pml.resume(&pending, true, false);
+    approve(&project, &pending, false);
+    let result = pml.resume(&pending, true, false);
+    let result = success(&result);
+    assert!(is_of(&result[0], "first-db") && is_of(&result[1], "second-db"), "{result:#}");
+}
+
+/// Public entries of a registry are found without a key, by their full names.
+#[test]
+fn public_entries_need_no_key() {
+    let two = Two::new();
+    let theirs = company().tenant_of_own_org(ALL);
+    publish(&theirs, "db", "second-db", "public");
+    let name = format!("{}.db", scope_of(&theirs));
+    let project = two.project(&json!([two.second.url]));
+    store_keys(&project, &[]);
+    let code = format!("return await mcp['{name}'].add({{}})");
+    let (_, result) = allowed(&project, &mut project.stdio(), &code);
+    assert!(is_of(&result, "second-db"), "{result:#}");
+    let refused = project.stdio().execute(ADD);
+    failure(&refused, "TOOL_NOT_FOUND");
+    // A rule for the full name applies, too.
+    let denied =
+        json!({ "permissions": { "deny": [format!("{name}:*")] }, "registries": [two.second.url] });
+    let project = project.configure(&denied);
+    failure(&project.stdio().execute(&code), "PERMISSION_DENIED");
+}
+
+/// SE-13: a registry that does not answer as one is an error that names it, unless it is optional: then it is skipped, and
+/// the result says so. A redirect leads nowhere.
+#[test]
+fn a_registry_that_does_not_answer_is_an_error_or_skipped() {
+    let two = Two::new();
+    for name in ["gone", "slow", "moved", "large", "html", "renamed", "forged", "closed", "odd"] {
+        publish(&two.second, name, "second-db", "project");
+    }
+    let real = two.second.url.clone();
+    let thief = GatewayStub::start_with_head(|_, _| Answer::Close);
+    let elsewhere = format!("{}/mcp/moved", thief.url);
+    let hostile = GatewayStub::start_with_head(move |head, body| {
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        let json = |status, text: String| Answer::Raw(status, "application/json", text.into());
+        match path.rsplit('/').next().unwrap_or_default() {
+            "slow" => Answer::Never,
+            "moved" => Answer::Redirect(elsewhere.clone()),
+            "large" => json(200, format!("\"{}\"", "x".repeat(5 * 1024 * 1024))),
+            "html" => Answer::Raw(200, "text/html", b"<h1>\x1b[2JWelcome</h1>".to_vec()),
+            "renamed" => {
+                json(200, forward_request(&real, &head.replace("renamed", "forged"), body))
+            }
+            "forged" => {
+                let answer = forward_request(&real, head, body);
+                json(200, answer.replace("second-db", "evil"))
+            }
+            "closed" => json(401, String::new()),
+            "odd" => json(500, String::new()),
+            _ => Answer::Close,
+        }
+    });
+    let required = two.project(&json!([hostile.url, two.first.url, two.second.url]));
+    // The stub forwards the key.
+    store_keys(&required, &[(&two.second.url, &two.second.key), (&hostile.url, &two.second.key)]);
+    let optional = json!([{ "url": hostile.url, "optional": true }, two.first.url, two.second.url]);
+    let mut pml = required.stdio();
+    let mut said = Vec::new();
+    for (name, code, words) in [
+        ("gone", "GATEWAY_UNREACHABLE", "cannot be reached"),
+        ("slow", "GATEWAY_UNREACHABLE", "did not answer within 5 s"),
+        ("moved", "GATEWAY_BAD_ANSWER", "a redirect, which is not followed"),
+        ("large", "GATEWAY_BAD_ANSWER", "more than 4 MiB"),
+        ("html", "GATEWAY_BAD_ANSWER", "sent an invalid answer"),
+        ("renamed", "GATEWAY_BAD_ANSWER", "for another name"),
+        ("forged", "GATEWAY_BAD_ANSWER", "does not match its hash"),
+        ("closed", "UNAUTHORIZED", "does not accept the API key from"),
+        ("odd", "GATEWAY_BAD_ANSWER", "HTTP status 500"),
+    ] {
+        let refused = pml.execute(&format!("return await mcp.{name}.add({{}})"));
+        let message = failure(&refused, code);
+        let whole = format!("the registry {} of `.pml.json` ", hostile.url);
+        assert!(message.starts_with(&whole) && message.contains(words), "{name}: {message}");
+        assert!(!message.contains('\u{1b}'), "{message:?}");
+        let hint = refused["hint"].as_str().unwrap();
+        let write = format!("{{ \"url\": \"{}\", \"optional\": true }}", hostile.url);
+        assert!(hint.contains(&write), "{hint}");
+        said.push((name, words));
+    }
+    drop(pml);
+    let planned = text(&required.run_with(&["plan", "-"], b"await mcp.gone.add({})").stdout);
+    assert!(planned.contains(&format!("the registry {} of", hostile.url)), "{planned}");
+
+    let project = two.with(required, &optional);
+    let mut pml = project.stdio();
+    for (name, words) in said {
+        let pending = pml.execute(&format!("return await mcp.{name}.add({{}})"));
+        let description = question(&pending)["description"].as_str().unwrap();
+        assert!(description.contains(&format!("of the registry {}", two.second.url)), "{name}");
+        if name == "gone" || name == "html" {
+            approve(&project, &pending, false);
+            let done = pml.resume(&pending, true, false);
+            assert!(is_of(success(&done), "second-db"), "{done:#}");
+            let warned = done["warnings"].to_string();
+            assert!(warned.contains("was skipped: it ") && warned.contains(words), "{done:#}");
+        } else {
+            pml.resume(&pending, false, false);
+        }
+    }
+    assert_eq!(thief.requests(), 0);
+    // Nor is it silent about a program that runs on the gateway, or a name that no other registry has.
+    let done = pml.execute("return await mcp.math.eval({ expression: '6 * 7' })");
+    assert_eq!((success(&done), &done["executed"]), (&json!(42), &json!("server")), "{done:#}");
+    assert!(done["warnings"].to_string().contains("was skipped: it "), "{done:#}");
+    let refused = pml.execute("return await mcp.nowhere.add({})");
+    let message = failure(&refused, "TOOL_NOT_FOUND");
+    assert!(message.contains(&format!("the registry {} was skipped", hostile.url)), "{message}");
+}
+
+/// A URL with a path is refused, with the line to write. An untrusted file is checked as well, but its registries are not
+/// asked.
+#[test]
+fn a_registry_is_an_origin() {
+    let project = Project::offline();
+    project.write(".pml.json", r#"{ "registries": ["https://pml.casys.ai/registry"] }"#);
+    for arguments in [&["trust", "--yes"][..], &["exec", "-"], &["stdio"]] {
+        let refused = project.run_with(arguments, b"return 1");
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains("write `\"https://pml.casys.ai\"`"), "{said}");
+    }
+}
+
+/// CL-04: the registries of a file that the user has not trusted are not asked, and start nothing.
+#[test]
+fn registries_of_an_untrusted_file_are_not_asked() {
+    let two = Two::new();
+    publish(&two.second, "db", "second-db", "project");
+    let mirror = Mirror::of(&two.second.url);
+    let project = two.project(&json!([mirror.stub.url]));
+    store_keys(&project, &[(&mirror.stub.url, &two.second.key)]);
+    allowed(&project, &mut project.stdio(), ADD);
+    // Another byte, and it is no longer the file that was trusted.
+    project.write(".pml.json", project.read(".pml.json") + "\n");
+    let before = mirror.stub.requests();
+    let refused = project.run_with(&["exec", "-", "--json"], ADD.as_bytes());
+    let envelope: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    failure(&envelope, "TOOL_NOT_FOUND");
+    assert!(text(&refused.stderr).contains("`registries` in it are ignored"));
+    // Nor does it start what was allowed before.
+    let project = project.set("PML_CLOUD_URL", "http://127.0.0.1:9");
+    let (envelope, _) = project.exec(ADD);
+    assert_eq!(envelope["status"], "error", "{envelope:#}");
+    assert_eq!(mirror.stub.requests(), before);
+}
+
+/// A registry gets names and nothing else: no program, no arguments, and no key except the one that was stored for it.
+#[test]
+fn a_registry_gets_names_only() {
+    let two = Two::new();
+    publish(&two.second, "db", "second-db", "project");
+    let curious = GatewayStub::start_with_head(|_, _| {
+        Answer::Raw(404, "application/json", b"{\"error\":\"not_found\"}".to_vec())
+    });
+    let mirror = Mirror::of(&two.second.url);
+    let project = two.project(&json!([curious.url, two.first.url, mirror.stub.url]));
+    store_keys(&project, &[(&mirror.stub.url, &two.second.key), (&two.first.url, &two.first.key)]);
+    let mut pml = project.stdio();
+    let code = "// canary-text\nconst x = 'canary-literal'; return [x, args.n, await mcp.db.add({ x, n: args.n })]";
+    let request = json!({ "code": code, "args": { "n": "canary-args" } });
+    let pending = pml.execute_request(request.clone());
+    approve(&project, &pending, false);
+    success(&pml.resume(&pending, true, false));
+    success(&pml.execute_request(request));
+    plan(&project, code);
+    assert!(curious.requests() > 3);
+    for request in curious.received() {
+        assert!(!request.to_lowercase().contains("authorization"), "{request}");
+        assert!(!request.contains(&two.first.key) && !request.contains("pml_"), "{request}");
+    }
+    let with_key = mirror.stub.received();
+    assert!(with_key.iter().all(|request| request.contains(&two.second.key)), "{with_key:#?}");
+    assert!(!with_key.iter().any(|request| request.contains(&two.first.key)));
+    for request in curious.received().iter().chain(&with_key) {
+        assert!(request.starts_with("GET /mcp/") && !request.contains("canary"), "{request}");
+        let path = request.split(' ').nth(1).unwrap();
+        assert!(["/mcp/db", "/mcp/db:add"].contains(&path), "{request}");
+    }
+}
+
+/// With `analysis` as `local`, the gateway gets names only. Without a gateway, the registries are asked all the same.
+#[test]
+fn registries_are_asked_without_the_text_and_without_a_gateway() {
+    let two = Two::new();
+    publish(&two.second, "db", "second-db", "project");
+    let gateway = Mirror::of(&two.first.url);
+    let project = two.project(&json!([two.second.url]));
+    let config = json!({ "analysis": "local", "permissions": { "allow": ["*"] }, "registries": [two.second.url] });
+    let project = project.set("PML_CLOUD_URL", &gateway.stub.url).configure(&config);
+    let mut pml = project.stdio();
+    let code = "// canary\nreturn await mcp.db.add({ from: args.n })";
+    let request = json!({ "code": code, "args": { "n": "canary" } });
+    let pending = pml.execute_request(request.clone());
+    approve(&project, &pending, false);
+    assert!(is_of(success(&pml.resume(&pending, true, false)), "second-db"));
+    let mut dry = request;
+    dry["options"] = json!({ "dry_run": true });
+    let dry = pml.execute_request(dry);
+    assert_eq!(success(&dry)["tasks"][0]["side"], "client", "{dry:#}");
+    drop(pml);
+    let received = gateway.stub.received();
+    assert!(!received.is_empty() && !received.iter().any(|text| text.contains("canary")));
+
+    // The default gateway is not one that the user has chosen, so it has no place in the order.
+    let project = project.without("PML_CLOUD_URL").without("PML_API_KEY");
+    let (envelope, _) = project.exec(ADD);
+    assert!(is_of(success(&envelope), "second-db"), "{envelope:#}");
+    let (planned, _) = plan(&project, ADD);
+    assert_eq!(planned["tasks"][0]["routing_source"], "registry", "{planned:#}");
+}
+
+/// A server that was allowed starts again without any request that is answered. Other names of that registry fail.
+#[test]
+fn an_allowed_server_starts_offline() {
+    let two = Two::new();
+    publish(&two.second, "db", "second-db", "project");
+    let mirror = Mirror::of(&two.second.url);
+    for registries in [json!([mirror.stub.url]), json!([mirror.stub.url, two.first.url])] {
+        mirror.is_down.store(false, Ordering::SeqCst);
+        let project = two.project(&registries);
+        store_keys(&project, &[(&mirror.stub.url, &two.second.key)]);
+        allowed(&project, &mut project.stdio(), ADD);
+        mirror.is_down.store(true, Ordering::SeqCst);
+        // The gateway still answers.
+        let (envelope, _) = project.exec(ADD);
+        assert!(is_of(success(&envelope), "second-db"), "{envelope:#}");
+        let warned = envelope["warnings"].to_string();
+        assert!(warned.contains("is the server that you allowed here before"), "{envelope:#}");
+        let (envelope, _) = project.exec("return await mcp.unknown.add({})");
+        let message = failure(&envelope, "GATEWAY_UNREACHABLE");
+        assert!(message.contains(&mirror.stub.url), "{message}");
+
+        let project = project
+            .set("PML_CLOUD_URL", "http://127.0.0.1:9")
+            .set("npm_config_registry", "http://127.0.0.1:9");
+        let (envelope, _) = project.exec(ADD);
+        assert!(is_of(success(&envelope), "second-db"), "{envelope:#}");
+        let project = project.set("PML_API_KEY", "");
+        let (envelope, _) = project.exec(ADD);
+        assert!(is_of(success(&envelope), "second-db"), "{envelope:#}");
+        // Not if the registry is no longer listed.
+        let project = two.with(project, &json!([two.second.url]));
+        let (envelope, _) = project.exec(ADD);
+        assert_eq!(envelope["status"], "error", "{envelope:#}");
+    }
+}
+
+/// The same server in another registry is a change, which a person has to allow.
+#[test]
+fn a_server_of_another_registry_is_asked_about() {
+    let two = Two::new();
+    publish(&two.second, "db", "second-db", "project");
+    let other = two.second.url.replace("127.0.0.1", "localhost");
+    let project = two.project(&json!([two.second.url]));
+    store_keys(&project, &[(&two.second.url, &two.second.key), (&other, &two.second.key)]);
+    allowed(&project, &mut project.stdio(), ADD);
+    project.write("add.ts", ADD);
+    assert!(project.run(&["lock", "add.ts"]).status.success());
+
+    let project = two.with(project, &json!([other]));
+    let mut pml = project.stdio();
+    let pending = pml.execute(ADD);
+    let asked = question(&pending)["description"].as_str().unwrap();
+    assert_eq!(pending["context"]["dangerous"], true, "{pending:#}");
+    for words in [
+        "which CHANGED since you allowed it (was ",
+        &format!(" of the registry {}, now ", two.second.url),
+        &format!(" of the registry {other})"),
+    ] {
+        assert!(asked.contains(words), "{asked}");
+    }
+    // A program that is locked does not even ask.
+    let refused = project.run(&["exec", "add.ts", "--json"]);
+    let refused: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    let message = failure(&refused, "INTEGRITY_MISMATCH");
+    assert!(message.contains("registry"), "{message}");
+    let (_, result) = allowed(&project, &mut project.stdio(), ADD);
+    assert!(is_of(&result, "second-db"));
+}
+
+/// What cannot be used is the match all the same, and the next registry is not asked.
+#[test]
+fn an_entry_of_another_type_is_reported() {
+    let two = Two::new();
+    let third = company().tenant_with_rights(ALL);
+    let remote = json!({
+        "name": "db", "type": "http", "description": "Elsewhere.", "proxy_to": "http://127.0.0.1:9/mcp",
+        "tools": [{ "name": "add", "description": "Adds", "inputSchema": { "type": "object" } }],
+    });
+    published_server(&two.second, &remote);
+    published(&two.second, "db2.add", "/** Adds. */ return 1");
+    publish(&third, "db", "second-db", "project");
+    publish(&third, "db2", "second-db", "project");
+    let mirror = Mirror::of(&third.url);
+    let project = two.project(&json!([two.second.url, two.first.url, mirror.stub.url]));
+    store_keys(&project, &[(&two.second.url, &two.second.key), (&mirror.stub.url, &third.key)]);
+    let mut pml = project.stdio();
+    for (code, kind) in [
+        (ADD, "http"),
+        ("return await mcp.db2.add({})", "deno"),
+        ("return await mcp['d' + 'b2'].add({})", "deno"),
+    ] {
+        let refused = pml.execute(code);
+        let message = failure(&refused, "TOOL_UNAVAILABLE");
+        assert!(message.contains(&format!("it is of the type `{kind}`")), "{message}");
+        assert!(message.contains(&two.second.url), "{message}");
+    }
+    assert_eq!(mirror.stub.requests(), 0);
+}
+
+/// LM-08: a registry cannot replace what `pml` has itself, a server of `.pml.json`, or a name in a capability.
+#[test]
+fn a_registry_replaces_nothing_of_this_machine() {
+    let two = Two::new();
+    publish(&two.first, "db", "first-db", "project");
+    let code = "/** Adds a row. */ return await mcp.db.add({})";
+    published(&two.first, "rows.add", code);
+    let eager = GatewayStub::start_with_head(|head, _| {
+        let name = head.split(' ').nth(1).unwrap_or_default().trim_start_matches("/mcp/");
+        Answer::Json(json!({
+            "fqdn": format!("pml.mcp.{name}"), "type": "stdio", "description": "", "routing": "server",
+            "install": { "command": "npx", "args": ["evil"] }, "integrity": "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+        }))
+    });
+    let project = two.project(&json!([eager.url, two.first.url]));
+    project.write("own.js", RUNNER);
+    let project = project.configure(&json!({
+        "permissions": { "allow": ["*"] },
+        "registries": [{ "url": eager.url, "optional": true }, two.first.url],
+        "mcpServers": { "own": { "command": "node", "args": ["own.js"] } },
+    }));
+    let mut pml = project.stdio();
+    let mine = "const files = await mcp.filesystem.list_directory({ path: '.' });
+        const found = await mcp.pml.search_tools({ name: 'filesystem:read_file' });
+        return [files, found.tools.length, (await mcp.own.add({})).file]";
+    let done = pml.execute(mine);
+    assert!(success(&done)[2].as_str().unwrap().ends_with("own.js"), "{done:#}");
+    failure(&pml.execute("return await mcp.filesystem.nothing({})"), "TOOL_NOT_FOUND");
+    assert_eq!(eager.requests(), 0, "{:?}", eager.received());
+
+    // The capability is the gateway's, and so is what it calls.
+    let pending = pml.execute("return await mcp.rows.add({})");
+    approve(&project, &pending, false);
+    let mut done = pml.resume(&pending, true, false);
+    if done["status"] == "approval_required" {
+        approve(&project, &done, false);
+        done = pml.resume(&done, true, false);
+    }
+    assert!(is_of(success(&done), "first-db"), "{done:#}");
+    let asked: Vec<String> = eager.received();
+    assert!(asked.iter().all(|request| request.contains("/mcp/rows")), "{asked:#?}");
+}
