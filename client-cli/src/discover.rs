@@ -1,8 +1,10 @@
 //! `pml_discover` and `mcp.pml.search_tools` on the user's machine: finds tools that can be called from here.
 //!
-//! The tools of the user's own MCP servers, those built into `pml` and those of the gateway are ranked in one list. If
+//! The tools of the user's own MCP servers, those built into `pml`, those of the gateway and those that the user has allowed
+//! of other registries are ranked in one list. If
 //! the gateway is unreachable, its earlier answers are used, and the answer states what is missing.
 
+mod elsewhere;
 mod remembered;
 
 use std::collections::HashMap;
@@ -21,11 +23,13 @@ use protocol::{ErrorBody, ErrorCode, Routing, ToolDescriptor, ToolId, ToolUseTyp
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use self::elsewhere::FromRegistries;
 use self::remembered::{Answered, Remembered};
 use crate::app::App;
 use crate::consent::decision::why_refused;
 use crate::consent::permissions::Permissions;
 use crate::consent::shortened::shortened;
+use crate::origin::Origin;
 use crate::tools;
 
 /// The time limit of the gateway's answer; local results need not wait for it.
@@ -66,17 +70,38 @@ pub(crate) async fn discover(
     // The user may have edited the rules since the last search.
     app.read_permissions()?;
     let permissions = app.permissions();
-    let (remote, (local_tools, unknown)) = tokio::join!(
-        ask_gateway(app, &request, &lookup, limit, cancel),
+    let mut elsewhere = FromRegistries::allowed(app)?;
+    let mut not_searched = Unknown::default();
+    // First: the gateway is not asked about a name that a registry before it has.
+    let is_elsewhere = elsewhere.look(app, &lookup, false, &mut not_searched).await;
+    let (remote, (local_tools, mut unknown)) = tokio::join!(
+        async {
+            match is_elsewhere {
+                true => Remote::default(),
+                false => ask_gateway(app, &request, &lookup, limit, cancel).await,
+            }
+        },
         list_local_tools(app, &permissions, cancel)
     );
     let mut local_tools = local_tools;
+    if !is_elsewhere {
+        elsewhere.without(app, &remote.lists);
+        if remote.missing.is_none() && remote.lists.iter().all(Vec::is_empty) {
+            elsewhere.look(app, &lookup, true, &mut not_searched).await;
+        }
+    }
+    unknown.not_listed.extend(not_searched.not_listed);
+    // Its own servers come first, whatever a registry has.
+    elsewhere.tools.retain(|tool| !app.is_local(&tool.id));
+    let FromRegistries { tools, origins } = elsewhere;
+    local_tools.extend(tools);
     if remote.missing.is_some() {
         // The gateway's answer would contain these; without it, they are listed because they run offline.
         local_tools.extend(stored_capabilities(app)?);
     }
     local_tools.retain(|tool| why_refused(&permissions, &tool.id).is_none());
-    let merge = Merge { app, permissions: &permissions, request: &request, limit };
+    let merge =
+        Merge { app, permissions: &permissions, request: &request, limit, origins: &origins };
     let none = Vec::new();
     let list = |at: usize| remote.lists.get(at).unwrap_or(&none);
     let mut answer = match &lookup {
@@ -231,6 +256,8 @@ struct Merge<'a> {
     permissions: &'a Permissions,
     request: &'a DiscoverRequest,
     limit: usize,
+    /// The registries of tools that come from another one than the gateway.
+    origins: &'a HashMap<ToolId, Origin>,
 }
 
 impl Merge<'_> {
@@ -290,7 +317,7 @@ impl Merge<'_> {
             };
             let score = value["score"].as_f64().unwrap_or_default() as f32;
             if let Some(own) = local_tools.iter_mut().find(|own| own.id == id) {
-                if own.fqdn.is_some() {
+                if own.fqdn.is_some() && !self.origins.contains_key(&id) {
                     // The same capability, which is also stored here.
                     continue;
                 }
@@ -306,10 +333,19 @@ impl Merge<'_> {
         let own = local_tools.into_iter().filter(|tool| tool.passes(filter)).map(|tool| Found {
             score: tool.score,
             id: tool.id.to_string(),
-            value: tool.render(include),
+            value: self.rendered(&tool, include),
         });
         found.extend(own);
         found
+    }
+
+    /// Renders a tool of this machine, with the registry that it comes from.
+    fn rendered(&self, tool: &FoundTool, include: &[DiscoverInclude]) -> Value {
+        let mut value = tool.render(include);
+        if let Some(origin) = self.origins.get(&tool.id) {
+            value["registry"] = json!(origin);
+        }
+        value
     }
 
     fn cut(&self, found: Vec<Found>) -> Vec<Value> {
@@ -320,6 +356,10 @@ impl Merge<'_> {
 /// Reduces one of the gateway's tools, which has all fields, to the requested ones.
 fn reduced(value: &Value, include: &[DiscoverInclude]) -> Value {
     let mut reduced = value.clone();
+    if let Some(fields) = reduced.as_object_mut() {
+        // Only `pml` says that a tool is of another registry.
+        fields.shift_remove("registry");
+    }
     if let Some(fields) = reduced.as_object_mut().filter(|_| include.is_empty()) {
         for field in ["fqdn", "input_schema", "output_schema"] {
             // `remove` would move the last field into the gap.

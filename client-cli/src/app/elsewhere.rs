@@ -10,7 +10,7 @@ use protocol::{ErrorBody, ErrorCode, ToolId};
 use tokio_util::sync::CancellationToken;
 
 use super::App;
-use crate::capabilities::RegisteredServer;
+use crate::capabilities::{self, RegisteredServer};
 use crate::origin::Origin;
 use crate::registries::{Found, Registries, Registry, ServerName};
 use crate::tools;
@@ -132,6 +132,51 @@ impl App {
         let before = elsewhere.servers.len();
         self.look(&list, &ids, elsewhere, cancel).await?;
         Ok(elsewhere.servers.len() > before)
+    }
+
+    /// Looks for a server by its name, of which `ids` are searched, in the registries before the gateway or after it. The second part of the
+    /// answer has the registries that were skipped.
+    ///
+    /// # Errors
+    /// As [`look_before_gateway`](Self::look_before_gateway).
+    pub(crate) async fn look_for_server(
+        &self,
+        name: &ServerName,
+        ids: &[ToolId],
+        after_gateway: bool,
+    ) -> Result<(Option<Arc<RegisteredServer>>, Vec<String>), ErrorBody> {
+        let registries = self.registries()?;
+        let is_empty = registries.all().next().is_none();
+        if is_empty || is_reserved(&name.namespace) || self.is_configured_namespace(&name.namespace)
+        {
+            return Ok((None, Vec::new()));
+        }
+        let list: Vec<&Registry> = match (after_gateway, self.asks_gateway().await?) {
+            (false, true) => registries.before.iter().collect(),
+            (false, false) => registries.all().collect(),
+            (true, true) => registries.after.iter().collect(),
+            (true, false) => Vec::new(),
+        };
+        // A server belongs to the first registry that has it, also if it lacks a tool there.
+        if list.is_empty() || after_gateway && self.gateway_has(name).await? {
+            return Ok((None, Vec::new()));
+        }
+        let found = self.look_for(&list, name, ids).await?;
+        Ok((found.server, found.warnings))
+    }
+
+    /// Returns the servers of registries other than the gateway that the user has allowed here.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` if the lock is invalid.
+    pub(crate) fn allowed_elsewhere(&self) -> Result<Vec<RegisteredServer>, ErrorBody> {
+        let allowed = self.lockfile.servers()?.into_iter().filter(|server| server.counts);
+        let servers = allowed.filter_map(|server| {
+            let registry = server.registry.filter(|origin| self.lists_registry(origin))?;
+            let entry = capabilities::load_entry(self.records(), server.integrity)?;
+            Some(RegisteredServer { entry, registry: Some(registry) })
+        });
+        Ok(servers.collect())
     }
 
     /// Returns whether the gateway takes part: the user has named one, or there is a key for the default one.

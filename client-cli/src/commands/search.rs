@@ -59,7 +59,12 @@ fn text(answer: &Value) -> String {
             _ => "on this machine",
         };
         let offline = if tool["offline"].is_null() { "" } else { ", which is offline" };
-        out += &format!("{} ({place}{offline})\n  {}\n", field("id"), field("signature"));
+        let registry = match tool["registry"].is_null() {
+            true => String::new(),
+            false => format!(", from the registry {}", field("registry")),
+        };
+        let signature = field("signature");
+        out += &format!("{} ({place}{offline}{registry})\n  {signature}\n", field("id"));
         let description = field("description");
         if !description.is_empty() {
             out += &format!("  {description}\n");

@@ -134,7 +134,7 @@ impl Mirror {
 }
 
 /// Story 14.9: a server that the gateway does not have comes from the next registry. The question, the lock, the list,
-/// and plans say from which one. It is sealed, and its tools are pinned.
+/// searches and plans say from which one. It is sealed, and its tools are pinned.
 #[test]
 fn a_second_registry_has_what_the_gateway_has_not() {
     let two = Two::new();
@@ -147,6 +147,13 @@ fn a_second_registry_has_what_the_gateway_has_not() {
         (&json!("client"), &json!("registry"), &json!(two.second.url)),
         "{planned:#}"
     );
+    let found = text(&project.run(&["search", "db:add"]).stdout);
+    let from = format!("from the registry {}", two.second.url);
+    assert!(found.contains(&format!("db:add (on this machine, {from})")), "{found}");
+    let name = format!("{}.db", scope_of(&two.second));
+    let found = text(&project.run(&["search", &format!("{name}:add")]).stdout);
+    assert!(found.contains(&format!("{name}:add (on this machine, {from})")), "{found}");
+
     let mut pml = project.stdio();
     let (asked, result) = allowed(&project, &mut pml, ADD);
     assert!(is_of(&result, "second-db"), "{result:#}");
@@ -170,6 +177,14 @@ fn a_second_registry_has_what_the_gateway_has_not() {
     let listed = project.run(&["list", "--json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     assert_eq!(listed["allowed"][0]["registry"], json!(two.second.url), "{listed:#}");
+    // What is allowed here is also found by words, without asking the registry for them.
+    let found = project.run(&["search", "add", "a", "row", "--json"]);
+    let found: Value = serde_json::from_slice(&found.stdout).unwrap();
+    let tools = found["tools"].as_array().unwrap();
+    let tool = tools.iter().find(|tool| tool["registry"] == json!(two.second.url));
+    let id = format!("{}.db:add", scope_of(&two.second));
+    assert_eq!(tool.expect("it is found")["id"], json!(id), "{found:#}");
+
     project.write("add.ts", ADD);
     assert!(project.run(&["lock", "add.ts"]).status.success());
     assert!(project.read("add.ts.lock").contains(&two.second.url));
@@ -398,6 +413,8 @@ fn a_registry_gets_names_only() {
     success(&pml.resume(&pending, true, false));
     success(&pml.execute_request(request));
     plan(&project, code);
+    project.run(&["search", "canary words of a search"]);
+    project.run(&["search", "db:add"]);
     assert!(curious.requests() > 3);
     for request in curious.received() {
         assert!(!request.to_lowercase().contains("authorization"), "{request}");

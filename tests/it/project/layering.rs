@@ -185,7 +185,11 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ),
     // These search, and run nothing.
     ("client-cli", "placement", &["app", "capabilities", "consent", "files", "origin", "tools"]),
-    ("client-cli", "discover", &["app", "capabilities", "consent", "files", "tools"]),
+    (
+        "client-cli",
+        "discover",
+        &["app", "capabilities", "consent", "files", "origin", "registries", "tools"],
+    ),
     (
         "client-cli",
         "run",
