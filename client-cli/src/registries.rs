@@ -13,7 +13,7 @@ use reqwest::header::ACCEPT;
 
 use self::answer::{Answer, Wanted};
 use crate::capabilities::RegisteredServer;
-use crate::gateway::keys::{Gateway, KeySource};
+use crate::gateway::keys::{Gateway, KeyPlace, KeySource};
 use crate::http_client::{self, Credential};
 use crate::origin::Origin;
 
@@ -22,6 +22,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum size of an answer in bytes: that of an entry that can be stored.
 const ANSWER_LIMIT: usize = 4 * 1024 * 1024;
+
+/// A name that no registry has, because it is reserved.
+const PROBE: &str = "mcp";
 
 /// The registries, in the order in which they are asked.
 #[derive(Debug, Default)]
@@ -193,6 +196,19 @@ impl Registry {
             }
         }
         Ok(Found::Nothing)
+    }
+
+    /// Checks whether it answers; returns the place of the key that it was sent, if there is one.
+    ///
+    /// # Errors
+    /// Returns why it does not.
+    pub(crate) async fn probe(&self) -> Result<Option<KeyPlace>, Failure> {
+        match self.fetch(PROBE).await? {
+            (404, _) => Ok(self.keys.find().await.key.as_ref().map(|(_, place)| place.clone())),
+            (status, _) => {
+                Err(Failure::bad(format!("HTTP status {status} for a name that is reserved")))
+            }
+        }
     }
 
     /// Returns the error for a failure, about what was looked for.

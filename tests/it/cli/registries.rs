@@ -134,7 +134,7 @@ impl Mirror {
 }
 
 /// Story 14.9: a server that the gateway does not have comes from the next registry. The question, the lock, the list,
-/// searches and plans say from which one. It is sealed, and its tools are pinned.
+/// searches, plans, and the check of the machine say from which one. It is sealed, and its tools are pinned.
 #[test]
 fn a_second_registry_has_what_the_gateway_has_not() {
     let two = Two::new();
@@ -184,6 +184,8 @@ fn a_second_registry_has_what_the_gateway_has_not() {
     let tool = tools.iter().find(|tool| tool["registry"] == json!(two.second.url));
     let id = format!("{}.db:add", scope_of(&two.second));
     assert_eq!(tool.expect("it is found")["id"], json!(id), "{found:#}");
+    let doctor = text(&project.run(&["doctor"]).stdout);
+    assert!(doctor.contains(&format!("{}: with the API key from", two.second.url)), "{doctor}");
 
     project.write("add.ts", ADD);
     assert!(project.run(&["lock", "add.ts"]).status.success());
@@ -328,10 +330,15 @@ fn a_registry_that_does_not_answer_is_an_error_or_skipped() {
         said.push((name, words));
     }
     drop(pml);
+    let doctor = required.run(&["doctor"]);
+    assert_eq!(doctor.status.code(), Some(4));
+    assert!(text(&doctor.stdout).contains(&format!("failed   registry          {}", hostile.url)));
     let planned = text(&required.run_with(&["plan", "-"], b"await mcp.gone.add({})").stdout);
     assert!(planned.contains(&format!("the registry {} of", hostile.url)), "{planned}");
 
     let project = two.with(required, &optional);
+    let doctor = text(&project.run(&["doctor"]).stdout);
+    assert!(doctor.contains("it is optional, so it is skipped"), "{doctor}");
     let mut pml = project.stdio();
     for (name, words) in said {
         let pending = pml.execute(&format!("return await mcp.{name}.add({{}})"));
@@ -415,6 +422,7 @@ fn a_registry_gets_names_only() {
     plan(&project, code);
     project.run(&["search", "canary words of a search"]);
     project.run(&["search", "db:add"]);
+    project.run(&["doctor"]);
     assert!(curious.requests() > 3);
     for request in curious.received() {
         assert!(!request.to_lowercase().contains("authorization"), "{request}");
@@ -426,7 +434,7 @@ fn a_registry_gets_names_only() {
     for request in curious.received().iter().chain(&with_key) {
         assert!(request.starts_with("GET /mcp/") && !request.contains("canary"), "{request}");
         let path = request.split(' ').nth(1).unwrap();
-        assert!(["/mcp/db", "/mcp/db:add"].contains(&path), "{request}");
+        assert!(["/mcp/db", "/mcp/db:add", "/mcp/mcp"].contains(&path), "{request}");
     }
 }
 

@@ -240,6 +240,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "packages",
             "placement",
             "processes",
+            "registries",
             "run",
             "run_store",
             "serve",

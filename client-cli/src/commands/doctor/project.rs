@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use futures::future::join_all;
 use protocol::escape_text;
 use sandbox::Confinement;
 use serde::{Serialize, Serializer};
@@ -10,11 +11,12 @@ use serde_json::Value;
 
 use crate::args::Settings;
 use crate::commands::init::starts_stdio;
-use crate::config::{Config, Trust};
+use crate::config::{self, Config, Trust};
 use crate::consent::trust::TrustStore;
 use crate::gateway::cloud::Cloud;
-use crate::gateway::keys::{self, Gateway, KeySource};
+use crate::gateway::keys::{self, Gateway, KeyError, KeySource};
 use crate::processes::programs::{ProgramError, Programs};
+use crate::registries::Registries;
 use crate::workspace::Workspace;
 
 /// The agents' configuration files of MCP servers, and the member that lists them.
@@ -87,8 +89,10 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     let config = TrustStore::of_user()
         .map_err(|error| error.to_string())
         .and_then(|store| Config::open(&mut workspace, &store).map_err(|error| error.to_string()));
+    let mut registries = Vec::new();
     let url = match config {
-        Ok(config) => {
+        Ok(mut config) => {
+            registries = std::mem::take(&mut config.registries);
             findings.push(trust(&config));
             let further = workspace.root_paths().into_iter().skip(1);
             findings.extend(
@@ -103,7 +107,9 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
             None
         }
     };
-    findings.extend(gateway(settings, url.as_deref(), &workspace.root_paths()).await);
+    let roots = workspace.root_paths();
+    findings.extend(gateway(settings, url.as_deref(), &roots).await);
+    findings.extend(further_registries(settings, url.as_deref(), registries, &roots).await);
     findings.push(match Confinement::check_support() {
         Ok(()) => Finding::new("commands", State::Good, "can be confined to the workspace"),
         Err(reason) => {
@@ -171,15 +177,10 @@ fn servers(config: &Config) -> Option<Finding> {
 }
 
 async fn gateway(settings: &Settings, file: Option<&str>, roots: &[PathBuf]) -> Vec<Finding> {
-    let variable = |name| std::env::var(name).ok();
     let failed = |what, error: &dyn std::fmt::Display| {
         vec![Finding::new(what, State::Failed(2), error.to_string())]
     };
-    let chosen = keys::remembered_gateway().and_then(|remembered| {
-        let url = variable(keys::URL_VARIABLE);
-        Gateway::choose(settings.url.as_deref(), url.as_deref(), file, remembered.as_deref())
-    });
-    let gateway = match chosen {
+    let gateway = match chosen_gateway(settings, file) {
         Ok(gateway) => gateway,
         Err(error) => return failed("gateway", &error),
     };
@@ -234,6 +235,51 @@ async fn gateway(settings: &Settings, file: Option<&str>, roots: &[PathBuf]) -> 
         findings.push(Finding::new("keyring", State::Warning, keyring_error.to_string()));
     }
     findings
+}
+
+/// Returns which registries of `.pml.json` answer.
+async fn further_registries(
+    settings: &Settings,
+    file: Option<&str>,
+    list: Vec<config::Registry>,
+    roots: &[PathBuf],
+) -> Vec<Finding> {
+    let chosen = chosen_gateway(settings, file).ok();
+    let list = list.into_iter().map(|one| (one.origin, one.optional));
+    let registries = match Registries::new(list, chosen.as_ref(), roots) {
+        Ok(registries) => registries,
+        Err(error) => return vec![Finding::new("registry", State::Failed(2), error.message)],
+    };
+    let probes = registries.all().map(|registry| async move {
+        let origin = registry.origin();
+        match (registry.probe().await, registry.is_optional()) {
+            (Ok(Some(place)), _) => Finding::new(
+                "registry",
+                State::Good,
+                format!("{origin}: with the API key from {place}"),
+            ),
+            (Ok(None), _) => {
+                Finding::new("registry", State::Good, format!("{origin}: without an API key"))
+            }
+            (Err(failure), true) => {
+                let detail =
+                    format!("{origin} {}; it is optional, so it is skipped", failure.reason);
+                Finding::new("registry", State::Warning, detail)
+            }
+            (Err(failure), false) => {
+                let detail = format!("{origin} {}", failure.reason);
+                Finding::new("registry", State::Failed(4), detail)
+            }
+        }
+    });
+    join_all(probes).await
+}
+
+/// Returns the gateway that commands use.
+fn chosen_gateway(settings: &Settings, file: Option<&str>) -> Result<Gateway, KeyError> {
+    let remembered = keys::remembered_gateway()?;
+    let url = std::env::var(keys::URL_VARIABLE).ok();
+    Gateway::choose(settings.url.as_deref(), url.as_deref(), file, remembered.as_deref())
 }
 
 /// Checks that an agent's file starts `pml stdio`.
