@@ -4,7 +4,6 @@
 //! all not to the agent, and works once. The page has no script and no cookie: its form has a secret of its own, so a
 //! request of another page, or of the agent, cannot answer.
 
-mod browser;
 mod connections;
 mod html;
 mod requests;
@@ -20,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub(crate) use self::browser::Browser;
+use crate::browser::Browser;
 use crate::consent::question::left_out::LeftOut;
 use crate::consent::question::{Answer, code};
 

@@ -119,7 +119,8 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("client-cli", "connections", &[]),
     ("client-cli", "diagram", &[]),
     // The page shows a question and takes its answer; it knows no run.
-    ("client-cli", "approval_page", &["connections", "consent"]),
+    ("client-cli", "browser", &[]),
+    ("client-cli", "approval_page", &["browser", "connections", "consent"]),
     (
         "client-cli",
         "gateway",
@@ -196,6 +197,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
         &[
             "app",
             "approval_page",
+            "browser",
             "capabilities",
             "consent",
             "diagram",

@@ -7,7 +7,8 @@ use protocol::Approval;
 use serde_json::Value;
 
 use super::Approvals;
-use crate::approval_page::{ApprovalPages, Browser, Opened, Shown};
+use crate::approval_page::{ApprovalPages, Opened, Shown};
+use crate::browser::Browser;
 use crate::consent::question::{Channel, Given};
 use crate::diagram;
 use crate::run::posted::{self, Posted};

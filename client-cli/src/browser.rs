@@ -12,7 +12,7 @@ pub(crate) struct Browser(Option<Command>);
 
 /// A command that opens a URL, which is its last argument.
 #[derive(Debug, Clone)]
-pub(super) struct Command(OsString);
+pub(crate) struct Command(OsString);
 
 impl Browser {
     /// Returns that of the environment: `PML_BROWSER`, or else the desktop's own; without a desktop, none.
@@ -29,7 +29,7 @@ impl Browser {
     }
 
     /// Returns the command; `None` if pages are not opened.
-    pub(super) fn command(&self) -> Option<&Command> {
+    pub(crate) fn command(&self) -> Option<&Command> {
         self.0.as_ref()
     }
 }
@@ -39,7 +39,7 @@ impl Command {
     ///
     /// # Errors
     /// Returns why it cannot be started.
-    pub(super) fn open(&self, url: &str) -> Result<(), std::io::Error> {
+    pub(crate) fn open(&self, url: &str) -> Result<(), std::io::Error> {
         let mut command = tokio::process::Command::new(&self.0);
         command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // The browser stays when `pml` ends, and needs no key of it.
