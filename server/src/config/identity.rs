@@ -34,6 +34,10 @@ pub(crate) struct OauthSettings {
     #[arg(long, env = "PML_OAUTH_RIGHTS_CLAIM", default_value = "scope", value_name = "CLAIM")]
     pub oauth_rights_claim: String,
 
+    /// The client id under which `pml login --browser` signs in at the issuer; clients read it in the metadata.
+    #[arg(long, env = "PML_OAUTH_CLI_CLIENT_ID", value_name = "ID", value_parser = client_id)]
+    pub oauth_cli_client_id: Option<String>,
+
     /// How long cached issuer keys stay valid while the issuer is unreachable.
     #[arg(
         long,
@@ -43,6 +47,13 @@ pub(crate) struct OauthSettings {
         value_parser = clap::value_parser!(u32).range(1..=86_400)
     )]
     pub oauth_keys_max_age: u32,
+}
+
+/// Checks that a text can be a client id (RFC 6749, appendix A.1): clients show it.
+fn client_id(text: &str) -> Result<String, String> {
+    let is_valid =
+        (1..=256).contains(&text.len()) && text.bytes().all(|byte| (0x20..=0x7e).contains(&byte));
+    is_valid.then(|| text.to_owned()).ok_or_else(|| "not 1 to 256 ASCII characters".to_owned())
 }
 
 /// Checks that a URL uses TLS or is on this machine: plain HTTP content can be replaced in transit.

@@ -45,6 +45,8 @@ pub(crate) struct Claims {
     pub principal: String,
     /// The claim with the rights.
     pub rights: String,
+    /// The client id of `pml` at the issuer, which only the metadata has.
+    pub cli_client_id: Option<String>,
 }
 
 /// Why a token is not accepted.
@@ -174,13 +176,18 @@ impl Tokens {
     /// Returns the metadata of RFC 9728, from which a client learns the issuer.
     pub(crate) fn metadata(&self) -> Value {
         let rights: Vec<String> = Right::ALL.into_iter().map(word_of).collect();
-        serde_json::json!({
+        let mut metadata = serde_json::json!({
             "resource": self.claims.audience,
             "authorization_servers": [self.claims.issuer],
             "scopes_supported": rights,
             "bearer_methods_supported": ["header"],
             "resource_name": "PML",
-        })
+        });
+        // An extension, which RFC 9728, section 2, allows: for `pml login --browser`.
+        if let Some(id) = &self.claims.cli_client_id {
+            metadata["pml_cli_client_id"] = id.as_str().into();
+        }
+        metadata
     }
 
     /// Returns the URL of the metadata.

@@ -293,7 +293,7 @@ fn a_token_has_the_scope_and_rights_of_its_claims() {
 fn refusals_have_a_challenge_with_metadata_and_scope() {
     let key = Signer::ed25519();
     let issuer = Issuer::start(&[("k", &key)]);
-    let server = issuer.gateway(&[]);
+    let server = issuer.gateway(&[("PML_OAUTH_CLI_CLIENT_ID", "pml cli")]);
     let place = "https://gw.example/.well-known/oauth-protected-resource/mcp";
     for path in ["", "/mcp"] {
         let metadata =
@@ -302,6 +302,7 @@ fn refusals_have_a_challenge_with_metadata_and_scope() {
         let metadata = metadata.json();
         assert_eq!(metadata["resource"], AUDIENCE);
         assert_eq!(metadata["authorization_servers"], json!([issuer.claims()["iss"]]));
+        assert_eq!(metadata["pml_cli_client_id"], "pml cli");
         assert_eq!(metadata["bearer_methods_supported"], json!(["header"]));
         assert_eq!(
             metadata["scopes_supported"],

@@ -87,11 +87,12 @@ fn children(serve: &Serve) -> Result<(Analyser, Pool, Pool), SandboxError> {
 pub(super) fn tokens(settings: &OauthSettings) -> anyhow::Result<Option<Tokens>> {
     let named = [&settings.oauth_issuer, &settings.oauth_audience, &settings.oauth_jwks_url];
     let [Some(issuer), Some(audience), Some(jwks_url)] = named else {
-        if named.iter().all(|setting| setting.is_none()) {
+        // A client id alone would be published by nobody.
+        if named.iter().all(|setting| setting.is_none()) && settings.oauth_cli_client_id.is_none() {
             return Ok(None);
         }
         bail!(
-            "set all of PML_OAUTH_ISSUER, PML_OAUTH_AUDIENCE and PML_OAUTH_JWKS_URL, or none of them"
+            "set all of PML_OAUTH_ISSUER, PML_OAUTH_AUDIENCE and PML_OAUTH_JWKS_URL, or none of them; PML_OAUTH_CLI_CLIENT_ID needs them"
         );
     };
     let claims = Claims {
@@ -102,6 +103,7 @@ pub(super) fn tokens(settings: &OauthSettings) -> anyhow::Result<Option<Tokens>>
         scope: settings.oauth_scope_claim.clone(),
         principal: settings.oauth_principal_claim.clone(),
         rights: settings.oauth_rights_claim.clone(),
+        cli_client_id: settings.oauth_cli_client_id.clone(),
     };
     let (_, jwks_url) = address("PML_OAUTH_JWKS_URL", jwks_url)?;
     let max_age = Duration::from_secs(settings.oauth_keys_max_age.into());
@@ -131,5 +133,7 @@ mod tests {
         assert_eq!(verifier(&[]), Ok(false));
         let refused = verifier(&["--oauth-issuer", "https://id.test"]).unwrap_err();
         assert!(refused.contains("PML_OAUTH_JWKS_URL"), "{refused}");
+        let refused = verifier(&["--oauth-cli-client-id", "pml"]).unwrap_err();
+        assert!(refused.contains("PML_OAUTH_CLI_CLIENT_ID needs them"), "{refused}");
     }
 }
