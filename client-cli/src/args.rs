@@ -1,6 +1,7 @@
 //! The command line of `pml`.
 
 mod capabilities;
+mod login;
 mod publish;
 mod runs;
 mod serve;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::capabilities::{Add, Run};
+pub(crate) use self::login::Login;
 pub(crate) use self::publish::{Deprecate, Publish, Unpublish};
 pub(crate) use self::runs::{Replay, ResumeRun, RunsCommand};
 pub(crate) use self::serve::Serve;
@@ -181,9 +183,9 @@ Exit codes: 0 deleted, or nothing to delete; 2 something cannot be deleted.")]
     /// Check the policy of this project: what its calls may touch.
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Verify and store the gateway's API key, from stdin or a prompt without echo.
-    Login,
-    /// Delete the stored API key of the gateway.
+    /// Verify and store the gateway's API key, from stdin or a prompt without echo; or sign in with a browser.
+    Login(Login),
+    /// Delete the stored API key or sign-in of the gateway.
     Logout,
     /// Manage secrets for tools, in this project's `.env` or on the gateway.
     #[command(subcommand, visible_alias = "keys")]

@@ -139,7 +139,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Run(_)
         | Command::List(_)
         | Command::Remove(_)
-        | Command::Login
+        | Command::Login(_)
         | Command::Logout => {}
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -221,7 +221,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::List(options) => list::list(&App::open(settings)?, &options),
             Command::Remove(options) => list::remove(&App::open(settings)?, &options),
             Command::Types(options) => types::types(App::open(settings)?, options, &stop).await,
-            Command::Login => login::login(settings, &stop).await,
+            Command::Login(options) => login::login(settings, options, &stop).await,
             Command::Logout => login::logout(settings, &stop).await,
             Command::Init { .. }
             | Command::Trust { .. }

@@ -1,4 +1,5 @@
-//! The gateway: its address, its API key, and requests to it.
+//! The gateway: its address, the API key or sign-in for it, and requests to it.
 
 pub(crate) mod cloud;
 pub(crate) mod keys;
+pub(crate) mod oauth;

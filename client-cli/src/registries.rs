@@ -14,6 +14,7 @@ use reqwest::header::ACCEPT;
 use self::answer::{Answer, Wanted};
 use crate::capabilities::RegisteredServer;
 use crate::gateway::keys::{Gateway, KeyPlace, KeySource};
+use crate::gateway::oauth::OauthError;
 use crate::http_client::{self, Credential};
 use crate::origin::Origin;
 
@@ -204,7 +205,7 @@ impl Registry {
     /// Returns why it does not.
     pub(crate) async fn probe(&self) -> Result<Option<KeyPlace>, Failure> {
         match self.fetch(PROBE).await? {
-            (404, _) => Ok(self.keys.find().await.key.as_ref().map(|(_, place)| place.clone())),
+            (404, _) => Ok(self.keys.find().await.login.as_ref().map(|(_, place)| place.clone())),
             (status, _) => {
                 Err(Failure::bad(format!("HTTP status {status} for a name that is reserved")))
             }
@@ -229,8 +230,10 @@ impl Registry {
     async fn fetch(&self, name: &str) -> Result<(u16, Vec<u8>), Failure> {
         let url = self.gateway.join(&format!("mcp/{name}"));
         let mut request = self.http.get(url).header(ACCEPT, "application/json");
-        if let Some((key, _)) = &self.keys.find().await.key {
-            request = request.bearer_auth(key.expose());
+        if let Some(bearer) =
+            self.keys.bearer(None).await.map_err(|error| Failure::no_token(&error))?
+        {
+            request = request.bearer_auth(bearer.expose());
         }
         let mut response = request.send().await.map_err(|error| Failure::unreachable(&error))?;
         let status = response.status();
@@ -261,9 +264,12 @@ impl Registry {
     }
 
     async fn unauthorized(&self) -> Failure {
-        let reason = match &self.keys.find().await.key {
+        let reason = match &self.keys.find().await.login {
             Some((_, place)) => {
-                format!("does not accept the API key from {}", escape_text(&place.to_string()))
+                format!(
+                    "does not accept the API key or the sign-in from {}",
+                    escape_text(&place.to_string())
+                )
             }
             None => format!(
                 "needs an API key; `pml login --url {}` stores one, for this registry only",
@@ -280,6 +286,12 @@ impl Failure {
         let what: String = escape_text(what.as_ref()).chars().take(300).collect();
         let reason = format!("sent an invalid answer: {what}");
         Self { reason, code: ErrorCode::GatewayBadAnswer }
+    }
+
+    /// A sign-in without a valid access token.
+    fn no_token(error: &OauthError) -> Self {
+        let reason = format!("needs a new access token, but {error}");
+        Self { reason, code: ErrorCode::Unauthorized }
     }
 
     fn unreachable(error: &reqwest::Error) -> Self {

@@ -9,6 +9,7 @@ mod changed_programs;
 mod changed_tools;
 mod configured;
 mod create;
+mod device_login;
 mod disk_full;
 mod error_messages;
 mod exposed;

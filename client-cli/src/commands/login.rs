@@ -1,7 +1,9 @@
-//! `pml login` and `pml logout`: the API key of a gateway, stored for this user.
+//! `pml login` and `pml logout`: the API key of a gateway, or a sign-in, stored for this user.
+
+mod browser;
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use protocol::{ErrorCode, escape_text};
@@ -9,71 +11,98 @@ use tokio_util::sync::CancellationToken;
 
 use super::hidden;
 use super::terminal::{blocking, interrupted, note, say};
-use crate::args::Settings;
+use crate::args::{self, Settings};
 use crate::config::Config;
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::gateway::cloud::Cloud;
-use crate::gateway::keys::{self, ApiKey, Gateway, KeyPlace, KeySource, Keyring};
+use crate::gateway::keys::{
+    self, ApiKey, Gateway, KeyPlace, KeySource, Keyring, Login, RefreshLock, SignIn,
+};
 use crate::workspace::Workspace;
 
 /// The maximum number of bytes that are read from stdin.
 const INPUT_LIMIT: u64 = 8 * 1024;
 
-/// Prompts for an API key or reads it from stdin, verifies it with the gateway and stores it.
+/// Gets an API key or a sign-in, verifies it with the gateway and stores it.
 pub(super) async fn login(
     settings: &Settings,
+    options: args::Login,
     stop: &CancellationToken,
 ) -> Result<ExitCode, CliError> {
     let (gateway, workspace) = gateway(settings)?;
-    // Before the question, so that no key is typed in vain.
+    // First, so that nobody types a key or signs in in vain.
     let path = file()?;
+    keys::check_file(&path).map_err(|error| invalid(&error))?;
     let keyring = Keyring::of_user(&workspace.root_paths()).map_err(|error| invalid(&error))?;
-    let text = ask(&gateway, stop).await?;
+    let (login, who) = if options.browser {
+        browser::sign_in(&gateway, &options, stop).await?
+    } else {
+        with_key(&gateway, stop).await?
+    };
+    let place = tokio::select! {
+        place = store(&gateway, &login, keyring.as_ref(), path) => place?,
+        () = stop.cancelled() => return Err(interrupted()),
+    };
+    // Only now: commands must not select a gateway for which nothing was stored.
+    if let Some(file) = keys::gateway_file() {
+        keys::remember_gateway(&file, &gateway).map_err(|error| invalid(&error))?;
+    }
+    let stored = match login {
+        Login::Key(_) => "The key is stored",
+        Login::SignIn(_) => "The tokens are stored",
+    };
+    say(&format!("{who}\n{stored} in {place}. Commands that name no gateway use this one.\n"))?;
+    if keys::variable().is_some_and(|value| !value.trim().is_empty()) {
+        let what = if options.browser { "tokens" } else { "key" };
+        note(&format!(
+            "warning: `PML_API_KEY` is set and takes precedence over the stored {what}\n"
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prompts for an API key or reads it from stdin, and verifies it; also returns what to say about it.
+async fn with_key(
+    gateway: &Gateway,
+    stop: &CancellationToken,
+) -> Result<(Login, String), CliError> {
+    let text = ask(gateway, stop).await?;
     let key = ApiKey::new(&text, "stdin").map_err(|error| invalid(&error))?.ok_or_else(|| {
         CliError::cannot_run("no API key was given; nothing was stored")
             .with_hint("Type it, or pass it on stdin: `pml login < key.txt`.")
     })?;
     // With exactly this key: a stored one must not pass the check in its place.
-    let cloud = Cloud::new(gateway.clone(), KeySource::given(&gateway, key.clone()))?;
+    let login = Login::Key(key);
+    let cloud = Cloud::new(gateway.clone(), KeySource::given(gateway, login.clone()))?;
     // A key that the gateway rejects must not replace one that it accepts.
     let own = tokio::select! {
         own = cloud.own_key() => own?,
         () = stop.cancelled() => return Err(interrupted()),
     };
-    let place = tokio::select! {
-        place = store(&gateway, &key, keyring.as_ref(), path) => place?,
-        () = stop.cancelled() => return Err(interrupted()),
-    };
-    // Only now: commands must not select a gateway for which no key was stored.
-    if let Some(file) = keys::gateway_file() {
-        keys::remember_gateway(&file, &gateway).map_err(|error| invalid(&error))?;
-    }
-    say(&format!(
-        "Logged in to {gateway} as `{}` in `{}`. Rights of the API key: {}.\nThe key is stored in {place}. \
-         Commands that name no gateway use this one.\n",
+    let who = format!(
+        "Logged in to {gateway} as `{}` in `{}`. Rights of the API key: {}.",
         escape_text(&own.principal),
         escape_text(&own.scope),
         escape_text(&own.can.join(", ")),
-    ))?;
-    if keys::variable().is_some_and(|value| !value.trim().is_empty()) {
-        note("warning: `PML_API_KEY` is set and takes precedence over the stored key\n");
-    }
-    Ok(ExitCode::SUCCESS)
+    );
+    Ok((login, who))
 }
 
-/// Stores an API key in the keyring if there is one, else in the file; never in both.
+/// Stores an API key or a sign-in in the keyring if there is one, else in the file; never in both.
 async fn store(
     gateway: &Gateway,
-    key: &ApiKey,
+    login: &Login,
     keyring: Option<&Keyring>,
     file: PathBuf,
 ) -> Result<KeyPlace, CliError> {
+    // Another process that refreshes an earlier sign-in would write it over this one.
+    let _lock = lock(gateway, &file).await?;
     if let Some(keyring) = keyring {
-        match keyring.store(gateway, key).await {
+        match keyring.store(gateway, login).await {
             Ok(()) => {
                 // In this order: if the deletion fails, there are two keys, but never none.
-                keys::delete_key(&file, gateway).map_err(|error| invalid(&error))?;
+                keys::delete_login(&file, gateway).map_err(|error| invalid(&error))?;
                 return Ok(KeyPlace::Keyring);
             }
             // The old key would take precedence over the new one as soon as the keyring is unlocked.
@@ -83,21 +112,46 @@ async fn store(
                 ))
                 .with_hint("Unlock the keyring and log in again."));
             }
-            Err(error) => note(&format!("{error}; the API key is stored in the file instead\n")),
+            Err(error) => {
+                let what = match login {
+                    Login::Key(_) => "the API key is",
+                    Login::SignIn(_) => "the tokens are",
+                };
+                note(&format!("{error}; {what} stored in the file instead\n"));
+            }
         }
     }
-    keys::store_key(&file, gateway, key).map_err(|error| invalid(&error))?;
+    keys::store_login(&file, gateway, login).map_err(|error| invalid(&error))?;
     Ok(KeyPlace::File(file))
 }
 
-/// Deletes the gateway's API key from wherever it is stored.
+async fn lock(gateway: &Gateway, file: &Path) -> Result<RefreshLock, CliError> {
+    let locked = RefreshLock::acquire(file).await;
+    locked.map_err(|error| error.into_body(&gateway.to_string()).into())
+}
+
+/// Deletes the gateway's API key or sign-in from wherever it is stored, and revokes the sign-in.
 pub(super) async fn logout(
     settings: &Settings,
     stop: &CancellationToken,
 ) -> Result<ExitCode, CliError> {
     let (gateway, workspace) = gateway(settings)?;
     let keyring = Keyring::of_user(&workspace.root_paths()).map_err(|error| invalid(&error))?;
-    let was_in_file = keys::delete_key(&file()?, &gateway).map_err(|error| invalid(&error))?;
+    let file = file()?;
+    let mut sign_ins = sign_ins(&gateway, keyring.as_ref(), &file).await;
+    let _lock = match sign_ins.is_empty() {
+        true => None,
+        false => {
+            let lock = tokio::select! {
+                lock = lock(&gateway, &file) => lock?,
+                () = stop.cancelled() => return Err(interrupted()),
+            };
+            // Read again: the refresh token may have been exchanged for another one meanwhile.
+            sign_ins = self::sign_ins(&gateway, keyring.as_ref(), &file).await;
+            Some(lock)
+        }
+    };
+    let was_in_file = keys::delete_login(&file, &gateway).map_err(|error| invalid(&error))?;
     let was_in_keyring = match keyring {
         Some(keyring) => {
             let deleted = tokio::select! {
@@ -112,6 +166,16 @@ pub(super) async fn logout(
     if let Some(file) = keys::gateway_file() {
         keys::forget_gateway(&file, &gateway).map_err(|error| invalid(&error))?;
     }
+    // After the deletion: here, the sign-in is over even if the issuer does not answer.
+    if let Some(sign_in) = sign_ins.first() {
+        let revoked = tokio::select! {
+            revoked = browser::revoke_all(&sign_ins) => revoked,
+            () = stop.cancelled() => return Err(interrupted()),
+        };
+        let end = browser::end_of_access(sign_in);
+        say(&format!("The stored sign-in for {gateway} was deleted{revoked}.{end}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let was_there = was_in_file || was_in_keyring;
     say(&if was_there {
         format!(
@@ -121,6 +185,21 @@ pub(super) async fn logout(
         format!("No API key was stored for {gateway}.\n")
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the stored sign-ins of a gateway. What cannot be read has none here; deleting reports why.
+async fn sign_ins(gateway: &Gateway, keyring: Option<&Keyring>, file: &Path) -> Vec<SignIn> {
+    let in_file = keys::from_file(gateway, Some(file)).ok().flatten();
+    let in_keyring = match keyring {
+        Some(keyring) => keyring.find(gateway).await.ok().flatten(),
+        None => None,
+    };
+    let stored = in_file.into_iter().chain(in_keyring);
+    let sign_in = |login| match login {
+        Login::SignIn(sign_in) => Some(*sign_in),
+        Login::Key(_) => None,
+    };
+    stored.filter_map(sign_in).collect()
 }
 
 /// Finds the gateway and the workspace in the same way as every other command.

@@ -2,6 +2,7 @@
 
 mod answer;
 mod api;
+mod credential;
 mod secrets;
 
 use std::time::Duration;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::capabilities::MODULE_LIMIT;
-use crate::gateway::keys::{ApiKey, Gateway, KeySource};
+use crate::gateway::keys::{Gateway, KeySource, Login};
 use crate::http_client::{self, Credential};
 
 /// The maximum size of an answer in bytes. A tool result alone may have 8 MiB.
@@ -80,18 +81,14 @@ impl Cloud {
         &self.gateway
     }
 
-    /// Returns whether there is an API key for the gateway, which rejects requests without one.
+    /// Returns whether there is an API key or a sign-in for the gateway, which rejects requests without one.
     pub(crate) async fn has_key(&self) -> bool {
-        self.key().await.is_some()
+        self.keys.find().await.login.is_some()
     }
 
-    async fn key(&self) -> Option<&ApiKey> {
-        self.keys.find().await.key.as_ref().map(|(key, _)| key)
-    }
-
-    /// Returns the hash of the API key, which separates the cached answers of different principals.
+    /// Returns the hash of the API key or of the sign-in, which separates the cached answers of different principals.
     pub(crate) async fn principal(&self) -> Option<Integrity> {
-        self.key().await.map(|key| Integrity::of(key.expose().as_bytes()))
+        self.keys.principal().await
     }
 
     /// Submits a program.
@@ -192,11 +189,7 @@ impl Cloud {
 
     async fn fetch(&self, fqdn: &str, kind: &str, limit: usize) -> Result<Vec<u8>, ErrorBody> {
         let url = self.gateway.join(&format!("mcp/{fqdn}"));
-        let mut request = self.http.get(url).header(ACCEPT, kind);
-        if let Some(key) = self.key().await {
-            request = request.bearer_auth(key.expose());
-        }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let response = self.send(self.http.get(url).header(ACCEPT, kind)).await?;
         let status = response.status();
         let body = self.read_at_most(response, limit).await?;
         match status.as_u16() {
@@ -232,7 +225,7 @@ impl Cloud {
             "method": "tools/call",
             "params": { "name": name, "arguments": arguments, "_meta": meta },
         });
-        let mut request = self
+        let request = self
             .http
             .post(self.gateway.join("mcp"))
             .header(ACCEPT, "application/json, text/event-stream")
@@ -245,12 +238,9 @@ impl Cloud {
             // nothing.
             .header("x-pml-client", "package")
             .body(body.to_string());
-        if let Some(key) = self.key().await {
-            request = request.bearer_auth(key.expose());
-        }
         // Dropping the request closes the connection, which cancels it on the gateway.
         let exchange = async {
-            let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+            let response = self.send(request).await?;
             let status = response.status();
             let body = self.read(response).await?;
             Ok::<_, ErrorBody>((status, body))
@@ -373,12 +363,23 @@ impl Cloud {
         )
     }
 
-    /// Returns the error for a request without an API key that the gateway accepts.
+    /// Returns the error for a request without an API key or access token that the gateway accepts.
     pub(crate) fn unauthorized(&self) -> ErrorBody {
         // Every caller has looked for the key before, so its source is known here.
         let found = self.keys.known();
-        let message = match found.and_then(|found| found.key.as_ref()) {
-            Some(_) => format!("the gateway at {} does not accept the API key", self.gateway),
+        let message = match found.and_then(|found| found.login.as_ref()) {
+            Some((Login::SignIn(sign_in), _)) => {
+                let message = format!(
+                    "the gateway at {} does not accept the access token of {}",
+                    self.gateway, sign_in.issuer
+                );
+                let mut error = ErrorBody::new(ErrorCode::Unauthorized, message);
+                error.hint = format!("Run `pml login --browser --url {}`.", self.gateway);
+                return error;
+            }
+            Some((Login::Key(_), _)) => {
+                format!("the gateway at {} does not accept the API key", self.gateway)
+            }
             None if self.gateway.is_default() => format!(
                 "the gateway at {} needs an API key; `pml` sends none because you did not name this gateway",
                 self.gateway

@@ -1,7 +1,9 @@
-//! Selects the gateway and finds its API key.
+//! Selects the gateway and finds its API key, or the sign-in that stands in for one.
 
 mod gateway;
 mod keyring;
+mod refresh;
+mod sign_in;
 mod source;
 mod store;
 
@@ -15,13 +17,16 @@ use std::sync::OnceLock;
 
 use protocol::redaction::keys_in_use;
 use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
 
 use crate::files;
 
 pub(crate) use gateway::Gateway;
 pub(crate) use keyring::Keyring;
+pub(crate) use refresh::RefreshLock;
+pub(crate) use sign_in::{Login, SignIn};
 pub(crate) use source::{KeyPlace, KeySource};
-pub(crate) use store::{delete_key, forget_gateway, remember_gateway, store_key};
+pub(crate) use store::{delete_login, forget_gateway, remember_gateway, store_login};
 
 /// The variable that names the gateway.
 pub(crate) const URL_VARIABLE: &str = "PML_CLOUD_URL";
@@ -168,19 +173,46 @@ fn from_variable(gateway: &Gateway, variable: Option<&str>) -> Result<Option<Api
     Ok(key.filter(|_| !gateway.is_default()))
 }
 
-/// Returns the key in the credentials file for exactly the gateway's origin.
+/// Returns the key or the sign-in in the credentials file for exactly the gateway's origin.
 ///
 /// # Errors
 /// Returns [`KeyError`] if the file exists but must not be used, or the value cannot be a key.
-fn from_file(gateway: &Gateway, file: Option<&Path>) -> Result<Option<ApiKey>, KeyError> {
+pub(crate) fn from_file(gateway: &Gateway, file: Option<&Path>) -> Result<Option<Login>, KeyError> {
     let Some(path) = file else { return Ok(None) };
-    let Some(keys) = read_keys(path)? else { return Ok(None) };
+    let Some(entries) = read_entries(path)? else { return Ok(None) };
     let place = path.display();
-    keys.get(&gateway.origin())
-        .map_or(Ok(None), |text| ApiKey::new(text, format_args!("`{place}`")))
+    match entries.get(&gateway.origin()) {
+        None => Ok(None),
+        Some(Entry::Key(text)) => Ok(ApiKey::new(text, format_args!("`{place}`"))?.map(Login::Key)),
+        Some(Entry::SignIn(sign_in)) => match sign_in.checked() {
+            Some(sign_in) => Ok(Some(Login::SignIn(Box::new(sign_in)))),
+            None => Err(KeyError::File {
+                path: path.to_owned(),
+                reason: "its sign-in is invalid; run `pml logout`".to_owned(),
+            }),
+        },
+    }
 }
 
-fn read_keys(path: &Path) -> Result<Option<BTreeMap<String, String>>, KeyError> {
+/// Checks that the credentials file, if there is one, can be changed.
+///
+/// # Errors
+/// Returns [`KeyError::File`] if the file must not be used.
+pub(crate) fn check_file(path: &Path) -> Result<(), KeyError> {
+    read_entries(path).map(drop)
+}
+
+/// What the credentials file has for an origin.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    /// An API key.
+    Key(String),
+    /// A sign-in, as it was written; not checked yet.
+    SignIn(Box<SignIn>),
+}
+
+fn read_entries(path: &Path) -> Result<Option<BTreeMap<String, Entry>>, KeyError> {
     let Some(text) = read_private(path)? else { return Ok(None) };
     // The parser's message could quote a key, so only the position is reported.
     serde_json::from_slice(&text).map(Some).map_err(|error| {
@@ -243,7 +275,10 @@ mod tests {
     ) -> Result<Option<ApiKey>, KeyError> {
         match from_variable(gateway, variable)? {
             Some(key) => Ok(Some(key)),
-            None => from_file(gateway, file),
+            None => Ok(from_file(gateway, file)?.map(|login| match login {
+                Login::Key(key) => key,
+                Login::SignIn(_) => panic!("not an API key"),
+            })),
         }
     }
 

@@ -224,7 +224,7 @@ fn secret_tool_is_never_run_from_the_workspace() {
 }
 
 /// Puts a `secret-tool` into a folder; returns a `PATH` that begins there.
-fn secret_tool(folder: &Path, script: &str) -> String {
+pub(crate) fn secret_tool(folder: &Path, script: &str) -> String {
     let file = folder.join("secret-tool");
     std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();

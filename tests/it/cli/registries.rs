@@ -316,7 +316,7 @@ fn a_registry_that_does_not_answer_is_an_error_or_skipped() {
         ("html", "GATEWAY_BAD_ANSWER", "sent an invalid answer"),
         ("renamed", "GATEWAY_BAD_ANSWER", "for another name"),
         ("forged", "GATEWAY_BAD_ANSWER", "does not match its hash"),
-        ("closed", "UNAUTHORIZED", "does not accept the API key from"),
+        ("closed", "UNAUTHORIZED", "does not accept the API key or the sign-in from"),
         ("odd", "GATEWAY_BAD_ANSWER", "HTTP status 500"),
     ] {
         let refused = pml.execute(&format!("return await mcp.{name}.add({{}})"));

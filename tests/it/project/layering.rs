@@ -230,6 +230,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "added",
             "agent",
             "app",
+            "browser",
             "capabilities",
             "config",
             "consent",

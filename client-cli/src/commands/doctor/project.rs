@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use futures::future::join_all;
-use protocol::escape_text;
+use protocol::{ErrorCode, escape_text};
 use sandbox::Confinement;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::commands::init::starts_stdio;
 use crate::config::{self, Config, Trust};
 use crate::consent::trust::TrustStore;
 use crate::gateway::cloud::Cloud;
-use crate::gateway::keys::{self, Gateway, KeyError, KeySource};
+use crate::gateway::keys::{self, Gateway, KeyError, KeyPlace, KeySource, Login, SignIn};
 use crate::processes::programs::{ProgramError, Programs};
 use crate::registries::Registries;
 use crate::workspace::Workspace;
@@ -215,8 +215,9 @@ async fn gateway(settings: &Settings, file: Option<&str>, roots: &[PathBuf]) -> 
         }
     };
     let found = keys.find().await;
-    findings.push(if let Some((_, place)) = &found.key {
-        match cloud.own_key().await {
+    findings.push(match &found.login {
+        Some((Login::SignIn(sign_in), place)) => sign_in_finding(&cloud, sign_in, place).await,
+        Some((Login::Key(_), place)) => match cloud.own_key().await {
             Ok(own) => {
                 let (who, scope, can) = (own.principal, own.scope, own.can.join(", "));
                 let detail = format!("of `{who}` in `{scope}`, from {place}; rights: {can}");
@@ -226,15 +227,44 @@ async fn gateway(settings: &Settings, file: Option<&str>, roots: &[PathBuf]) -> 
                 let detail = format!("from {place}: {}. {}", error.message, error.hint);
                 Finding::new("key", State::Failed(3), detail)
             }
+        },
+        None => {
+            let detail = format!("none is set; `pml login --url {gateway}` stores one");
+            Finding::new("key", State::Warning, detail)
         }
-    } else {
-        let detail = format!("none is set; `pml login --url {gateway}` stores one");
-        Finding::new("key", State::Warning, detail)
     });
     if let Some(keyring_error) = &found.keyring_error {
         findings.push(Finding::new("keyring", State::Warning, keyring_error.to_string()));
     }
     findings
+}
+
+/// Checks a sign-in, which is refreshed if that is due.
+async fn sign_in_finding(cloud: &Cloud, sign_in: &SignIn, place: &KeyPlace) -> Finding {
+    match cloud.accepts_token().await {
+        Ok(()) => {
+            let now = cloud.sign_in().await;
+            let sign_in = now.as_ref().unwrap_or(sign_in);
+            let end = sign_in.expires_at.map_or_else(String::new, |end| {
+                format!("; its access token expires at {}", end.format("%Y-%m-%d %H:%M:%S UTC"))
+            });
+            let then = match sign_in.is_refreshed() {
+                true => "and is refreshed",
+                false => "and cannot be refreshed",
+            };
+            let detail = format!("a sign-in through {}, from {place}{end} {then}", sign_in.issuer);
+            Finding::new("key", State::Good, detail)
+        }
+        Err(error) => {
+            let detail = format!(
+                "a sign-in through {}, from {place}: {}. {}",
+                sign_in.issuer, error.message, error.hint
+            );
+            let is_refused =
+                matches!(error.error_code, ErrorCode::Unauthorized | ErrorCode::Forbidden);
+            Finding::new("key", State::Failed(if is_refused { 3 } else { 4 }), detail)
+        }
+    }
 }
 
 /// Returns which registries of `.pml.json` answer.

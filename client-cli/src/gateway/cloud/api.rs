@@ -86,6 +86,14 @@ impl Cloud {
             .map_err(|error| self.invalid_answer(&error.to_string()))
     }
 
+    /// Checks that the gateway accepts the access token. It has no record of one, as it has of a key.
+    ///
+    /// # Errors
+    /// Returns `UNAUTHORIZED` for a token that the gateway rejects, and `FORBIDDEN` for one without a scope.
+    pub(crate) async fn accepts_token(&self) -> Result<(), ErrorBody> {
+        self.api(Method::GET, "api/v1/routing", None).await.map(drop)
+    }
+
     /// Parses an answer as JSON and escapes its texts for display.
     fn clean(&self, answer: &[u8]) -> Result<Value, ErrorBody> {
         let mut read = serde_json::from_slice(answer)
@@ -112,10 +120,7 @@ impl Cloud {
         if let Some(etag) = known {
             request = request.header(IF_NONE_MATCH, etag);
         }
-        if let Some(key) = self.key().await {
-            request = request.bearer_auth(key.expose());
-        }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let response = self.send(request).await?;
         let etag = response.headers().get(ETAG).and_then(|etag| etag.to_str().ok());
         let etag = etag.unwrap_or_default().to_owned();
         match response.status().as_u16() {
@@ -148,10 +153,7 @@ impl Cloud {
         if let Some(body) = body {
             request = request.json(&body);
         }
-        if let Some(key) = self.key().await {
-            request = request.bearer_auth(key.expose());
-        }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let response = self.send(request).await?;
         let status = response.status();
         let answer = self.read(response).await?;
         if status.is_success() {

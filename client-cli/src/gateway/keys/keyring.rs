@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
-use super::{ApiKey, Gateway, KEY_LIMIT, KeyError};
+use super::{ApiKey, Gateway, KEY_LIMIT, KeyError, Login, SignIn};
 use crate::processes::programs::Programs;
 
 /// The variable that switches the keyring off.
@@ -70,22 +70,25 @@ impl Keyring {
         Ok(program.map(|program| Self { program: program.file, path: programs.path() }))
     }
 
-    /// Returns the stored API key for a gateway's origin.
+    /// Returns the stored API key or sign-in for a gateway's origin.
     ///
     /// # Errors
-    /// Returns [`KeyringError`] if there is no answer in time, or the value cannot be a key.
-    pub(crate) async fn find(&self, gateway: &Gateway) -> Result<Option<ApiKey>, KeyringError> {
+    /// Returns [`KeyringError`] if there is no answer in time, or the value is neither.
+    pub(crate) async fn find(&self, gateway: &Gateway) -> Result<Option<Login>, KeyringError> {
         found(&self.run(&["lookup"], gateway, None, READ_LIMIT).await?)
     }
 
-    /// Stores the API key for a gateway's origin, replacing an earlier one.
+    /// Stores the API key or the sign-in for a gateway's origin, replacing an earlier one.
     ///
     /// # Errors
-    /// Returns [`KeyringError`] if it was not stored.
-    pub(crate) async fn store(&self, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyringError> {
+    /// Returns [`KeyringError`] if it was not stored. `secret-tool` accepts at most 8 KiB.
+    pub(crate) async fn store(&self, gateway: &Gateway, login: &Login) -> Result<(), KeyringError> {
         let label = format!("--label=PML key for {}", gateway.origin());
-        let output =
-            self.run(&["store", &label], gateway, Some(key.expose()), CHANGE_LIMIT).await?;
+        let text = match login {
+            Login::Key(key) => key.expose().to_owned(),
+            Login::SignIn(sign_in) => sign_in.to_text(),
+        };
+        let output = self.run(&["store", &label], gateway, Some(&text), CHANGE_LIMIT).await?;
         if output.status.success() { Ok(()) } else { Err(refused(&output)) }
     }
 
@@ -162,18 +165,23 @@ impl Keyring {
     }
 }
 
-/// Returns the API key that a lookup printed.
-fn found(output: &Output) -> Result<Option<ApiKey>, KeyringError> {
+/// Returns the API key or the sign-in that a lookup printed.
+fn found(output: &Output) -> Result<Option<Login>, KeyringError> {
     if !output.status.success() {
         // `secret-tool` prints nothing for a missing key.
         return if output.stderr.is_empty() { Ok(None) } else { Err(refused(output)) };
     }
     let not_a_key = || KeyringError("contains a value that is not an API key".to_owned());
     let text = str::from_utf8(&output.stdout).map_err(|_| not_a_key())?;
+    // No key begins like that.
+    if text.starts_with('{') {
+        let sign_in = SignIn::parse(text).ok_or_else(not_a_key)?;
+        return Ok(Some(Login::SignIn(Box::new(sign_in))));
+    }
     if text.len() > KEY_LIMIT {
         return Err(not_a_key());
     }
-    ApiKey::new(text, "the keyring").map_err(|_| not_a_key())
+    Ok(ApiKey::new(text, "the keyring").map_err(|_| not_a_key())?.map(Login::Key))
 }
 
 /// Returns the program's error message.
@@ -201,6 +209,7 @@ mod tests {
             (0, b"\xff\xfe", "", Err("not an API key")),
             (0, b"a b", "", Err("not an API key")),
             (0, &long, "", Err("not an API key")),
+            (0, b"{\"id\": 1}", "", Err("not an API key")),
         ] {
             let (stdout, stderr) = (stdout.to_vec(), stderr.as_bytes().to_vec());
             let output = Output { status: ExitStatus::from_raw(code << 8), stdout, stderr };

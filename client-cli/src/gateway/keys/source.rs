@@ -1,13 +1,17 @@
-//! The source of a gateway's API key.
+//! The source of a gateway's API key, or of the sign-in that stands in for one.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::sync::OnceCell;
+use chrono::Utc;
+use protocol::Integrity;
+use tokio::sync::{Mutex, OnceCell};
 
 use super::keyring::{Keyring, KeyringError};
-use super::{ApiKey, Gateway, KEY_VARIABLE, KeyError, from_file, from_variable, user_file};
+use super::refresh::{Home, refreshed};
+use super::{Gateway, KEY_VARIABLE, KeyError, Login, SignIn, from_file, from_variable, user_file};
+use crate::gateway::oauth::OauthError;
 
 /// The source of an API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +22,7 @@ pub(crate) enum KeyPlace {
     Keyring,
     /// The user's credentials file.
     File(PathBuf),
-    /// The user, in this command: a key that is being verified.
+    /// The user, in this command: a key or a sign-in that is being verified.
     Given,
 }
 
@@ -36,13 +40,13 @@ impl fmt::Display for KeyPlace {
 /// The result of the search for an API key.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Found {
-    /// The key and its place.
-    pub(crate) key: Option<(ApiKey, KeyPlace)>,
+    /// The key or the sign-in, and its place.
+    pub(crate) login: Option<(Login, KeyPlace)>,
     /// Why the keyring could not be read.
     pub(crate) keyring_error: Option<KeyringError>,
 }
 
-/// The API key of one gateway. The keyring is queried when the key is first needed, because it may be slow.
+/// The API key or the sign-in of one gateway. The keyring is queried when the key is first needed, because it may be slow.
 #[derive(Debug, Clone)]
 pub(crate) struct KeySource(Arc<Search>);
 
@@ -50,15 +54,35 @@ pub(crate) struct KeySource(Arc<Search>);
 struct Search {
     gateway: Gateway,
     keyring: Option<Keyring>,
-    /// The key to use if the keyring has none.
-    fallback: Option<(ApiKey, KeyPlace)>,
+    /// What to use if the keyring has nothing.
+    fallback: Option<(Login, KeyPlace)>,
     found: OnceCell<Found>,
+    /// The sign-in, as this process refreshed it last.
+    current: Mutex<Option<SignIn>>,
+}
+
+/// What authenticates a request; never displayed.
+pub(crate) struct Bearer {
+    text: String,
+    is_access_token: bool,
+}
+
+impl Bearer {
+    /// Returns the key or the access token itself.
+    pub(crate) fn expose(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns whether it is an access token, which can be refreshed.
+    pub(crate) fn is_access_token(&self) -> bool {
+        self.is_access_token
+    }
 }
 
 impl KeySource {
-    /// Creates a source from a key that is already known.
-    pub(crate) fn given(gateway: &Gateway, key: ApiKey) -> Self {
-        Self::new(gateway, None, Some((key, KeyPlace::Given)))
+    /// Creates a source from a key or a sign-in that is already known.
+    pub(crate) fn given(gateway: &Gateway, login: Login) -> Self {
+        Self::new(gateway, None, Some((login, KeyPlace::Given)))
     }
 
     /// Creates the source for this user: `PML_API_KEY`, the keyring, the file. `roots` are the folders of the
@@ -69,7 +93,7 @@ impl KeySource {
     pub(crate) fn of_user(gateway: &Gateway, roots: &[PathBuf]) -> Result<Self, KeyError> {
         if let Some(key) = from_variable(gateway, super::variable())? {
             // Without the keyring, which would otherwise be asked first and may prompt the user.
-            return Ok(Self::new(gateway, None, Some((key, KeyPlace::Variable))));
+            return Ok(Self::new(gateway, None, Some((Login::Key(key), KeyPlace::Variable))));
         }
         Self::stored(gateway, roots)
     }
@@ -90,21 +114,22 @@ impl KeySource {
     fn new(
         gateway: &Gateway,
         keyring: Option<Keyring>,
-        fallback: Option<(ApiKey, KeyPlace)>,
+        fallback: Option<(Login, KeyPlace)>,
     ) -> Self {
-        let found = OnceCell::new();
-        Self(Arc::new(Search { gateway: gateway.clone(), keyring, fallback, found }))
+        let (found, current) = (OnceCell::new(), Mutex::default());
+        Self(Arc::new(Search { gateway: gateway.clone(), keyring, fallback, found, current }))
     }
 
-    /// Finds the API key; the result is cached for the life of the process.
+    /// Finds the API key or the sign-in; the result is cached for the life of the process. The tokens of a sign-in may
+    /// be newer: [`Self::bearer`] returns those.
     pub(crate) async fn find(&self) -> &Found {
-        let Search { gateway, keyring, fallback, found } = &*self.0;
+        let Search { gateway, keyring, fallback, found, .. } = &*self.0;
         let search = async || {
             let mut keyring_error = None;
             if let Some(keyring) = keyring {
                 match keyring.find(gateway).await {
-                    Ok(Some(key)) => {
-                        return Found { key: Some((key, KeyPlace::Keyring)), keyring_error };
+                    Ok(Some(login)) => {
+                        return Found { login: Some((login, KeyPlace::Keyring)), keyring_error };
                     }
                     Ok(None) => {}
                     Err(error) => {
@@ -113,10 +138,64 @@ impl KeySource {
                     }
                 }
             }
-            Found { key: fallback.clone(), keyring_error }
+            Found { login: fallback.clone(), keyring_error }
         };
         // Concurrent requests wait for one search, so a locked keyring prompts only once.
         found.get_or_init(search).await
+    }
+
+    /// Returns what authenticates a request: the API key, or the access token of a sign-in, which is refreshed if it is
+    /// due, or if it is the `refused` one.
+    ///
+    /// # Errors
+    /// Returns [`OauthError`] if the sign-in cannot be refreshed.
+    pub(crate) async fn bearer(
+        &self,
+        refused: Option<&Bearer>,
+    ) -> Result<Option<Bearer>, OauthError> {
+        // Boxed: every future that sends a request contains this one.
+        let (first, place) = match &Box::pin(self.find()).await.login {
+            None => return Ok(None),
+            Some((Login::Key(key), _)) => {
+                let text = key.expose().to_owned();
+                return Ok(Some(Bearer { text, is_access_token: false }));
+            }
+            Some((Login::SignIn(first), place)) => (first, place),
+        };
+        let refused = refused.map(|bearer| bearer.text.clone());
+        // Concurrent requests wait for one refresh.
+        let mut current = self.0.current.lock().await;
+        let known = current.as_ref().unwrap_or(first).clone();
+        let is_refused = refused.as_deref() == Some(known.access_token());
+        // A sign-in that is being verified is new, and not stored yet.
+        let is_stored = *place != KeyPlace::Given;
+        let new = if is_stored && (known.is_due(Utc::now()) || is_refused) {
+            let Search { gateway, keyring, .. } = &*self.0;
+            let home =
+                Home { gateway: gateway.clone(), keyring: keyring.clone(), place: place.clone() };
+            // In a task of its own: a request that is cancelled must not lose the new refresh token.
+            let refresh = tokio::spawn(refreshed(home, known, refused));
+            refresh.await.map_err(|error| OauthError::Unreachable(error.to_string()))??
+        } else {
+            known
+        };
+        let text = new.access_token().to_owned();
+        *current = Some(new);
+        Ok(Some(Bearer { text, is_access_token: true }))
+    }
+
+    /// Returns the sign-in with the tokens that [`Self::bearer`] returned last.
+    pub(crate) async fn current(&self) -> Option<SignIn> {
+        self.0.current.lock().await.clone()
+    }
+
+    /// Returns a hash that separates the cached answers of different principals. A refresh does not change it.
+    pub(crate) async fn principal(&self) -> Option<Integrity> {
+        let (login, _) = self.find().await.login.as_ref()?;
+        Some(match login {
+            Login::Key(key) => Integrity::of(key.expose().as_bytes()),
+            Login::SignIn(sign_in) => Integrity::of(sign_in.id().as_bytes()),
+        })
     }
 
     /// Returns the result of [`find`](Self::find); `None` before its first call.

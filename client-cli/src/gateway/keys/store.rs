@@ -7,28 +7,31 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
-use super::{ApiKey, Gateway, KeyError, read_keys, read_private};
+use super::{Entry, Gateway, KeyError, Login, read_entries, read_private};
 use crate::files::atomic::{self, Existing};
 
-/// Stores the API key for a gateway's origin, replacing an earlier one.
+/// Stores the API key or the sign-in for a gateway's origin, replacing an earlier one.
 ///
 /// # Errors
 /// Returns [`KeyError::File`] if the existing file must not be used, or the new one cannot be written.
-pub(crate) fn store_key(path: &Path, gateway: &Gateway, key: &ApiKey) -> Result<(), KeyError> {
-    let text = key.expose().to_owned();
-    change(path, |keys| keys.insert(gateway.origin(), text).is_none()).map(drop)
+pub(crate) fn store_login(path: &Path, gateway: &Gateway, login: &Login) -> Result<(), KeyError> {
+    let entry = match login {
+        Login::Key(key) => Entry::Key(key.expose().to_owned()),
+        Login::SignIn(sign_in) => Entry::SignIn(sign_in.clone()),
+    };
+    change(path, |entries| entries.insert(gateway.origin(), entry).is_none()).map(drop)
 }
 
-/// Deletes the key for a gateway's origin; returns whether there was one.
+/// Deletes the key or the sign-in for a gateway's origin; returns whether there was one.
 ///
 /// # Errors
-/// As [`store_key`].
-pub(crate) fn delete_key(path: &Path, gateway: &Gateway) -> Result<bool, KeyError> {
+/// As [`store_login`].
+pub(crate) fn delete_login(path: &Path, gateway: &Gateway) -> Result<bool, KeyError> {
     // `change` would create a missing file.
-    if read_keys(path)?.is_none() {
+    if read_entries(path)?.is_none() {
         return Ok(false);
     }
-    change(path, |keys| keys.remove(&gateway.origin()).is_some())
+    change(path, |entries| entries.remove(&gateway.origin()).is_some())
 }
 
 /// Stores the gateway, for commands that name none.
@@ -55,14 +58,14 @@ pub(crate) fn forget_gateway(path: &Path, gateway: &Gateway) -> Result<(), KeyEr
 /// Reads, changes and writes the file under a lock, so that concurrent changes are not lost.
 fn change<T>(
     path: &Path,
-    edit: impl FnOnce(&mut BTreeMap<String, String>) -> T,
+    edit: impl FnOnce(&mut BTreeMap<String, Entry>) -> T,
 ) -> Result<T, KeyError> {
     let mut out = None;
     write(path, |path| {
         // A file that must not be used is an error, and is not overwritten.
-        let mut keys = read_keys(path)?.unwrap_or_default();
-        out = Some(edit(&mut keys));
-        let text = serde_json::to_string_pretty(&keys);
+        let mut entries = read_entries(path)?.unwrap_or_default();
+        out = Some(edit(&mut entries));
+        let text = serde_json::to_string_pretty(&entries);
         text.map(|text| text + "\n")
             .map_err(|error| KeyError::File { path: path.to_owned(), reason: error.to_string() })
     })?;
@@ -105,14 +108,14 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::gateway::keys::from_file;
+    use crate::gateway::keys::{ApiKey, from_file};
 
     fn gateway(url: &str) -> Gateway {
         Gateway::choose(Some(url), None, None, None).unwrap()
     }
 
-    fn key(text: &str) -> ApiKey {
-        ApiKey::new(text, "a test").unwrap().unwrap()
+    fn key(text: &str) -> Login {
+        Login::Key(ApiKey::new(text, "a test").unwrap().unwrap())
     }
 
     fn mode(path: &Path) -> u32 {
@@ -124,16 +127,16 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("config/pml/credentials");
         let (a, b) = (gateway("https://a.test/below"), gateway("http://127.0.0.1:3001"));
-        assert!(!delete_key(&path, &a).unwrap());
-        store_key(&path, &a, &key("first")).unwrap();
-        store_key(&path, &b, &key("other")).unwrap();
-        store_key(&path, &a, &key("second")).unwrap();
+        assert!(!delete_login(&path, &a).unwrap());
+        store_login(&path, &a, &key("first")).unwrap();
+        store_login(&path, &b, &key("other")).unwrap();
+        store_login(&path, &a, &key("second")).unwrap();
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
         let found = |gateway: &Gateway| from_file(gateway, Some(&path)).unwrap();
         assert_eq!(found(&a), Some(key("second")));
         assert_eq!(found(&gateway("https://a.test")), Some(key("second")));
         assert_eq!(found(&b), Some(key("other")));
-        assert!(delete_key(&path, &a).unwrap() && !delete_key(&path, &a).unwrap());
+        assert!(delete_login(&path, &a).unwrap() && !delete_login(&path, &a).unwrap());
         assert_eq!((found(&a), found(&b)), (None, Some(key("other"))));
         assert_eq!(mode(&path), 0o600);
     }
@@ -145,8 +148,8 @@ mod tests {
         let path = home.path().join("credentials");
         std::fs::write(&path, r#"{"https://a.test":"canary"}"#).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
-        store_key(&path, &gateway("https://b.test"), &key("k")).unwrap_err();
-        delete_key(&path, &gateway("https://a.test")).unwrap_err();
+        store_login(&path, &gateway("https://b.test"), &key("k")).unwrap_err();
+        delete_login(&path, &gateway("https://a.test")).unwrap_err();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), r#"{"https://a.test":"canary"}"#);
     }
 
@@ -159,11 +162,11 @@ mod tests {
             for number in 0..8 {
                 let path = &path;
                 scope.spawn(move || {
-                    store_key(path, &gateway(&format!("https://{number}.test")), &key("k"))
+                    store_login(path, &gateway(&format!("https://{number}.test")), &key("k"))
                         .unwrap();
                 });
             }
         });
-        assert_eq!(read_keys(&path).unwrap().unwrap().len(), 8);
+        assert_eq!(read_entries(&path).unwrap().unwrap().len(), 8);
     }
 }
