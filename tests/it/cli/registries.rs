@@ -185,7 +185,7 @@ fn a_second_registry_has_what_the_gateway_has_not() {
     let id = format!("{}.db:add", scope_of(&two.second));
     assert_eq!(tool.expect("it is found")["id"], json!(id), "{found:#}");
     let doctor = text(&project.run(&["doctor"]).stdout);
-    assert!(doctor.contains(&format!("{}: with the API key from", two.second.url)), "{doctor}");
+    assert!(doctor.contains(&format!("{}: with what is stored in", two.second.url)), "{doctor}");
 
     project.write("add.ts", ADD);
     assert!(project.run(&["lock", "add.ts"]).status.success());

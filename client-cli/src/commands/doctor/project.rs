@@ -286,7 +286,7 @@ async fn further_registries(
             (Ok(Some(place)), _) => Finding::new(
                 "registry",
                 State::Good,
-                format!("{origin}: with the API key from {place}"),
+                format!("{origin}: with what is stored in {place}"),
             ),
             (Ok(None), _) => {
                 Finding::new("registry", State::Good, format!("{origin}: without an API key"))
