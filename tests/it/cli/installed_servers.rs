@@ -74,7 +74,9 @@ fn failed_installations_are_explained() {
         registry.publish(&scratch, name, &[("index.js", "")], &manifest, changed);
     };
     publish("tool", json!({ "bin": { "tool": "index.js" } }), b"");
-    publish("changed", json!({ "bin": "index.js" }), b"more");
+    // An empty gzip member (RFC 1952): the archive stays readable, so that npm can only refuse it by its hash.
+    let empty = [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0"[..], &[0; 8]].concat();
+    publish("changed", json!({ "bin": "index.js" }), &empty);
     // The same tool, but from an address.
     let address = format!("{}/tool/-/tool-1.0.0.tgz", registry.npm());
     publish("remote", json!({ "bin": "index.js", "dependencies": { "tool": address } }), b"");
