@@ -1,7 +1,7 @@
 //! Locates the tools of a program without running it, and records the source of each location.
 //!
-//! The sources, in order: the user's own servers, the tools of `pml`, the gateway and the other registries, without it the capabilities that ran
-//! here before, its last answer, its cached routing rules, the table shipped with `pml`. A tool that none of them knows
+//! The sources, in order: the user's own servers, the tools of `pml`, the gateway and the other registries, without it the
+//! capabilities that ran here before, its last answer, its cached routing rules, the table shipped with `pml`. A tool that none of them knows
 //! is reported as unknown.
 
 mod finder;

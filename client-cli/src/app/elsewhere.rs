@@ -134,8 +134,8 @@ impl App {
         Ok(elsewhere.servers.len() > before)
     }
 
-    /// Looks for a server by its name, of which `ids` are searched, in the registries before the gateway or after it. The second part of the
-    /// answer has the registries that were skipped.
+    /// Looks for a server by its name, of which `ids` are searched, in the registries before the gateway or after it. The
+    /// second part of the answer has the registries that were skipped.
     ///
     /// # Errors
     /// As [`look_before_gateway`](Self::look_before_gateway).

@@ -119,8 +119,8 @@ impl App {
     /// Returns the error that the start would fail with, and `CONFIG_INVALID` if the lock is invalid.
     pub(crate) fn changed_program(&self, namespace: &str) -> Result<Option<Start>, ErrorBody> {
         let Some((of, files)) = self.program_of(namespace)? else { return Ok(None) };
-        let listed = self.local.listed(namespace).map(|server| server.command).unwrap_or_default();
-        self.lockfile.files_question(&of, &files, &listed)
+        let spec = || self.local.spec(namespace).unwrap_or_default();
+        self.lockfile.files_question(&of, &files, spec)
     }
 
     /// Records that the program of a server of `.pml.json` may start as it is now; `shown` is the hash of what the user saw.

@@ -27,6 +27,7 @@ pub(crate) use self::tools::ToolsOf;
 use super::question::Start;
 use super::trust::TrustStore;
 use crate::capabilities::RegisteredServer;
+use crate::files::records::RecordFile;
 use crate::local_mcp::Grant;
 use crate::origin::Origin;
 use crate::workspace::Workspace;
@@ -184,6 +185,13 @@ impl Lockfile {
         // The record also has the workspace itself as a key, for `.pml.json`. The suffix keeps the
         // two apart.
         PathBuf::from(format!("{}/{FILE}#{server}", self.workspace.root().display()))
+    }
+
+    /// Returns the user's own record of something of a server in this workspace.
+    fn record_of(&self, folder: &str, server: &str, limit: usize) -> RecordFile {
+        // A path cannot contain NUL, so two pairs of a workspace and a server never share a name.
+        let of = format!("{}\0{server}", self.workspace.root().display());
+        RecordFile::new(self.store.folder(), folder, &of, limit)
     }
 
     fn approved(&self) -> MutexGuard<'_, BTreeMap<String, Locked>> {

@@ -1,17 +1,18 @@
 //! The folder of a package. It counts only once its installation is complete.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::Request;
 use super::contents::Contents;
+use crate::files::atomic::{self, Existing};
 use crate::files::records;
 
 /// The file that is written last, with what was installed.
@@ -206,9 +207,11 @@ impl Folder {
 
 /// Writes a file, so that it is either as before or whole.
 fn write(file: &Path, content: &impl Serialize) -> std::io::Result<()> {
-    let folder = file.parent().unwrap_or(file);
-    let mut new = tempfile::NamedTempFile::new_in(folder)?;
-    serde_json::to_writer_pretty(&mut new, content)?;
-    new.flush()?;
-    new.persist(file).map(drop).map_err(|error| error.error)
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name().and_then(OsStr::to_str))
+    else {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    };
+    let text = serde_json::to_vec_pretty(content)?;
+    let mode = Some(Mode::from_raw_mode(0o600));
+    atomic::write(File::open(folder)?, name, &text, mode, Existing::Replaced)
 }

@@ -13,7 +13,7 @@ use super::shown::{command_line, differences};
 use super::tools::ToolsOf;
 use super::{Lockfile, Start};
 use crate::files::records::RecordFile;
-use crate::local_mcp::Files;
+use crate::local_mcp::{Files, ServerSpec};
 
 /// The folder of the records.
 const FOLDER: &str = "pinned-files";
@@ -22,7 +22,7 @@ const FOLDER: &str = "pinned-files";
 const LIMIT: usize = 1024 * 1024;
 
 impl Lockfile {
-    /// Returns the question to ask before a server of `.pml.json` starts with these files; `None` if they are as pinned,
+    /// Returns the question to ask before a call of a server of `.pml.json` with these files; `None` if they are as pinned,
     /// or if it never started.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl Lockfile {
         &self,
         of: &ToolsOf,
         files: &Files,
-        command: &[String],
+        spec: impl FnOnce() -> ServerSpec,
     ) -> Result<Option<Start>, ErrorBody> {
         let now = LockedFiles { start: of.start, hashes: files.clone() };
         // Every call of a server gets here.
@@ -39,10 +39,8 @@ impl Lockfile {
             return Ok(None);
         }
         let Some(reason) = self.changed_files(of, &now)? else { return Ok(None) };
-        let command = match command.split_first() {
-            Some((program, arguments)) => command_line(program, arguments),
-            None => String::new(),
-        };
+        let ServerSpec { command, args, .. } = spec();
+        let command = command_line(&command, &args);
         Ok(Some(Start {
             what: format!(
                 "`{}` of `.pml.json`, whose program CHANGED since you allowed it ({reason}): {command}",
@@ -163,9 +161,7 @@ impl Lockfile {
     }
 
     fn file_of(&self, server: &str) -> RecordFile {
-        // A path cannot contain NUL, so two pairs of a workspace and a server never share a name.
-        let of = format!("{}\0{server}", self.workspace.root().display());
-        RecordFile::new(self.store.folder(), FOLDER, &of, LIMIT)
+        self.record_of(FOLDER, server, LIMIT)
     }
 
     fn started(&self) -> std::sync::MutexGuard<'_, std::collections::HashMap<String, LockedFiles>> {

@@ -265,9 +265,7 @@ impl Lockfile {
     }
 
     fn record_file(&self, server: &str) -> RecordFile {
-        // A path cannot contain NUL, so two pairs of a workspace and a server never share a name.
-        let of = format!("{}\0{server}", self.workspace.root().display());
-        RecordFile::new(self.store.folder(), FOLDER, &of, LIMIT)
+        self.record_of(FOLDER, server, LIMIT)
     }
 }
 
