@@ -39,6 +39,7 @@ pub mod redaction;
 mod routing;
 pub mod server_json;
 pub mod signature;
+mod trace;
 mod visibility;
 
 pub use call_log::{CallLog, NO_VALUE, unanswered_calls};
@@ -60,4 +61,8 @@ pub use outcome::{ResultMode, ToolError, unwrap_tool_result, wrap_value};
 pub use pattern::ToolPattern;
 pub use program_error::{ProgramFailure, code_frame, escape_text, program_error};
 pub use routing::{Routing, RoutingRules};
+pub use trace::{
+    RunTrace, TRACE_EVENTS, TRACE_RUNS, TRACE_VALUE_BYTES, TraceBatch, TraceEvent, TraceKind,
+    TraceOutcome, TraceReceipt, TraceReceipts, TraceStatus, TraceValue,
+};
 pub use visibility::{UnknownVisibility, Visibility};
