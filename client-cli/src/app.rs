@@ -9,6 +9,7 @@ mod open_server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use protocol::{CAPABILITY_DEPTH, ErrorBody, ErrorCode, ToolDescriptor, ToolId};
 use sandbox::{Pool, PoolConfig};
@@ -38,6 +39,7 @@ use crate::processes::supervise::Supervisor;
 use crate::registries::{Registries, Registry};
 use crate::run_store::RunStore;
 use crate::tools::{self, NativeTools};
+use crate::traces::Traces;
 use crate::workspace::Workspace;
 
 /// One project, opened.
@@ -59,6 +61,7 @@ pub(crate) struct App {
     exposes: bool,
     known: KnownTools,
     cloud: Result<Cloud, ErrorBody>,
+    traces: Option<Traces>,
     registries: Result<Registries, ErrorBody>,
     analyser: OnceLock<Result<Analyser, ErrorBody>>,
     sandboxes: OnceLock<Result<Pool, ErrorBody>>,
@@ -112,6 +115,9 @@ impl App {
                 "`optional` has no effect for the gateway, which `registries` of `.pml.json` lists"
             );
         }
+        let traces = cloud.as_ref().ok();
+        let traces =
+            traces.map(|cloud| Traces::new(Arc::clone(&workspace), store.folder(), cloud.clone()));
         let known = KnownTools::new(store.folder(), workspace.root());
         Ok(Arc::new(Self {
             lockfile: Lockfile::load(Arc::clone(&workspace), store.clone())?,
@@ -126,6 +132,7 @@ impl App {
             exposes: config.expose_tools.can_add(),
             known,
             cloud,
+            traces,
             registries,
             analyser: OnceLock::new(),
             sandboxes: OnceLock::new(),
@@ -140,6 +147,13 @@ impl App {
     /// Returns the error of its URL or key file.
     pub(crate) fn cloud(&self) -> Result<&Cloud, ErrorBody> {
         self.cloud.as_ref().map_err(Clone::clone)
+    }
+
+    /// Sends the traces of runs that have ended to the gateway, in the background.
+    pub(crate) fn send_traces(&self) {
+        if let Some(traces) = &self.traces {
+            traces.send();
+        }
     }
 
     /// Returns the analyser, which starts with its first use.
@@ -333,6 +347,13 @@ impl App {
         environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
+    /// Waits for a moment until the traces of runs are sent; the next `pml` sends the rest.
+    pub(crate) async fn finish_traces(&self) {
+        if let Some(traces) = &self.traces {
+            traces.finish(TRACE_PATIENCE).await;
+        }
+    }
+
     /// Stops the local MCP servers, and waits until everything that was recorded is stored.
     pub(crate) async fn shut_down(&self) {
         self.local.shutdown().await;
@@ -389,6 +410,9 @@ fn add_configured(
     }
     Ok(())
 }
+
+/// How long the end of `pml` is delayed by traces.
+const TRACE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The homes of sealed servers, among the user's records.
 const HOMES: &str = "server-homes";

@@ -18,7 +18,7 @@ pub(crate) use registries::Registry;
 pub(crate) use settings::ExposeTools;
 pub(crate) use stored::{add_allow, create, read, trust};
 
-use crate::consent::permissions::Permissions;
+use crate::consent::permissions::{Permissions, TraceLevel};
 use crate::consent::trust::{TrustError, TrustStore};
 use crate::policy::{self, Policy};
 use crate::processes::environment::Environment;
@@ -33,6 +33,9 @@ const APPROVALS_VARIABLE: &str = "PML_APPROVALS";
 
 /// With `local`, the text of programs stays on this machine.
 const ANALYSIS_VARIABLE: &str = "PML_ANALYSIS";
+
+/// What traces tell, in all projects.
+const TRACES_VARIABLE: &str = "PML_TRACES";
 
 /// Why `.pml.json` cannot be used. The program stops; an unreadable file is never treated as one without rules.
 #[derive(Debug, thiserror::Error)]
@@ -146,6 +149,9 @@ impl Config {
             .permissions
             .approved_by_person_only(is_set(APPROVALS_VARIABLE, "human")?)
             .analysed_here(is_set(ANALYSIS_VARIABLE, "local")?);
+        if let Some(traces) = traces_of_user()? {
+            config.permissions = config.permissions.traced(traces);
+        }
         Ok(config)
     }
 
@@ -180,6 +186,8 @@ impl Config {
             drop_if(!std::mem::take(&mut file.registries).0.is_empty(), "registries");
             drop_if(!servers.mcp_servers.is_empty(), "mcpServers");
             drop_if(std::mem::take(&mut file.expose_tools).is_set(), "expose_tools");
+            let sends_values = file.traces == Some(TraceLevel::Full);
+            drop_if(sends_values && file.traces.take().is_some(), "traces");
         }
         // An untrusted server does not replace the built-in tools.
         let file::Servers { mcp_servers, private_mcps } = file.servers;
@@ -204,7 +212,8 @@ impl Config {
             // Also without trust: it only restricts.
             permissions: Permissions::new(file.permissions.0, FILE)
                 .approved_by_person_only(file.approvals.is_some())
-                .analysed_here(file.analysis == Some(AnalysedBy::Local)),
+                .analysed_here(file.analysis == Some(AnalysedBy::Local))
+                .traced(file.traces.unwrap_or_default()),
             misnamed,
             mcp_servers,
             private_mcps,
@@ -283,6 +292,22 @@ fn is_set(variable: &str, only: &str) -> Result<bool, ConfigError> {
             reason: format!("its only value is `{only}`"),
         }),
         _ => Ok(false),
+    }
+}
+
+/// Returns what the user's own setting says of traces.
+fn traces_of_user() -> Result<Option<TraceLevel>, ConfigError> {
+    let Some(value) = std::env::var_os(TRACES_VARIABLE).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    match value.to_str() {
+        Some("off") => Ok(Some(TraceLevel::Off)),
+        Some("summary") => Ok(Some(TraceLevel::Summary)),
+        Some("full") => Ok(Some(TraceLevel::Full)),
+        _ => Err(ConfigError::Unusable {
+            file: TRACES_VARIABLE.to_owned(),
+            reason: "its values are `off`, `summary` and `full`".to_owned(),
+        }),
     }
 }
 

@@ -58,6 +58,7 @@ mod stdio;
 #[doc(hidden)]
 pub mod testing;
 mod tools;
+mod traces;
 mod undo;
 mod workspace;
 

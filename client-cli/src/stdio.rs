@@ -18,10 +18,14 @@ use crate::run::Runs;
 /// # Errors
 /// As [`serve_tools`].
 pub(crate) async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()> {
-    let runs = Arc::new(Runs::with_posted_questions(app));
+    let runs = Arc::new(Runs::with_posted_questions(Arc::clone(&app)));
+    // Those of runs that ended with an earlier `pml`.
+    app.send_traces();
     let handler = AgentHandler::exposing(Arc::clone(&runs));
     // Boxed: its future is large, and would make that of every caller as large.
-    Box::pin(serve_tools(handler, runs, stop)).await
+    let served = Box::pin(serve_tools(handler, runs, stop)).await;
+    app.finish_traces().await;
+    served
 }
 
 /// Serves the tools of a handler on stdin and stdout until stdin ends or `stop` is cancelled, then ends its runs.

@@ -96,6 +96,7 @@ pub mod consent {
                 args: none.clone(),
                 plan: none.clone(),
                 policy: none,
+                trace: None,
             };
             store.append(Record::RunBegan(began)).await?;
             Ok(Self { store, lost: Arc::default() })

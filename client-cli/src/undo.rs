@@ -291,6 +291,7 @@ mod tests {
             args: none(),
             plan: none(),
             policy: none(),
+            trace: None,
         };
         let ended = status.map(|status| RunEnded {
             at: String::new(),

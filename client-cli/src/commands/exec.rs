@@ -134,7 +134,19 @@ pub(super) async fn finish(
     };
     // Before anything that can fail: no server may outlive the command.
     runs.shut_down().await;
-    let mut envelope = ended?;
+    let printed = ended.and_then(|envelope| print_outcome(envelope, analysis, program, json));
+    // Behind the result, which nobody should wait for.
+    runs.app.finish_traces().await;
+    printed
+}
+
+/// Prints the outcome of a program.
+fn print_outcome(
+    mut envelope: Envelope,
+    analysis: Option<Arc<Analysis>>,
+    program: &Bundle,
+    json: bool,
+) -> Result<ExitCode, CliError> {
     if let Envelope::Error(failed) = &mut envelope {
         program::locate(program, &mut failed.error);
     }

@@ -9,7 +9,7 @@ use super::entry::{self, Entry, McpServer};
 use super::registries::Registries;
 use super::settings::{ExposeTools, Server, Version};
 use super::{ConfigError, FILE, unusable};
-use crate::consent::permissions::PermissionRules;
+use crate::consent::permissions::{PermissionRules, TraceLevel};
 use crate::files::strict_json::{Strict, UniqueMap};
 use crate::policy::PolicyFile;
 use crate::tools;
@@ -37,6 +37,8 @@ pub(super) struct ConfigFile {
     pub(super) approvals: Option<ApprovalsBy>,
     #[serde(default)]
     pub(super) analysis: Option<AnalysedBy>,
+    #[serde(default)]
+    pub(super) traces: Option<TraceLevel>,
     #[serde(default)]
     pub(super) policy: Option<PolicyFile>,
     #[serde(default)]

@@ -462,3 +462,27 @@ fn a_file_keeps_the_text_of_programs_here() {
         assert!(error.starts_with("`.pml.json` line 1 column "), "{error}");
     }
 }
+
+/// A file can turn traces off without trust, and needs it to have values sent.
+#[test]
+fn a_file_sends_values_only_if_it_is_trusted() {
+    use TraceLevel::{Full, Off, Summary};
+    for (file, untrusted, trusted) in [
+        ("{}", Summary, Summary),
+        (r#"{ "traces": "off" }"#, Off, Off),
+        (r#"{ "traces": "summary" }"#, Summary, Summary),
+        (r#"{ "traces": "full" }"#, Summary, Full),
+    ] {
+        let project = Project::new(Some(file));
+        let config = project.load().unwrap();
+        assert_eq!(config.permissions.traces(), untrusted, "{file}");
+        let ignored = config.ignored_untrusted;
+        assert_eq!(ignored.contains(&"traces".to_owned()), untrusted != trusted, "{file}");
+        project.trust();
+        assert_eq!(project.load().unwrap().permissions.traces(), trusted, "{file}");
+    }
+    for wrong in [r#"{ "traces": "Full" }"#, r#"{ "traces": true }"#, r#"{ "traces": {} }"#] {
+        let error = Project::new(Some(wrong)).load().expect_err(wrong).to_string();
+        assert!(error.starts_with("`.pml.json` line 1 column "), "{error}");
+    }
+}

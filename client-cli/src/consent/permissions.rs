@@ -44,6 +44,19 @@ pub(super) struct Ruling {
     pub(super) reason: String,
 }
 
+/// What the gateway is told of the runs that it has located the tools of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TraceLevel {
+    /// Nothing.
+    Off,
+    /// Which tools were called, and when; of values, a keyed hash, the size and the shape.
+    #[default]
+    Summary,
+    /// The values, too, sanitized.
+    Full,
+}
+
 /// The permissions of a run.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Permissions {
@@ -55,6 +68,9 @@ pub(crate) struct Permissions {
     /// Whether the text of a program stays on this machine.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     analysed_here: bool,
+    /// What its trace tells.
+    #[serde(skip_serializing_if = "is_default")]
+    traces: TraceLevel,
     /// What the tools may touch.
     #[serde(serialize_with = "written", skip_serializing_if = "is_built_in")]
     policy: Arc<Policy>,
@@ -63,8 +79,14 @@ pub(crate) struct Permissions {
 impl Permissions {
     /// Stores rules and the name of their file.
     pub(crate) fn new(rules: PermissionRules, source: impl Into<String>) -> Self {
-        let policy = Arc::default();
-        Self { rules, source: source.into(), by_person_only: false, analysed_here: false, policy }
+        Self {
+            rules,
+            source: source.into(),
+            by_person_only: false,
+            analysed_here: false,
+            traces: TraceLevel::default(),
+            policy: Arc::default(),
+        }
     }
 
     /// Sets the policy.
@@ -101,6 +123,17 @@ impl Permissions {
     /// gets the names of their tools only.
     pub(crate) fn keeps_text(&self) -> bool {
         self.analysed_here
+    }
+
+    /// Sets what traces tell.
+    #[must_use]
+    pub(crate) fn traced(self, traces: TraceLevel) -> Self {
+        Self { traces, ..self }
+    }
+
+    /// Returns what traces tell.
+    pub(crate) fn traces(&self) -> TraceLevel {
+        self.traces
     }
 
     /// Returns whether any rule denies or asks, or the file has a policy.
@@ -152,6 +185,10 @@ impl Permissions {
         let reason = format!("no rule in `{}` matches `{tool}`", self.source);
         Ruling { verdict: Verdict::Ask, rule: None, reason }
     }
+}
+
+fn is_default(traces: &TraceLevel) -> bool {
+    *traces == TraceLevel::default()
 }
 
 fn is_built_in(policy: &Policy) -> bool {

@@ -42,6 +42,8 @@ pub(crate) struct Resolution {
     pub(crate) warnings: Vec<String>,
     /// The caller's own scope.
     pub(crate) scope: Option<Scope>,
+    /// The `workflowId` with which the gateway delegated the program.
+    pub(crate) execution: Option<String>,
 }
 
 /// Asks the gateway how names resolve in programs of the scope `within`, as [`locate`] does.
@@ -66,6 +68,7 @@ pub(crate) fn resolution_of(plan: Success) -> Result<Resolution, ErrorBody> {
         scope: read_dry_run(&plan.result)?.scope,
         warnings: escaped(&plan.run.warnings),
         tools: check_tools(plan.tools_used.unwrap_or_default())?,
+        execution: None,
     })
 }
 

@@ -271,6 +271,7 @@ fn check(delegation: Delegation, code: &str) -> Result<Resolution, ErrorBody> {
         tools: check_tools(delegation.tools_used)?,
         warnings: escaped(&delegation.warnings),
         scope: None,
+        execution: Some(delegation.workflow_id),
     })
 }
 

@@ -274,7 +274,10 @@ async fn record_end(run: &LocalRun, live: LiveRun, envelope: &mut Envelope) {
         Envelope::ExecuteLocally(_) | Envelope::ApprovalRequired(_) => None,
     };
     match (recorded, warnings) {
-        (Ok(()), _) => live.end(),
+        (Ok(()), _) => {
+            live.end();
+            run.app.send_traces();
+        }
         (Err(error), Some(warnings)) => {
             warnings.push(format!("the end of the run was not recorded: {}", error.message));
         }

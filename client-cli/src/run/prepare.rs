@@ -15,8 +15,10 @@ use super::resolver::Resolver;
 use crate::app::{App, Elsewhere};
 use crate::capabilities::Target;
 use crate::consent::decision::refuse_denied;
+use crate::consent::permissions::TraceLevel;
 use crate::consent::program_lock::{LockFile, ProgramLock};
 use crate::placement::inquiry::Resolution;
+use crate::run_store::record::TraceTarget;
 
 /// The time limit for resolving all tools and capabilities that a program reaches.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(90);
@@ -32,6 +34,8 @@ pub(super) struct LocalProgram {
     pub(super) timeout_ms: Option<NonZeroU64>,
     /// What it was locked to, if it was.
     pub(super) lock: Option<Arc<LockFile>>,
+    /// Where its trace goes, if anywhere.
+    pub(super) trace: Option<TraceTarget>,
 }
 
 /// A program that was checked and resolved.
@@ -130,6 +134,8 @@ pub(super) async fn prepare(
         }
         Consulted::Answered(envelope) => return Ok(Prepared::Answered(envelope)),
     };
+    // A gateway that does not know of the run gets no trace of it.
+    let trace = if offline { None } else { trace_target(app, resolution.execution) };
     // The analysis here determines which tools may be called; the gateway only locates them.
     let mut warnings = resolution.warnings;
     warnings.extend_from_slice(elsewhere.warnings());
@@ -178,7 +184,21 @@ pub(super) async fn prepare(
         warnings,
         timeout_ms,
         lock,
+        trace,
     })))
+}
+
+/// Returns where the trace of a run goes whose tools the gateway has located, as far as the user allows that.
+fn trace_target(app: &App, execution: Option<String>) -> Option<TraceTarget> {
+    let values = match app.permissions().traces() {
+        TraceLevel::Off => return None,
+        TraceLevel::Summary => false,
+        TraceLevel::Full => true,
+    };
+    let gateway = app.cloud().ok()?.gateway().origin();
+    // It is stored, and sent back: an id has 35 characters.
+    let execution = execution.filter(|id| id.len() <= 64);
+    Some(TraceTarget { gateway, execution, values })
 }
 
 /// Looks for the tools of a program in the registries before the gateway, on the gateway, and in the registries after it.

@@ -13,7 +13,7 @@ use crate::run::journal::RunStart;
 use crate::run::prepare::LocalProgram;
 use crate::run_store::record::{
     Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, CallRepeated, Content, Covered,
-    Failure, ProgramStarted, RUN, Record, RunBegan, RunEnded, RunResumed, Status, now,
+    Failure, ProgramStarted, RUN, Record, RunBegan, RunEnded, RunResumed, Status, TraceTarget, now,
 };
 use crate::run_store::{Keeping, Lost, RunStore};
 use crate::tools::only_reads;
@@ -74,7 +74,8 @@ impl Recorder {
             // The run is resumed under the same lock.
             plan["lock"] = lock.record();
         }
-        recorder.began(&program.code, &program.args, &plan, permissions)?;
+        let trace = program.trace.clone();
+        recorder.began(&program.code, &program.args, &plan, permissions, trace)?;
         Ok(recorder)
     }
 
@@ -91,7 +92,7 @@ impl Recorder {
     ) -> Result<(), ErrorBody> {
         let run = uuid::Uuid::now_v7().to_string();
         let recorder = Self::new(store, run);
-        recorder.began(code, args, &Value::Null, permissions)?;
+        recorder.began(code, args, &Value::Null, permissions, None)?;
         recorder.end(Err(error)).await
     }
 
@@ -101,6 +102,7 @@ impl Recorder {
         args: &Value,
         plan: &Value,
         permissions: &Permissions,
+        trace: Option<TraceTarget>,
     ) -> Result<(), ErrorBody> {
         let began = RunBegan {
             at: now(),
@@ -111,6 +113,7 @@ impl Recorder {
             args: self.content(args)?,
             plan: self.content(plan)?,
             policy: self.content(&json!(permissions))?,
+            trace,
         };
         let queued = self.store.queue(Record::RunBegan(began), &self.unbegun);
         queued.map_err(|error| error.body())

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use protocol::Integrity;
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 
 use super::record::{
     ApprovalGiven, CallBegan, CallEnded, CallRefused, CallRepeated, Content, FileChanging,
@@ -171,6 +171,34 @@ impl Reader {
     pub(crate) fn first_record(&self, run: &str) -> Result<Option<i64>, StoreError> {
         let first = "SELECT min(seq) FROM records WHERE run_id = ?1";
         Ok(self.database.query_row(first, [run], |row| row.get(0))?)
+    }
+
+    /// Returns the id of the store; `None` if it is empty.
+    pub(crate) fn store(&self) -> Result<Option<String>, StoreError> {
+        let first = "SELECT body ->> '$.store' FROM records WHERE seq = 1";
+        Ok(self.database.query_row(first, [], |row| row.get(0)).optional()?.flatten())
+    }
+
+    /// Returns the number of the last record before which some may not be this user's; 0 if all are.
+    pub(crate) fn last_foreign(&self) -> Result<i64, StoreError> {
+        let last = "SELECT ifnull(max(seq), 0) FROM records
+             WHERE type IN ('store_adopted', 'end_differed')";
+        Ok(self.database.query_row(last, [], |row| row.get(0))?)
+    }
+
+    /// Returns the runs whose ends are behind a record, in the order of their ends, each with the number of that record;
+    /// at most `limit`.
+    pub(crate) fn ended_after(
+        &self,
+        seq: i64,
+        limit: u32,
+    ) -> Result<Vec<(i64, String)>, StoreError> {
+        let mut statement = self.database.prepare_cached(
+            "SELECT seq, run_id FROM records WHERE type = 'run_ended' AND seq > ?1
+             ORDER BY seq LIMIT ?2",
+        )?;
+        let ended = statement.query_map((seq, limit), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(ended.collect::<Result<_, _>>()?)
     }
 
     /// Returns how often each tool was called in the last records, at most `records` of them, by the names in the calls.

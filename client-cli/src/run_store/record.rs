@@ -72,6 +72,23 @@ pub(crate) struct RunBegan {
     pub(crate) plan: Content,
     /// The permission rules.
     pub(crate) policy: Content,
+    /// The gateway that gets its trace, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<TraceTarget>,
+}
+
+/// Where the trace of a run goes, and what it tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TraceTarget {
+    /// The origin of the gateway.
+    pub(crate) gateway: String,
+    /// The `workflowId` with which it delegated the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) execution: Option<String>,
+    /// Whether it gets values.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) values: bool,
 }
 
 /// The start of a program, after the questions about it: what determines its clock and its random numbers.

@@ -105,6 +105,7 @@ async fn write_run(store: &RunStore, run: &str, calls: u64) {
         args: content(json!({ "z": 1, "a": { "y": 1.5, "b": null } })),
         plan: content(json!({ "dag": { "tasks": [] } })),
         policy: content(json!({ "rules": { "allow": ["*"] } })),
+        trace: None,
     };
     store.append(Record::RunBegan(began)).await.unwrap();
     let lost = Arc::default();

@@ -39,6 +39,7 @@ pub(crate) fn apply(
         args: content(json!({ "run": of }))?,
         plan: content(json!(plan.to_json()))?,
         policy: content(json!({}))?,
+        trace: None,
     })))?;
     let mut failed = None;
     for (place, Planned { step, expected }) in plan.steps.iter().enumerate() {

@@ -126,6 +126,8 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
         "gateway",
         &["capabilities", "files", "http_client", "origin", "processes", "*"],
     ),
+    // What was decided before a run is in its record.
+    ("client-cli", "traces", &["files", "gateway", "run_store", "workspace"]),
     // It asks, and decides nothing.
     ("client-cli", "registries", &["capabilities", "gateway", "http_client", "origin"]),
     ("client-cli", "packages", &["files", "processes"]),
@@ -179,6 +181,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "registries",
             "run_store",
             "tools",
+            "traces",
             "policy",
             "workspace",
             "*",
@@ -248,6 +251,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "run_store",
             "serve",
             "stdio",
+            "traces",
             "policy",
             "undo",
             "workspace",

@@ -17,6 +17,7 @@ use crate::gateway::cloud::Cloud;
 use crate::gateway::keys::{self, Gateway, KeyError, KeyPlace, KeySource, Login, SignIn};
 use crate::processes::programs::{ProgramError, Programs};
 use crate::registries::Registries;
+use crate::traces;
 use crate::workspace::Workspace;
 
 /// The agents' configuration files of MCP servers, and the member that lists them.
@@ -109,6 +110,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     };
     let roots = workspace.root_paths();
     findings.extend(gateway(settings, url.as_deref(), &roots).await);
+    findings.extend(traces(settings, url.as_deref(), &workspace));
     findings.extend(further_registries(settings, url.as_deref(), registries, &roots).await);
     findings.push(match Confinement::check_support() {
         Ok(()) => Finding::new("commands", State::Good, "can be confined to the workspace"),
@@ -237,6 +239,22 @@ async fn gateway(settings: &Settings, file: Option<&str>, roots: &[PathBuf]) -> 
         findings.push(Finding::new("keyring", State::Warning, keyring_error.to_string()));
     }
     findings
+}
+
+/// Returns how many runs the gateway has not been told of; `None` if there are none.
+fn traces(settings: &Settings, file: Option<&str>, workspace: &Workspace) -> Option<Finding> {
+    let gateway = chosen_gateway(settings, file).ok()?;
+    let store = TrustStore::of_user().ok()?;
+    match traces::waiting(workspace, store.folder(), &gateway.origin()) {
+        Ok(0) => None,
+        Ok(count) => {
+            let detail = format!(
+                "of {count} runs are still to be sent; the next `pml exec`, `pml stdio` or `pml serve` tries again"
+            );
+            Some(Finding::new("traces", State::Warning, detail))
+        }
+        Err(error) => Some(Finding::new("traces", State::Warning, error.message)),
+    }
 }
 
 /// Checks a sign-in, which is refreshed if that is due.

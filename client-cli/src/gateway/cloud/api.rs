@@ -1,6 +1,6 @@
 //! Requests to `/api/v1` of the gateway: JSON bodies, answered with JSON or an RFC 9457 problem.
 
-use protocol::{ErrorBody, RoutingRules};
+use protocol::{ErrorBody, ErrorCode, RoutingRules, TraceBatch, TraceReceipts};
 use reqwest::Method;
 use reqwest::header::{ACCEPT, ETAG, IF_NONE_MATCH};
 use serde::Deserialize;
@@ -52,6 +52,17 @@ impl Cloud {
     /// Returns why it was not deleted, with the gateway's error code.
     pub(crate) async fn delete_entry(&self, path: &str) -> Result<(), ErrorBody> {
         self.api(Method::DELETE, &format!("api/v1/{path}"), None).await.map(drop)
+    }
+
+    /// Sends traces.
+    ///
+    /// # Errors
+    /// Returns why there is no receipt, with the gateway's error code.
+    pub(crate) async fn send_traces(&self, batch: &TraceBatch) -> Result<TraceReceipts, ErrorBody> {
+        let body = serde_json::to_value(batch)
+            .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
+        let answer = self.api(Method::POST, "api/v1/traces", Some(body)).await?;
+        serde_json::from_slice(&answer).map_err(|error| self.invalid_answer(&error.to_string()))
     }
 
     /// Queries the gateway's version.
