@@ -105,9 +105,10 @@ impl App {
         &self,
         server: &OpenServer,
         tool: &ToolDescriptor,
+        by: &str,
     ) -> Result<(), ErrorBody> {
         match &server.pinned {
-            Some((of, _)) => self.lockfile.approve_tool(of, tool),
+            Some((of, _)) => self.lockfile.approve_tool(of, tool, by),
             None => Ok(()),
         }
     }
@@ -131,9 +132,10 @@ impl App {
         &self,
         namespace: &str,
         shown: Option<Integrity>,
+        by: &str,
     ) -> Result<(), ErrorBody> {
         match self.program_of(namespace)? {
-            Some((of, files)) => self.lockfile.approve_files(&of, &files, shown),
+            Some((of, files)) => self.lockfile.approve_files(&of, &files, shown, by),
             None => Ok(()),
         }
     }

@@ -16,6 +16,7 @@ use crate::added::{Added, AddedCapability};
 use crate::app::App;
 use crate::args::Add;
 use crate::capabilities::{self, Capability, RegisteredServer, Target};
+use crate::consent::question::Channel;
 use crate::consent::trust::{NONINTERACTIVE, may_trust};
 use crate::error::CliError;
 use crate::run::resolver::Resolver;
@@ -93,7 +94,8 @@ async fn add_to(
     if std::io::stderr().is_terminal() {
         tokio::spawn(show_installations(app.package_activity()));
     }
-    consent.approve(app, stop).await?;
+    let by = if options.yes { "--yes" } else { Channel::Terminal.as_str() };
+    consent.approve(app, by, stop).await?;
     let mut added = Added::read(app.project())?;
     let (major, minor, patch) = module.version;
     let known = AddedCapability {
@@ -240,8 +242,8 @@ impl Consent {
         text
     }
 
-    /// Records what the user allowed, and stores, installs and tries it.
-    async fn approve(&self, app: &App, stop: &CancellationToken) -> Result<(), CliError> {
+    /// Records what the user allowed, and `by` what, and stores, installs and tries it.
+    async fn approve(&self, app: &App, by: &str, stop: &CancellationToken) -> Result<(), CliError> {
         let stored = |name: &str, saved: Result<(), std::io::Error>| {
             saved.map_err(|error| {
                 CliError::failed(format!("cannot store `{}`: {error}", escape_text(name)))
@@ -251,7 +253,7 @@ impl Consent {
             if shown.is_some()
                 && let Some(grant) = app.grant(entry, tool)?
             {
-                app.lockfile.approve(entry, &grant, *shown)?;
+                app.lockfile.approve(entry, &grant, *shown, by)?;
             }
             stored(&entry.fqdn, capabilities::save_entry(app.records(), entry))?;
             let has_tool = app.try_registered(entry, tool, stop).await?;
@@ -263,7 +265,7 @@ impl Consent {
         }
         for capability in &self.capabilities {
             let module = &capability.module;
-            app.lockfile.approve_capability(module)?;
+            app.lockfile.approve_capability(module, by)?;
             stored(&module.versioned(), capabilities::save_module(app.records(), module))?;
         }
         Ok(())

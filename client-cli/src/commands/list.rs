@@ -33,6 +33,7 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
                 "hosts": server.hosts,
                 "variables": server.variables,
                 "counts": server.counts,
+                "approved": server.approved,
             })).collect::<Vec<_>>(),
             "capabilities": capabilities.iter().map(|pinned| json!({
                 "name": pinned.name.to_string(),
@@ -55,8 +56,16 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
         };
         let of = server.registry.as_ref();
         let of = of.map_or_else(String::new, |origin| format!(" of the registry {origin}"));
+        // In a lock that came with a repository, it is somebody else's approval.
+        let approved = server.approved.as_ref().filter(|_| server.counts);
+        let approved = approved.map_or_else(String::new, |approved| {
+            let user = approved.user.as_deref();
+            let user = user.map_or_else(String::new, |user| format!(" by {}", escape_text(user)));
+            let (at, through) = (escape_text(&approved.at), escape_text(&approved.through));
+            format!("    allowed{user} at {at}, through: {through}\n")
+        });
         format!(
-            "  {}{of}\n    {}\n    {reach}\n",
+            "  {}{of}\n    {}\n    {reach}\n{approved}",
             escape_text(&server.name),
             words(&server.command)
         )

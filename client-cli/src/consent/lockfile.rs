@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Integrity, RegistryEntry};
 
-use self::file::{FILE, Grants, Locked, LockedFiles, invalid, read, write};
+use self::file::{Approved, FILE, Grants, Locked, LockedFiles, invalid, read, write};
 use self::shown::{command_line, differences, grants_shown};
 use self::tools::Compared;
 pub(crate) use self::tools::ToolsOf;
@@ -145,7 +145,7 @@ impl Lockfile {
     }
 
     /// Records that the server may start with its present content and variables; `shown` is the hash of what the user
-    /// was shown.
+    /// was shown, and `by` how they answered.
     ///
     /// # Errors
     /// Returns `INTEGRITY_MISMATCH` if something else would start now, and `CONFIG_INVALID` if the file cannot be
@@ -155,6 +155,7 @@ impl Lockfile {
         entry: &RegisteredServer,
         grant: &Grant,
         shown: Option<Integrity>,
+        by: &str,
     ) -> Result<(), ErrorBody> {
         let Some(install) = &entry.install else { return Ok(()) };
         let (name, wanted) = (server_name(entry), locked(entry, install, grant));
@@ -170,6 +171,7 @@ impl Lockfile {
         let done = self.store.locked(|store| {
             let mut content = read(&self.workspace)?;
             content.servers.insert(name.clone(), wanted.clone());
+            content.approvals.insert(name.clone(), Approved::now(by));
             // The lock is written first: after a crash in between, the entry is not trusted, and
             // the user is asked again.
             write(&self.workspace, &content)?;

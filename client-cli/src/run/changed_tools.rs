@@ -14,7 +14,7 @@ use super::recorder::AnsweredQuestion;
 use crate::app::OpenServer;
 use crate::consent::changed_tool::ChangedTool;
 use crate::consent::question::left_out::LeftOut;
-use crate::consent::question::{About, Answer, AskedCall, Given, NeedsPerson, Question};
+use crate::consent::question::{About, Answer, AskedCall, Channel, Given, NeedsPerson, Question};
 use crate::run_store::record;
 use crate::workspace::touched::Touched;
 
@@ -48,8 +48,8 @@ impl LocalRun {
             };
             // The previous question may have been about this tool, too.
             if let Some(changed) = self.app.changed_tool(&server, pending.tool)? {
-                self.ask_about_change(pending, &changed, cancel).await?;
-                self.app.approve_tool(&server, &changed.now)?;
+                let by = self.ask_about_change(pending, &changed, cancel).await?;
+                self.app.approve_tool(&server, &changed.now, by.as_str())?;
             }
         }
         let server = self.opened(pending, cancel).await?;
@@ -68,13 +68,13 @@ impl LocalRun {
         self.app.open_server(target, tool, arguments, cancel).await
     }
 
-    /// Asks whether a changed tool is to be called as it is now; no ends the run.
+    /// Asks whether a changed tool is to be called as it is now, and returns how that was answered; no ends the run.
     async fn ask_about_change(
         &self,
         pending: &PendingCall<'_>,
         changed: &ChangedTool,
         cancel: &CancellationToken,
-    ) -> Result<(), ErrorBody> {
+    ) -> Result<Channel, ErrorBody> {
         self.recorder.check_stored().await.map_err(|error| self.end_with(error))?;
         let id = pending.id;
         let reason = changed.summary(id);
@@ -139,7 +139,7 @@ impl LocalRun {
                 let why = format!("the user did not allow `{id}` as it is now");
                 Err(end(ErrorCode::ApprovalDenied, &why))
             }
-            Answer::Once | Answer::Always => Ok(()),
+            Answer::Once | Answer::Always => Ok(given.by),
         }
     }
 }

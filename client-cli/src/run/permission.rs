@@ -234,22 +234,23 @@ impl LocalRun {
             return Err(ErrorBody::new(ErrorCode::PolicyDenied, message));
         }
         if starts {
-            self.approve_start(id, target, shown)?;
+            self.approve_start(id, target, shown, given.by.as_str())?;
         }
         Ok(approved(granted, given.by))
     }
 
-    /// Records that the user approved a start; `shown` is the hash of what the user saw.
+    /// Records that the user approved a start; `shown` is the hash of what the user saw, and `by` how they answered.
     fn approve_start(
         &self,
         id: &ToolId,
         target: &Target,
         shown: Option<Integrity>,
+        by: &str,
     ) -> Result<(), ErrorBody> {
         match target {
             Target::Registered(entry) => match self.app.grant(entry, id)? {
                 Some(grant) => {
-                    self.app.lockfile.approve(entry, &grant, shown)?;
+                    self.app.lockfile.approve(entry, &grant, shown, by)?;
                     if let Err(error) = capabilities::save_entry(self.app.records(), entry) {
                         let name = escape_text(&entry.fqdn);
                         self.warn(format!("`{name}` cannot start without the gateway: {error}"));
@@ -260,7 +261,7 @@ impl LocalRun {
             },
             Target::Capability(capability) => {
                 let module = &capability.module;
-                self.app.lockfile.approve_capability(module)?;
+                self.app.lockfile.approve_capability(module, by)?;
                 // This run has the program already. Only a later one without the gateway needs the
                 // file.
                 if let Err(error) = capabilities::save_module(self.app.records(), module) {
@@ -269,7 +270,7 @@ impl LocalRun {
                 }
                 Ok(())
             }
-            Target::Configured => self.app.approve_program(id.namespace(), shown),
+            Target::Configured => self.app.approve_program(id.namespace(), shown, by),
             Target::Native | Target::Gateway { .. } => Ok(()),
         }
     }

@@ -33,10 +33,15 @@ fn a_removed_server_asks_again() {
         listed.contains("npx -y notes@1.0.0\n    sealed; connects to api.notes.test\n"),
         "{listed}"
     );
+    assert!(listed.contains("Z, through: terminal\n"), "{listed}");
     let listed: Value = serde_json::from_str(&run(&project, &["list", "--json"]).1).unwrap();
     let server = &listed["allowed"][0];
     assert_eq!(server["counts"], true, "{listed:#}");
     assert_eq!(server["variables"], json!({ "NOTES_TOKEN": "environment" }), "{listed:#}");
+    // Approved by `pml approve`, on a terminal.
+    let approved = &server["approved"];
+    assert_eq!(approved["through"], "terminal", "{listed:#}");
+    assert!(approved["at"].as_str().is_some_and(|at| at.ends_with('Z')), "{listed:#}");
     assert!(!listed.to_string().contains("canary"), "{listed:#}");
     let name = server["name"].as_str().unwrap().to_owned();
 
@@ -53,6 +58,8 @@ fn a_removed_server_asks_again() {
     project.write(".pml/mcp.lock", &lock);
     let listed = run(&project, &["list"]).1;
     assert!(listed.contains("`pml` asks again before it starts"), "{listed}");
+    // The lock alone, which a repository can supply, vouches for nobody.
+    assert!(!listed.contains("allowed"), "{listed}");
     question(&project.stdio().execute(ADD));
     let (code, removed, _) = run(&project, &["remove", &name, "--clean"]);
     assert!(code == 0 && removed.contains("Deleted the files"), "{removed}");

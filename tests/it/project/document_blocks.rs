@@ -137,6 +137,7 @@ pages! {
     secrets: "docs/secrets.md",
     security: "docs/security.md",
     threats: "docs/threats.md",
+    traces: "docs/traces.md",
 }
 
 /// The page for companies. In addition to its blocks, the state of the keys is checked.

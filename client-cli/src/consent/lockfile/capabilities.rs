@@ -3,7 +3,7 @@
 use protocol::{ErrorBody, ErrorCode, Fqdn, Integrity, ToolId};
 
 use super::Lockfile;
-use super::file::{FILE, invalid, read, write};
+use super::file::{Approved, FILE, invalid, read, write};
 use crate::capabilities::{self, Capability, Module};
 
 /// A version of a capability that may run here.
@@ -91,7 +91,7 @@ impl Lockfile {
     ///
     /// # Errors
     /// Returns `CONFIG_INVALID` if the file cannot be written; then the capability must not run.
-    pub(crate) fn approve_capability(&self, module: &Module) -> Result<(), ErrorBody> {
+    pub(crate) fn approve_capability(&self, module: &Module, by: &str) -> Result<(), ErrorBody> {
         let name = module.versioned();
         // Read again under the lock: another `pml` process may have added entries.
         let done = self.store.locked(|store| {
@@ -99,6 +99,7 @@ impl Lockfile {
             self.check(module)?;
             let mut content = read(&self.workspace)?;
             content.capabilities.insert(name.clone(), module.integrity);
+            content.approvals.insert(name.clone(), Approved::now(by));
             write(&self.workspace, &content)?;
             store.trust_locked(&self.key(&name), &record(module.integrity)).map_err(invalid)
         });
@@ -180,7 +181,7 @@ mod tests {
         let question = mine.capability_question(&first).unwrap().unwrap();
         assert!(question.contains("a.b.c.d@0.1.0"), "{question}");
         assert!(question.ends_with("its program: \"return \\\"one\\\"\""), "{question}");
-        mine.approve_capability(&first.module).unwrap();
+        mine.approve_capability(&first.module, "terminal").unwrap();
         assert_eq!(mine.capability_question(&first).unwrap(), None);
 
         let other = capability("0.1.0", "return 'two'");
@@ -190,13 +191,13 @@ mod tests {
             Err(ErrorCode::IntegrityMismatch)
         );
         assert_eq!(
-            mine.approve_capability(&other.module).map_err(refused),
+            mine.approve_capability(&other.module, "terminal").map_err(refused),
             Err(ErrorCode::IntegrityMismatch)
         );
         let later = mine.capability_question(&capability("0.10.0", "return 3")).unwrap().unwrap();
         assert!(later.contains("you allowed 0.1.0"), "{later}");
         for version in ["0.10.0", "0.9.0"] {
-            mine.approve_capability(&capability(version, "return 3").module).unwrap();
+            mine.approve_capability(&capability(version, "return 3").module, "terminal").unwrap();
         }
         let known = mine.capabilities(&first.module.id).unwrap();
         assert_eq!(known.last().unwrap().version, (0, 10, 0));

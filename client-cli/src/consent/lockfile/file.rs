@@ -44,6 +44,36 @@ pub(super) struct Content {
     /// older `pml`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) files: BTreeMap<String, LockedFiles>,
+    /// Who allowed what is above, by its name. It is told, and nothing is decided by it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) approvals: BTreeMap<String, Approved>,
+}
+
+/// An approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Approved {
+    /// The time, RFC 3339.
+    pub(crate) at: String,
+    /// How it was answered: `agent`, `client`, `terminal`, `page` or `--yes`.
+    pub(crate) through: String,
+    /// The login name of the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<String>,
+}
+
+impl Approved {
+    /// Returns an approval that is given now.
+    pub(super) fn now(through: &str) -> Self {
+        let user = std::env::var("USER").ok().or_else(|| std::env::var("LOGNAME").ok());
+        // The file is for people, and may be of everybody who works on the project.
+        let user = user.map(|user| user.chars().take(64).collect::<String>());
+        Self {
+            at: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+            through: through.to_owned(),
+            user: user.filter(|user| !user.is_empty() && !user.contains(char::is_control)),
+        }
+    }
 }
 
 /// The files of a server, as they were when it first started.
@@ -125,6 +155,7 @@ pub(super) fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
         capabilities: BTreeMap::new(),
         tools: BTreeMap::new(),
         files: BTreeMap::new(),
+        approvals: BTreeMap::new(),
     };
     let Some(folder) = OwnFolder::open(workspace).map_err(no_folder)? else { return Ok(empty) };
     let Some(file) = folder.open_file(NAME).map_err(invalid)? else { return Ok(empty) };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::{ErrorBody, ErrorCode, Fqdn, Integrity, Scope, ToolId};
 
-use super::file::{FILE, Locked, invalid, read, write};
+use super::file::{Approved, FILE, Locked, invalid, read, write};
 use super::{Lockfile, record};
 use crate::capabilities;
 use crate::local_mcp::starts_container;
@@ -28,6 +28,8 @@ pub(crate) struct AllowedServer {
     pub(crate) variables: BTreeMap<String, Source>,
     /// Whether this user allowed exactly this. Otherwise `pml` asks again before it starts.
     pub(crate) counts: bool,
+    /// Who allowed it, if the lock says so.
+    pub(crate) approved: Option<Approved>,
 }
 
 /// A server of the registry that may start here, and that can provide a tool.
@@ -72,13 +74,25 @@ impl Lockfile {
     /// Returns `CONFIG_INVALID` if the file is invalid.
     pub(crate) fn servers(&self) -> Result<Vec<AllowedServer>, ErrorBody> {
         let content = read(&self.workspace)?;
+        let mut approvals = content.approvals;
         let listed = content.servers.into_iter().map(|(name, locked)| {
             let counts = self.counts(&name, &locked)?;
+            let approved = approvals.remove(&name);
             let Locked { integrity, command, args, grants, registry } = locked;
             let (hosts, variables) =
                 grants.map(|grants| (grants.hosts, grants.variables)).unwrap_or_default();
             let command = std::iter::once(command).chain(args).collect();
-            Ok(AllowedServer { name, integrity, command, registry, hosts, variables, counts })
+            let registered = AllowedServer {
+                name,
+                integrity,
+                command,
+                registry,
+                hosts,
+                variables,
+                counts,
+                approved,
+            };
+            Ok(registered)
         });
         listed.collect()
     }
@@ -119,6 +133,7 @@ impl Lockfile {
                 content.capabilities.remove(known);
                 content.tools.remove(known);
                 content.files.remove(known);
+                content.approvals.remove(known);
             }
             write(&self.workspace, &content)?;
             // The user's record, too: whoever puts the entry back into the file has no approval.

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 
 use protocol::{ErrorBody, ErrorCode, Integrity};
 
-use super::file::{FILE, LockedFiles, invalid, read, write};
+use super::file::{Approved, FILE, LockedFiles, invalid, read, write};
 use super::shown::{command_line, differences};
 use super::tools::ToolsOf;
 use super::{Lockfile, Start};
@@ -62,12 +62,13 @@ impl Lockfile {
         of: &ToolsOf,
         files: &Files,
         shown: Option<Integrity>,
+        by: &str,
     ) -> Result<(), ErrorBody> {
         let now = LockedFiles { start: of.start, hashes: files.clone() };
         if shown != Some(hash(&now)?) {
             return Err(changed(&of.server, "it changed while you were asked"));
         }
-        self.store.locked(|_| self.save_files(of, &now)).map_err(invalid)??;
+        self.store.locked(|_| self.save_files(of, &now, Some(by))).map_err(invalid)??;
         self.started().insert(of.server.clone(), now);
         Ok(())
     }
@@ -86,7 +87,7 @@ impl Lockfile {
             if let Some(reason) = self.changed_files(of, &now)? {
                 return Err(changed(&of.server, &reason));
             }
-            self.save_files(of, &now)
+            self.save_files(of, &now, None)
         });
         checked.map_err(invalid)??;
         self.started().insert(of.server.clone(), now);
@@ -125,8 +126,14 @@ impl Lockfile {
             .map(|reason| format!("`{FILE}` has other hashes: {reason}")))
     }
 
-    /// Stores the files of a server in the lock, then in the user's record.
-    fn save_files(&self, of: &ToolsOf, now: &LockedFiles) -> Result<(), ErrorBody> {
+    /// Stores the files of a server in the lock, with the answer `by` which the user allowed them, then in the user's
+    /// record.
+    fn save_files(
+        &self,
+        of: &ToolsOf,
+        now: &LockedFiles,
+        by: Option<&str>,
+    ) -> Result<(), ErrorBody> {
         let mut content = read(&self.workspace)?;
         let locked = LockedFiles { start: now.start, hashes: in_workspace(&now.hashes) };
         // Most servers run no file of the workspace, and an entry for them would say nothing.
@@ -134,6 +141,7 @@ impl Lockfile {
         if content.files.get(&of.server) != locked.as_ref() {
             content.files.remove(&of.server);
             content.files.extend(locked.map(|locked| (of.server.clone(), locked)));
+            content.approvals.extend(by.map(|by| (of.server.clone(), Approved::now(by))));
             // First: after a crash in between, the record has the earlier files, and the user is asked again.
             write(&self.workspace, &content)?;
         }

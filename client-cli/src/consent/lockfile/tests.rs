@@ -39,7 +39,7 @@ fn question(lock: &Lockfile, entry: &RegisteredServer) -> Option<Start> {
 /// Approves what the user is shown.
 fn approve_with(lock: &Lockfile, entry: &RegisteredServer, grant: &Grant) -> Result<(), ErrorBody> {
     let shown = lock.question(entry, grant)?.and_then(|start| start.hash);
-    lock.approve(entry, grant, shown)
+    lock.approve(entry, grant, shown, "terminal")
 }
 
 fn approve(lock: &Lockfile, entry: &RegisteredServer) -> Result<(), ErrorBody> {
@@ -166,7 +166,7 @@ fn another_file_needs_a_new_approval() {
         let error = again.check_start(&entry, &now).unwrap_err();
         assert_eq!(error.error_code, ErrorCode::IntegrityMismatch);
         // The approval of one does not cover another.
-        again.approve(&entry, &first, asked.hash).unwrap_err();
+        again.approve(&entry, &first, asked.hash, "terminal").unwrap_err();
     }
 }
 
@@ -187,9 +187,9 @@ fn grants_of_a_start_are_shown_and_pinned() {
     );
     // The approval covers exactly what was shown.
     let more = grant(&[("GITHUB_TOKEN", Source::Dotenv), ("NOTES", Source::Environment)]);
-    let error = lock.approve(&entry, &more, asked.hash).unwrap_err();
+    let error = lock.approve(&entry, &more, asked.hash, "terminal").unwrap_err();
     assert_eq!(error.error_code, ErrorCode::IntegrityMismatch);
-    lock.approve(&entry, &of_file, asked.hash).unwrap();
+    lock.approve(&entry, &of_file, asked.hash, "terminal").unwrap();
     let again = project.open("me").unwrap();
     assert_eq!(again.question(&entry, &of_file).unwrap(), None);
 
@@ -352,6 +352,6 @@ fn a_lock_that_is_not_a_regular_file_is_an_error() {
     let hash = Integrity::of(
         &record(&locked(&entry, entry.install.as_ref().unwrap(), &grant(&[]))).unwrap(),
     );
-    lock.approve(&entry, &grant(&[]), Some(hash)).unwrap_err();
+    lock.approve(&entry, &grant(&[]), Some(hash), "terminal").unwrap_err();
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
 }

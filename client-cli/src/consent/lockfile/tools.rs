@@ -12,7 +12,7 @@ use protocol::{ErrorBody, ErrorCode, Integrity, ToolDescriptor, ToolId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::file::{FILE, LockedTools, invalid, read, write};
+use super::file::{Approved, FILE, LockedTools, invalid, read, write};
 use super::{Lockfile, server_name};
 use crate::capabilities::RegisteredServer;
 use crate::consent::changed_tool::{Before, ChangedTool, tool_hash};
@@ -136,6 +136,7 @@ impl Lockfile {
         &self,
         of: &ToolsOf,
         tool: &ToolDescriptor,
+        by: &str,
     ) -> Result<(), ErrorBody> {
         let done = self.store.locked(|_| {
             let mut content = read(&self.workspace)?;
@@ -146,6 +147,7 @@ impl Lockfile {
             let mut locked = locked.cloned().unwrap_or_else(|| record.hashes());
             locked.pinned.insert(tool.name.clone(), tool_hash(tool));
             content.tools.insert(of.server.clone(), locked);
+            content.approvals.insert(of.server.clone(), Approved::now(by));
             // The lock is written first: after a crash in between, the record has the earlier tool, and the user is
             // asked again.
             write(&self.workspace, &content)?;

@@ -105,7 +105,7 @@ fn each_change_of_a_tool_is_found() {
     let schema =
         |text: &str| json!({ "inputSchema": serde_json::from_str::<Value>(text).unwrap() });
     let change = tool(schema(r#"{"a":1,"b":2}"#));
-    project.open("me").approve_tool(&of, &change[0]).unwrap();
+    project.open("me").approve_tool(&of, &change[0], "terminal").unwrap();
     assert!(!is_changed(schema(r#"{"b":2,"a":1}"#)));
     assert!(is_changed(json!({})));
 }
@@ -119,7 +119,7 @@ fn an_approval_is_for_one_tool_and_one_content() {
     let second = &[("add", "Sends"), ("count", "Sends"), ("more", "More")][..];
     assert_eq!(changed(&lock, &of, FIRST), "same");
     assert_eq!(changed(&lock, &of, second), "known");
-    lock.approve_tool(&of, &list(second)[0]).unwrap();
+    lock.approve_tool(&of, &list(second)[0], "terminal").unwrap();
     for lock in [lock, project.open("me")] {
         let tools = list(second);
         assert_eq!(changed(&lock, &of, second), "same");
@@ -220,7 +220,7 @@ fn concurrent_pins_lose_nothing() {
                 lock.pin_first(&of, &[]).unwrap();
                 let listed = list(tools);
                 let tool = listed.iter().find(|tool| tool.name == *name).unwrap();
-                lock.approve_tool(&of, tool).unwrap();
+                lock.approve_tool(&of, tool, "terminal").unwrap();
             });
         }
     });
