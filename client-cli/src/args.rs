@@ -56,6 +56,23 @@ pub(crate) struct Settings {
     pub(crate) log: String,
 }
 
+/// The options of `pml upgrade`.
+#[derive(Debug, Args)]
+pub(crate) struct Upgrade {
+    /// Install nothing; say whether there is a newer version.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Where releases are: a URL or a folder. Default: where those of this `pml` are.
+    #[arg(long, value_name = "URL")]
+    pub(crate) from: Option<String>,
+    /// The public key of minisign that signs them. Default: those of this `pml`.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// The commands of `pml`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -177,6 +194,19 @@ deleted, and neither are records of runs, approvals, keys and the files that ser
 
 Exit codes: 0 deleted, or nothing to delete; 2 something cannot be deleted.")]
     Cleanup(Cleanup),
+    /// Replace this `pml` by the newest release.
+    #[command(after_help = "\
+Examples:
+  pml upgrade --check           is there a newer version?
+  pml upgrade                   install it
+
+The release is verified: its signature by a key that this `pml` was built with, and the hash of the program. An older
+release than this one, or than one that was seen before, is refused, and so is one whose statement has expired. What npm,
+pip, apt or Homebrew installed, they upgrade.
+
+Exit codes: 0 upgraded, or up to date; 1 there is a newer version (with --check), or this program cannot be replaced; 2 the
+release is refused, an argument is invalid, or a package manager owns this program; 4 the release cannot be read.")]
+    Upgrade(Upgrade),
     /// Explain what would happen to a call.
     #[command(subcommand)]
     Permissions(PermissionsCommand),

@@ -28,6 +28,7 @@ mod terminal;
 pub(crate) mod trust;
 mod types;
 pub(crate) mod unpublish;
+mod upgrade;
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
@@ -73,6 +74,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Search(search) => search.json,
         Command::List(list) => list.json,
         Command::Serve(serve) => serve.json,
+        Command::Upgrade(upgrade) => upgrade.json,
         _ => false,
     };
     match start(cli) {
@@ -139,6 +141,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Run(_)
         | Command::List(_)
         | Command::Remove(_)
+        | Command::Upgrade(_)
         | Command::Login(_)
         | Command::Logout => {}
     }
@@ -215,6 +218,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Replay(replay) => {
                 runs::replay::replay(analyser()?, settings, replay, &stop).await
             }
+            Command::Upgrade(options) => unless_stopped(&stop, upgrade::upgrade(&options)).await,
             Command::Search(options) => search::search(App::open(settings)?, options, &stop).await,
             Command::Add(options) => Box::pin(add::add(App::open(settings)?, options, &stop)).await,
             Command::Run(options) => run::run(App::open(settings)?, &options, stop.clone()).await,

@@ -51,6 +51,7 @@ mod placement;
 mod policy;
 mod processes;
 mod registries;
+mod release;
 mod run;
 mod run_store;
 mod serve;

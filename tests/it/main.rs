@@ -13,4 +13,5 @@ mod programs;
 mod project;
 mod proxy;
 mod registry;
+mod release;
 mod support;

@@ -125,6 +125,7 @@ pages! {
     cli: "docs/cli.md",
     errors: "docs/errors.md",
     identity: "docs/identity.md",
+    install: "docs/install.md",
     mcp: "docs/mcp.md",
     operating: "docs/operating.md",
     performance: "docs/performance.md",

@@ -128,6 +128,8 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ),
     // What was decided before a run is in its record.
     ("client-cli", "traces", &["files", "gateway", "run_store", "workspace"]),
+    // It knows no project.
+    ("client-cli", "release", &["files", "http_client"]),
     // It asks, and decides nothing.
     ("client-cli", "registries", &["capabilities", "gateway", "http_client", "origin"]),
     ("client-cli", "packages", &["files", "processes"]),
@@ -247,6 +249,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "placement",
             "processes",
             "registries",
+            "release",
             "run",
             "run_store",
             "serve",
