@@ -27,7 +27,9 @@ Start here:
   pml init                 write .mcp.json and .pml.json, so that this project's agent can use PML
   pml exec program.ts      run a program; `-` reads it from stdin
   pml plan program.ts      see what a program will and may do, and what leaves your machine
-  pml analyze program.ts   see which tools a program calls and where it would run")]
+  pml analyze program.ts   see which tools a program calls and where it would run
+
+`pml --sandbox-selftest` checks that this machine can seal programs, and nothing else; `pml doctor` checks more.")]
 pub(crate) struct Cli {
     /// The settings that every command reads.
     #[command(flatten)]
@@ -36,6 +38,9 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
+
+/// The flag that only tests the sandbox.
+pub(crate) const SELF_TEST: &str = "--sandbox-selftest";
 
 /// The settings that every command reads.
 #[derive(Debug, Clone, Args)]

@@ -89,6 +89,33 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     }
 }
 
+/// Tests the sandbox, prints what each layer does, and returns whether it holds.
+pub(crate) fn self_test() -> ExitCode {
+    let tested = runtime().and_then(|runtime| {
+        let tested = runtime.block_on(sandbox::self_test()).map_err(|error| {
+            CliError::from_code(ErrorCode::SandboxUnavailable, error.to_string())
+        })?;
+        say(&tested.to_string())?;
+        Ok(tested.holds())
+    });
+    match tested {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            note(&error.render());
+            error.exit_code()
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::failed(format!("cannot start: {error}")))
+}
+
 fn start(cli: Cli) -> Result<ExitCode, CliError> {
     // Other processes of the user must not be able to read keys in the memory of this one.
     sandbox::keep_private().map_err(|error| {
@@ -145,11 +172,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Login(_)
         | Command::Logout => {}
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| CliError::failed(format!("cannot start: {error}")))?;
+    let runtime = runtime()?;
     let ended = runtime.block_on(async {
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone())?;

@@ -80,5 +80,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     processes::supervise::main_if_requested();
     // Child processes must not find the API key in the environment.
     gateway::keys::take_variable();
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    // The same flag as that of `pml-server`, which has no other purpose and goes with no command.
+    if matches!(&arguments[..], [_, flag] if flag == args::SELF_TEST) {
+        return commands::self_test();
+    }
     commands::run(args::Cli::parse_from(arguments))
 }

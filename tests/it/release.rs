@@ -1,6 +1,8 @@
 //! Releases: installing `pml`, upgrading it, and the packages of package managers.
 
+mod image;
 mod install;
+mod kubernetes;
 mod newer_state;
 mod packages;
 mod support;

@@ -126,6 +126,7 @@ pages! {
     errors: "docs/errors.md",
     identity: "docs/identity.md",
     install: "docs/install.md",
+    kubernetes: "docs/kubernetes.md",
     mcp: "docs/mcp.md",
     operating: "docs/operating.md",
     performance: "docs/performance.md",

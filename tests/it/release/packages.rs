@@ -36,6 +36,23 @@ fn build(folder: &Path) {
     assert!(text(&output.stderr).contains("is not signed"), "{}", text(&output.stderr));
 }
 
+/// Returns the bill of materials of a program.
+pub(super) fn bill(program: &str) -> PathBuf {
+    of_version(&format!("{program}.cdx.json"))
+}
+
+/// Returns a folder with both programs, without symbols.
+pub(super) fn stripped() -> &'static Path {
+    static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAMS.get_or_init(|| {
+        let folder = guard::folder("stripped");
+        for program in ["pml", "pml-server"] {
+            ok(Command::new("strip").arg("-o").arg(folder.join(program)).arg(built(program)));
+        }
+        folder
+    })
+}
+
 fn of_version(name: &str) -> PathBuf {
     release().join(VERSION).join(name)
 }
