@@ -1,7 +1,9 @@
 //! What a trace tells of a value: a keyed hash, the size and the shape.
 
+use std::io::{self, BufWriter, Write};
+
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use protocol::{Integrity, TraceValue, canonical_json};
+use protocol::{Integrity, TraceValue};
 use serde_json::Value;
 use sha2::Sha256;
 
@@ -9,13 +11,62 @@ use sha2::Sha256;
 const DEPTH: usize = 3;
 
 /// Summarizes a value. `key` is secret and belongs to one run: without it, the hash of a short value could be guessed.
+///
+/// The hash is that of [`protocol::canonical_json`], computed without a copy of the value, which can be large.
 pub fn trace_value(key: &[u8; 32], value: &Value) -> TraceValue {
-    let text = canonical_json(value.clone());
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-    mac.update(text.as_bytes());
+    let mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    let mut text = BufWriter::with_capacity(1024, Hashed { mac, bytes: 0 });
+    write_canonical(value, &mut text).expect("a hash takes any text");
+    let Hashed { mac, bytes } = text.into_inner().map_err(|_| ()).expect("a hash takes any text");
     let hash = Integrity::from_bytes(mac.finalize().into_bytes().into());
-    let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
     TraceValue { hash: format!("hmac-{hash}"), bytes, shape: shape(value, DEPTH), value: None }
+}
+
+/// Hashes and counts what is written.
+struct Hashed {
+    mac: Hmac<Sha256>,
+    bytes: u64,
+}
+
+impl Write for Hashed {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.mac.update(text);
+        self.bytes += u64::try_from(text.len()).unwrap_or(u64::MAX);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes what [`protocol::canonical_json`] returns: no white space, the keys of every object sorted.
+fn write_canonical(value: &Value, text: &mut impl Write) -> io::Result<()> {
+    match value {
+        Value::Object(members) => {
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_unstable_by_key(|(name, _)| *name);
+            let mut before = b"{";
+            for (name, member) in sorted {
+                text.write_all(before)?;
+                before = b",";
+                serde_json::to_writer(&mut *text, name)?;
+                text.write_all(b":")?;
+                write_canonical(member, text)?;
+            }
+            text.write_all(if members.is_empty() { b"{}" } else { b"}" })
+        }
+        Value::Array(items) => {
+            let mut before = b"[";
+            for item in items {
+                text.write_all(before)?;
+                before = b",";
+                write_canonical(item, text)?;
+            }
+            text.write_all(if items.is_empty() { b"[]" } else { b"]" })
+        }
+        scalar => Ok(serde_json::to_writer(text, scalar)?),
+    }
 }
 
 /// Returns the types and lengths of a value. It has no names of members: in the answer of a tool they can be data, such
@@ -83,6 +134,24 @@ mod tests {
             (json!([[[[1]]]]), "array(1) of array(1) of array(1) of array(1)"),
         ] {
             assert_eq!(shape(&value, DEPTH), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_hashed_is_the_canonical_text() {
+        for value in [
+            json!(null),
+            json!({}),
+            json!([]),
+            json!({ "b": [1, 2.5, -3e300, "\u{0}\"\u{e9}"], "a": { "d": {}, "c": [[], [{}]] }, "": true }),
+        ] {
+            let mut text = Vec::new();
+            write_canonical(&value, &mut text).unwrap();
+            assert_eq!(
+                String::from_utf8(text.clone()).unwrap(),
+                protocol::canonical_json(value.clone())
+            );
+            assert_eq!(trace_value(&[1; 32], &value).bytes, text.len() as u64);
         }
     }
 
