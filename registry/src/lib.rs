@@ -93,9 +93,14 @@ pub use publishing::server::{NewServer, PublishedServer};
 pub use publishing::version_update::VersionUpdate;
 pub use records::audit::{AuditEvent, AuditOutcome, AuditPage, AuditRecord};
 pub use records::executions::{
-    Decision, ExecutionEnd, ExecutionRecord, ExecutionStatus, FinishedExecution, NewExecution,
+    Decision, ExecutionEnd, ExecutionFilter, ExecutionPage, ExecutionRecord, ExecutionStatus,
+    FinishedExecution, NewExecution, Reader,
 };
+pub use records::expiry::Retention;
 pub use records::idempotency::{Claim, IdempotencyKey, StoredAnswer};
+pub use records::traces::{
+    NewTrace, NewTraceEvent, OwnTrace, StoredTrace, TraceOrigin, TraceRecord,
+};
 pub use routes::{Changes, Routes};
 pub use secrets::{
     DerivedKey, KeyHost, MasterKey, MasterKeyError, MasterKeyStatus, MasterKeys, Rewrapped,

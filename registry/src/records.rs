@@ -1,5 +1,7 @@
-//! Records: the audit log, executions, and idempotent requests.
+//! Records: the audit log, executions, their traces, and idempotent requests.
 
 pub(crate) mod audit;
 pub(crate) mod executions;
+pub(crate) mod expiry;
 pub(crate) mod idempotency;
+pub(crate) mod traces;

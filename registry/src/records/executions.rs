@@ -1,18 +1,24 @@
 //! Records of programs: the routing decision and the outcome; never code, arguments or results.
 
+mod list;
+
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use protocol::{ErrorCode, Integrity, ToolId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::identity::tenant::Tenant;
 use crate::{Registry, RegistryError};
 
+pub use list::{ExecutionFilter, ExecutionPage};
+
 /// The routing decision about a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = ExecutionDecision)]
 pub enum Decision {
     /// On the gateway.
     Server,
@@ -28,6 +34,15 @@ impl Decision {
             Self::Server => "server",
             Self::Client => "client",
             Self::Refused => "refused",
+        }
+    }
+
+    fn from_word(word: &str) -> Self {
+        match word {
+            "server" => Self::Server,
+            "client" => Self::Client,
+            // The column has no other word.
+            _ => Self::Refused,
         }
     }
 
@@ -101,7 +116,7 @@ pub struct FinishedExecution {
 }
 
 /// The state of a recorded execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ExecutionStatus {
     /// It runs on the gateway.
@@ -121,6 +136,18 @@ pub enum ExecutionStatus {
 }
 
 impl ExecutionStatus {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Delegated => "delegated",
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Cancelled => "cancelled",
+            Self::Refused => "refused",
+            Self::Indeterminate => "indeterminate",
+        }
+    }
+
     fn from_word(word: &str) -> Self {
         match word {
             "running" => Self::Running,
@@ -135,29 +162,98 @@ impl ExecutionStatus {
     }
 }
 
+/// Whose records a reader may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// The reader's own.
+    Own,
+    /// All of the project.
+    Project,
+}
+
 /// The record of an execution.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ExecutionRecord {
     /// Its id.
     pub id: Uuid,
     /// The caller.
     pub principal: String,
+    /// Where it was decided to run.
+    pub decision: Decision,
     /// Its state now.
     pub status: ExecutionStatus,
     /// The hash of the program.
     pub code_hash: String,
-    /// The declared tools.
+    /// The size of the program.
+    pub code_bytes: i64,
+    /// The size of its arguments as JSON.
+    pub args_bytes: i64,
+    /// Whether the analysis could not determine every tool.
+    pub dynamic: bool,
+    /// The declared tools, with those that it reaches through capabilities.
     pub tools: Vec<String>,
     /// When it was decided.
     pub started_at: DateTime<Utc>,
     /// When its end was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<DateTime<Utc>>,
     /// The name of the error's code.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
+    /// The size of its result as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_bytes: Option<i64>,
     /// The number of its tool calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<i32>,
     /// Its duration.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<i64>,
+    /// The id of its trace, for `/api/v1/traces/{id}`. Lists do not have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<Uuid>,
+}
+
+/// A row of `executions`.
+struct ExecutionRow {
+    id: Uuid,
+    principal: String,
+    decision: String,
+    status: String,
+    code_hash: String,
+    code_bytes: i64,
+    args_bytes: i64,
+    dynamic: bool,
+    tools: Vec<String>,
+    started_at: DateTime<Utc>,
+    finished_at: Option<DateTime<Utc>>,
+    error_code: Option<String>,
+    result_bytes: Option<i64>,
+    calls: Option<i32>,
+    duration_ms: Option<i64>,
+}
+
+impl ExecutionRow {
+    fn into_record(self, trace_id: Option<Uuid>) -> ExecutionRecord {
+        ExecutionRecord {
+            id: self.id,
+            principal: self.principal,
+            decision: Decision::from_word(&self.decision),
+            status: ExecutionStatus::from_word(&self.status),
+            code_hash: self.code_hash,
+            code_bytes: self.code_bytes,
+            args_bytes: self.args_bytes,
+            dynamic: self.dynamic,
+            tools: self.tools,
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+            error_code: self.error_code,
+            result_bytes: self.result_bytes,
+            calls: self.calls,
+            duration_ms: self.duration_ms,
+            trace_id,
+        }
+    }
 }
 
 impl Registry {
@@ -259,49 +355,55 @@ impl Registry {
         .await
     }
 
-    /// Returns a recorded execution of the tenant.
+    /// Returns a recorded execution, with the id of its trace.
     ///
     /// # Errors
-    /// Returns [`RegistryError::NotFound`] when the tenant has no such execution.
+    /// Returns [`RegistryError::NotFound`] when the reader has no such execution.
     pub async fn execution(
         &self,
         tenant: &Tenant,
+        reader: Reader,
         id: Uuid,
     ) -> Result<ExecutionRecord, RegistryError> {
         let scope = tenant.require_scope()?.clone();
-        let row = self
-            .in_tenant(tenant, move |connection| {
-                Box::pin(async move {
-                    // The state of an abandoned execution follows from its deadline, so no job has to update it.
-                    let row = sqlx::query!(
-                        r#"select id, principal, code_hash, tools, started_at, finished_at, error_code,
-                            calls, duration_ms,
-                            case when finished_at is null and deadline_at < clock_timestamp()
-                                then 'indeterminate' else status end as "status!"
-                        from executions where org = $1 and project = $2 and id = $3"#,
-                        scope.org(),
-                        scope.project(),
-                        id,
-                    )
-                    .fetch_optional(connection)
-                    .await?;
-                    Ok(row)
-                })
+        let own = (reader == Reader::Own).then(|| tenant.principal_name().to_owned());
+        self.in_tenant(tenant, move |connection| {
+            Box::pin(async move {
+                // The state of an abandoned execution follows from its deadline, so no job has to update it.
+                let row = sqlx::query_as!(
+                    ExecutionRow,
+                    r#"select id, principal, decision, code_hash, code_bytes, args_bytes, dynamic, tools, started_at,
+                        finished_at, error_code, result_bytes, calls, duration_ms,
+                        case when finished_at is null and deadline_at < clock_timestamp()
+                            then 'indeterminate' else status end as "status!"
+                    from executions
+                    where org = $1 and project = $2 and id = $3 and ($4::text is null or principal = $4)"#,
+                    scope.org(),
+                    scope.project(),
+                    id,
+                    own,
+                )
+                .fetch_optional(&mut *connection)
+                .await?
+                .ok_or_else(|| RegistryError::NotFound(id.to_string()))?;
+                // A client may claim any execution, so only what its own principal tells counts.
+                let trace_id = sqlx::query_scalar!(
+                    "select run_id from traces
+                    where org = $1 and project = $2 and principal = $4
+                        and case when $5 = 'client' then execution_id = $3 and origin = 'client'
+                            else run_id = $3 and origin = 'gateway' end
+                    order by received_at, id limit 1",
+                    scope.org(),
+                    scope.project(),
+                    id,
+                    row.principal,
+                    row.decision,
+                );
+                let trace_id = trace_id.fetch_optional(connection).await?;
+                Ok(row.into_record(trace_id))
             })
-            .await?
-            .ok_or_else(|| RegistryError::NotFound(id.to_string()))?;
-        Ok(ExecutionRecord {
-            id: row.id,
-            principal: row.principal,
-            status: ExecutionStatus::from_word(&row.status),
-            code_hash: row.code_hash,
-            tools: row.tools,
-            started_at: row.started_at,
-            finished_at: row.finished_at,
-            error_code: row.error_code,
-            calls: row.calls,
-            duration_ms: row.duration_ms,
         })
+        .await
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol::{ErrorCode, Integrity};
 use registry::{
     AuditEvent, AuditOutcome, Decision, ExecutionEnd, ExecutionStatus, FinishedExecution,
-    NewExecution, RegistryError, Tenant,
+    NewExecution, Reader, RegistryError, Tenant,
 };
 use sqlx::Executor as _;
 use uuid::Uuid;
@@ -59,7 +59,7 @@ async fn an_execution_is_started_and_finished_once() {
         let new = NewExecution { decision, ..new_execution() };
         let id = new.id;
         registry.begin_execution(&web, new.clone()).await.unwrap();
-        let begun = registry.execution(&web, id).await.unwrap();
+        let begun = registry.execution(&web, Reader::Project, id).await.unwrap();
         assert_eq!((begun.status, begun.finished_at), (open, None));
         assert_eq!(
             (begun.principal.as_str(), begun.tools),
@@ -76,13 +76,13 @@ async fn an_execution_is_started_and_finished_once() {
             ..finished()
         };
         registry.finish_execution(&web, id, last).await.unwrap();
-        let ended = registry.execution(&web, id).await.unwrap();
+        let ended = registry.execution(&web, Reader::Project, id).await.unwrap();
         assert_eq!((ended.status, ended.calls, ended.duration_ms), (closed, Some(3), Some(12)));
         assert_eq!(ended.error_code.as_deref(), last.error_code.map(ErrorCode::name));
         assert!(ended.finished_at.unwrap() >= ended.started_at);
         let twice = registry.finish_execution(&web, id, finished()).await.unwrap_err();
         assert!(matches!(twice, RegistryError::Conflict(_)), "{twice}");
-        assert_eq!(registry.execution(&web, id).await.unwrap(), ended);
+        assert_eq!(registry.execution(&web, Reader::Project, id).await.unwrap(), ended);
     }
 }
 
@@ -98,7 +98,7 @@ async fn a_refused_execution_cannot_be_finished() {
     };
     let id = new.id;
     registry.begin_execution(&web, new).await.unwrap();
-    let refused = registry.execution(&web, id).await.unwrap();
+    let refused = registry.execution(&web, Reader::Project, id).await.unwrap();
     assert_eq!(refused.status, ExecutionStatus::Refused);
     assert_eq!(refused.error_code.as_deref(), Some(ErrorCode::ALL[0].name()));
     assert!(refused.finished_at.is_some());
@@ -127,7 +127,7 @@ async fn of_concurrent_finishes_one_is_recorded() {
         enders.join_all().await.into_iter().partition(|(_, end)| end.is_ok());
     assert_eq!(winners.len(), 1);
     assert!(losers.iter().all(|(_, end)| matches!(end, Err(RegistryError::Conflict(_)))));
-    let calls = registry.execution(&web, id).await.unwrap().calls;
+    let calls = registry.execution(&web, Reader::Project, id).await.unwrap().calls;
     assert_eq!(calls, Some(winners[0].0 as i32));
 }
 
@@ -139,11 +139,14 @@ async fn an_overdue_execution_is_indeterminate() {
     let new = NewExecution { limit: Duration::ZERO, ..new_execution() };
     let id = new.id;
     registry.begin_execution(&web, new).await.unwrap();
-    let open = registry.execution(&web, id).await.unwrap();
+    let open = registry.execution(&web, Reader::Project, id).await.unwrap();
     assert_eq!((open.status, open.finished_at), (ExecutionStatus::Indeterminate, None));
     // A late end is still recorded.
     registry.finish_execution(&web, id, finished()).await.unwrap();
-    assert_eq!(registry.execution(&web, id).await.unwrap().status, ExecutionStatus::Success);
+    assert_eq!(
+        registry.execution(&web, Reader::Project, id).await.unwrap().status,
+        ExecutionStatus::Success
+    );
 }
 
 #[tokio::test]
@@ -155,7 +158,7 @@ async fn executions_need_a_scope_that_exists() {
     assert!(is_not_found(registry.begin_execution(&nowhere, new_execution()).await));
     let refused = registry.begin_execution(&Tenant::anonymous(), new_execution()).await;
     assert!(matches!(refused, Err(RegistryError::Invalid(_))), "{refused:?}");
-    assert!(is_not_found(registry.execution(&web, Uuid::now_v7()).await));
+    assert!(is_not_found(registry.execution(&web, Reader::Project, Uuid::now_v7()).await));
     assert!(is_not_found(registry.finish_execution(&web, Uuid::now_v7(), finished()).await));
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use protocol::{ToolId, Visibility};
 use registry::{
-    Absence, CatalogFilter, DiscoverQuery, NewCapability, Registry, RegistryError, Tenant, Total,
+    Absence, CatalogFilter, DiscoverQuery, NewCapability, Reader, Registry, RegistryError, Tenant,
+    Total,
 };
 use sqlx::{AssertSqlSafe, Executor as _};
 use uuid::Uuid;
@@ -199,7 +200,7 @@ async fn the_queries_isolate_without_the_policies() {
         tamper(&database, &format!("alter table {table} disable row level security")).await;
     }
     assert_shows_no_foreign_entries(&registry).await;
-    assert!(is_not_found(registry.execution(&other, id).await));
+    assert!(is_not_found(registry.execution(&other, Reader::Project, id).await));
     assert_eq!(registry.keys(&other, None, 100).await.unwrap().items, []);
     assert!(is_not_found(registry.revoke_key(&other, key.id).await));
 }
@@ -337,12 +338,15 @@ async fn foreign_ids_are_answered_like_unknown_ones() {
             error.to_string().replace(&unknown_id.to_string(), "ID")
         };
         let unknown = "`ID` is not in the registry";
-        assert_eq!(message(registry.execution(&other, unknown_id).await.unwrap_err()), unknown);
+        assert_eq!(
+            message(registry.execution(&other, Reader::Project, unknown_id).await.unwrap_err()),
+            unknown
+        );
         let finished = crate::executions::finished();
         let refused = registry.finish_execution(&other, unknown_id, finished).await.unwrap_err();
         assert_eq!(message(refused), unknown);
         assert_eq!(message(registry.revoke_key(&other, unknown_id).await.unwrap_err()), unknown);
     }
     registry.authenticate(shown.expose()).await.unwrap();
-    assert_eq!(registry.execution(&web, id).await.unwrap().finished_at, None);
+    assert_eq!(registry.execution(&web, Reader::Project, id).await.unwrap().finished_at, None);
 }

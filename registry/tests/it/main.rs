@@ -42,4 +42,5 @@ mod routes;
 mod secrets;
 mod seed;
 mod servers;
+mod traces;
 mod visibility;
