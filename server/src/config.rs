@@ -7,6 +7,7 @@ mod identity;
 mod master_key;
 mod public_url;
 mod rates;
+mod records;
 mod tenancy;
 
 use std::ffi::OsString;
@@ -31,6 +32,7 @@ pub(crate) use identity::address;
 pub(crate) use master_key::MasterKeySettings;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use rates::{RateLimit, RateSettings};
+pub(crate) use records::RecordSettings;
 pub(crate) use tenancy::{MembersCommand, OrgsCommand, Place, ProjectsCommand};
 
 /// PML's gateway and registry: analyses agent-written programs, runs server programs, and delegates the others to
@@ -260,6 +262,10 @@ pub(crate) struct Serve {
     /// The connection limits.
     #[command(flatten)]
     pub connections: ConnectionSettings,
+
+    /// How long records are kept.
+    #[command(flatten)]
+    pub records: RecordSettings,
 }
 
 impl Serve {

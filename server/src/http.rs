@@ -5,6 +5,7 @@ pub(crate) mod audit;
 mod authentication;
 mod body;
 pub(crate) mod capabilities;
+pub(crate) mod executions;
 pub(crate) mod health;
 pub(crate) mod idempotency;
 pub(crate) mod keys;
@@ -23,6 +24,7 @@ pub(crate) mod secrets;
 pub(crate) mod servers;
 pub(crate) mod sessions;
 mod singular;
+pub(crate) mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,6 +148,10 @@ fn api_routes() -> OpenApiRouter<SharedGateway> {
     OpenApiRouter::new()
         .routes(routes!(registry::get_routing))
         .routes(routes!(audit::list_events))
+        .routes(routes!(executions::list_executions))
+        .routes(routes!(executions::get_execution))
+        .routes(routes!(traces::store_traces).layer(DefaultBodyLimit::max(traces::BODY_LIMIT)))
+        .routes(routes!(traces::get_trace))
         .routes(routes!(capabilities::publish_capability))
         .routes(routes!(capabilities::deprecate_capability))
         .routes(routes!(capabilities::yank_capability))

@@ -12,8 +12,8 @@
 //! The modules form no circle. From the top: `commands` starts everything;
 //! `http` reads requests and writes answers; `proxy`, `publish` and `execution`
 //! do the work; `state` holds the handles that they share; `upstreams`,
-//! `identity`, `admission`, `analyser` and `tools` are the parts that `state`
-//! consists of, and do not know it; `database`, `connections`, `config` and
+//! `identity`, `admission`, `analyser`, `traces` and `tools` are the parts that
+//! `state` consists of, and do not know it; `database`, `connections`, `config` and
 //! `error` are used by all modules above.
 
 mod admission;
@@ -32,6 +32,7 @@ mod publish;
 mod state;
 mod telemetry;
 mod tools;
+mod traces;
 mod upstreams;
 
 use std::process::ExitCode;

@@ -11,6 +11,7 @@ use crate::admission::memory::Memory;
 use crate::admission::queue::ProgramQueue;
 use crate::analyser::Analyser;
 use crate::identity::credentials::Credentials;
+use crate::traces::recorder::Recorder;
 use crate::upstreams::Upstreams;
 
 /// The gateway's long-lived parts.
@@ -38,6 +39,8 @@ pub(crate) struct Gateway {
     pub credentials: Credentials,
     /// The rate limits.
     pub limits: Limits,
+    /// Stores the traces of the gateway's own executions.
+    pub traces: Recorder,
 }
 
 /// A shared [`Gateway`].

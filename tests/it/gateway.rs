@@ -11,3 +11,4 @@ mod noisy_neighbour;
 mod openapi;
 mod operations;
 mod rate_limits;
+mod traces;

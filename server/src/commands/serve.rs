@@ -21,6 +21,7 @@ use crate::config::{Serve, Settings};
 use crate::connections;
 use crate::database::{Database, master_key};
 use crate::state::SharedGateway;
+use crate::traces::maintenance;
 
 /// The tenant that a gateway with a new private Postgres creates.
 const FIRST_SCOPE: &str = "local.default";
@@ -49,6 +50,9 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         // Shares the connections, which are closed below: `start` takes the registry.
         let database_connections = registry.clone();
         let gateway = gateway::start(registry, serve, tokens).await?;
+        let _maintenance =
+            maintenance::start(database_connections.clone(), serve.records.retention());
+        let recording = gateway.clone();
         let shutdown = CancellationToken::new();
         // Before the address is printed: whoever reads it may stop the gateway at once.
         stop_on_signals(shutdown.clone())?;
@@ -71,6 +75,8 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
                 Err(anyhow::anyhow!("the private Postgres has exited; restart the gateway to recover it"))
             }
         };
+        // What has run has a trace, unless the database does not answer.
+        let _ = tokio::time::timeout(CLOSE_LIMIT, recording.traces.flush()).await;
         // Closed before the database stops, so that no connection breaks and logs an error.
         let _ = tokio::time::timeout(CLOSE_LIMIT, database_connections.close()).await;
         ended

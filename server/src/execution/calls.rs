@@ -12,7 +12,7 @@ use execution::mcp_server::envelope_result;
 use futures::future::{BoxFuture, FutureExt as _};
 use protocol::discovery::{DiscoverRequest, SEARCH_TOOLS};
 use protocol::{
-    CallLog, CallNote, EntryType, Envelope, ErrorBody, ErrorCode, Routing, ToolId,
+    CallLog, CallNote, EntryType, Envelope, ErrorBody, ErrorCode, Routing, ToolId, TraceKind,
     unwrap_tool_result, wrap_value,
 };
 use registry::{AuditEvent, AuditOutcome, ResolvedTool, Right};
@@ -31,6 +31,7 @@ use crate::execution::result::raw_result;
 use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
 use crate::tools::{self, ToolFailure};
+use crate::traces::run_log::RunLog;
 use crate::upstreams::secrets::{self, Need};
 
 /// The time limit of one tool.
@@ -45,6 +46,10 @@ pub(crate) struct RunContext {
     pub requester: Requester,
     /// All tools and capabilities that the run can reach.
     pub reach: Arc<Reach>,
+    /// The log of the run for its trace; `None` for a call that belongs to no execution of this gateway.
+    log: Option<Arc<RunLog>>,
+    /// The numbers of the capability calls that enclose the program, outermost first.
+    path: Vec<u64>,
     /// The nesting state of its capability calls.
     nesting: Nesting,
 }
@@ -52,7 +57,14 @@ pub(crate) struct RunContext {
 impl RunContext {
     /// Creates the context of a program that no other program called.
     pub(crate) fn new(gateway: SharedGateway, requester: Requester, reach: Reach) -> Self {
-        Self { gateway, requester, reach: Arc::new(reach), nesting: Nesting::outermost() }
+        let (reach, nesting) = (Arc::new(reach), Nesting::outermost());
+        Self { gateway, requester, reach, log: None, path: Vec::new(), nesting }
+    }
+
+    /// Records the run's calls.
+    #[must_use]
+    pub(crate) fn with_log(self, log: Option<Arc<RunLog>>) -> Self {
+        Self { log, ..self }
     }
 }
 
@@ -94,22 +106,19 @@ impl ToolCaller for ProgramCalls {
             let started = Instant::now();
             // Keeps the memory of a large result reserved until the call has ended.
             let memory = Slot::default();
-            let answer =
-                run.answer(&call.namespace, &call.action, call.args, cancel, &memory).await;
-            let id = ToolId::from_call(&call.namespace, &call.action);
+            let ToolCall { id: number, namespace, action, args, .. } = call;
+            let answer = run.recorded(number, (&namespace, &action), args, cancel, &memory).await;
+            let id = ToolId::from_call(&namespace, &action);
             let note = CallNote {
                 // One tool has one name in the log, whether the program wrote `@latest` or not.
-                tool: id.map_or_else(
-                    |_| format!("{}:{}", call.namespace, call.action),
-                    |id| id.to_string(),
-                ),
+                tool: id.map_or_else(|_| format!("{namespace}:{action}"), |id| id.to_string()),
                 routing: Routing::Server,
                 ok: answer.is_ok(),
                 duration_ms: started.elapsed().as_secs_f64() * 1e3,
                 through: Vec::new(),
             };
             run.context.requester.progress.call_ended();
-            run.log().record(call.id, note, answer.as_ref().err().map(|error| error.error_code));
+            run.log().record(number, note, answer.as_ref().err().map(|error| error.error_code));
             // A program's error has only a message and a code, so the hint is dropped.
             answer.map_err(|error| CallError::new(error.message).with_code(error.error_code.name()))
         }
@@ -123,10 +132,55 @@ impl RunningProgram {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Makes a call, and records it for the run's trace.
+    async fn recorded(
+        &self,
+        number: u64,
+        (namespace, action): (&str, &str),
+        arguments: Value,
+        cancel: CancellationToken,
+        memory: &Slot<Reserved>,
+    ) -> Result<Value, ErrorBody> {
+        let named = (namespace, action);
+        let Some(log) = &self.context.log else {
+            return self.answer(&self.context, named, arguments, cancel, memory).await;
+        };
+        let id = ToolId::from_call(namespace, action).ok();
+        let declared = id.as_ref().and_then(|id| self.declared.get(id));
+        let kind = match declared.map(|tool| tool.kind) {
+            Some(EntryType::Deno) => TraceKind::Capability,
+            _ => TraceKind::Tool,
+        };
+        let path = [self.context.path.as_slice(), &[number]].concat();
+        let (arguments, summary) = log.summarize(arguments).await;
+        // What is not an id is refused below, and that is in the audit log.
+        let begun = id.zip(summary).and_then(|(id, it)| log.begin(path.clone(), id, kind, it));
+        let answer = match kind {
+            TraceKind::Tool => self.answer(&self.context, named, arguments, cancel, memory).await,
+            TraceKind::Capability => {
+                // The calls of its program are within this one.
+                let within = RunContext { path, ..self.context.clone() };
+                self.answer(&within, named, arguments, cancel, memory).await
+            }
+        };
+        let Some(begun) = begun else { return answer };
+        match answer {
+            Ok(result) => {
+                let (result, summary) = log.summarize(result).await;
+                log.end(begun, None, summary);
+                Ok(result)
+            }
+            Err(error) => {
+                log.end(begun, Some(error.error_code), None);
+                Err(error)
+            }
+        }
+    }
+
     async fn answer(
         &self,
-        namespace: &str,
-        action: &str,
+        context: &RunContext,
+        (namespace, action): (&str, &str),
         arguments: Value,
         cancel: CancellationToken,
         memory: &Slot<Reserved>,
@@ -155,7 +209,7 @@ impl RunningProgram {
                 format!("tool `{id}` is not declared by the analysis of this program"),
             ));
         };
-        let result = call(&self.context, tool, arguments, cancel, memory).await?;
+        let result = call(context, tool, arguments, cancel, memory).await?;
         unwrap_tool_result(&result, tool.result)
             .map_err(|error| ErrorBody::new(ErrorCode::ToolFailed, error.message))
     }

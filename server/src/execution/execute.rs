@@ -13,10 +13,10 @@ use execution::failure;
 use protocol::{
     CallLog, ContinueRequest, Delegation, DryRun, DryTask, Envelope, ErrorBody, ErrorCode,
     ExecuteOptions, ExecuteRequest, ExecutedOn, Include, Integrity, Routing, RoutingRules,
-    RunError, RunNote, Scope, Side, Success, ToolId, ToolUse,
+    RunError, RunNote, Scope, Side, Success, ToolId, ToolUse, TraceValue,
 };
 use registry::{
-    Decision, ExecutionEnd, FinishedExecution, MissingTool, NewExecution, RegistryError,
+    Decision, ExecutionEnd, FinishedExecution, MissingTool, NewExecution, OwnTrace, RegistryError,
     ResolvedTool,
 };
 use sandbox::{FailureKind, Limits, Outcome, Program};
@@ -32,6 +32,7 @@ use crate::execution::capabilities::{self, Named, Reach};
 use crate::execution::refusal;
 use crate::identity::requester::{ClientKind, Requester};
 use crate::state::SharedGateway;
+use crate::traces::run_log::{RunEnd, RunLog};
 use crate::upstreams::secrets::{self, Need};
 
 /// An analysed program with its resolved tools and its routing.
@@ -318,7 +319,7 @@ async fn record(
 async fn run(
     gateway: &SharedGateway,
     requester: &Requester,
-    plan: Plan,
+    mut plan: Plan,
     options: &ExecuteOptions,
     cancel: CancellationToken,
 ) -> Envelope {
@@ -338,7 +339,10 @@ async fn run(
     if let Err(error) = decided.await {
         return Envelope::error(registry_error(&error));
     }
-    let context = RunContext::new(gateway.clone(), requester.clone(), plan.reach.clone());
+    // For the trace. Without it the program runs as well.
+    let log = RunLog::start().map(Arc::new);
+    let context = RunContext::new(gateway.clone(), requester.clone(), plan.reach.clone())
+        .with_log(log.clone());
     let calls = Arc::new(ProgramCalls::new(context, plan.tools.iter().cloned()));
     let program = Program {
         source: plan.analysis.program.clone(),
@@ -351,14 +355,20 @@ async fn run(
         () = cancel.cancelled() => None,
         slot = admitted.wait() => Some(slot),
     };
-    let outcome = gateway.sandboxes.run(program, &limits, calls.clone(), cancel).await;
+    let mut outcome = gateway.sandboxes.run(program, &limits, calls.clone(), cancel).await;
     let end = match &outcome.result {
         Ok(_) => ExecutionEnd::Success,
         Err(failure) if failure.kind == FailureKind::Cancelled => ExecutionEnd::Cancelled,
         Err(_) => ExecutionEnd::Error,
     };
     let calls_made = u32::try_from(outcome.calls).unwrap_or(u32::MAX);
-    let result_bytes = outcome.result.as_ref().map_or(0, |value| value.to_string().len());
+    let arguments = summary(log.as_deref(), &mut plan.args).await;
+    let result = match &mut outcome.result {
+        Ok(result) => summary(log.as_deref(), result).await,
+        Err(_) => None,
+    };
+    let result_bytes =
+        result.as_ref().map_or(0, |it| usize::try_from(it.bytes).unwrap_or(usize::MAX));
     let duration = outcome.duration;
     let envelope = envelope(execution_id, &plan, &options.include, &calls.log(), outcome);
     let error_code = match &envelope {
@@ -376,11 +386,31 @@ async fn run(
     let finished = FinishedExecution { end, error_code, result_bytes, calls: calls_made, duration };
     let finished =
         gateway.registry.finish_execution(&requester.tenant(), execution_id, finished).await;
+    if let Some(log) = log {
+        let end = RunEnd {
+            execution_id,
+            code_hash: Integrity::of(plan.code.as_bytes()),
+            is_cancelled: end == ExecutionEnd::Cancelled,
+            error_code,
+            arguments,
+            result,
+        };
+        let principal = requester.caller.principal.clone();
+        gateway.traces.record(requester.scope(), OwnTrace { principal, trace: log.trace(end) });
+    }
     if let Err(error) = finished {
         // The result is returned anyway; the record has the start of the run but not its end.
         tracing::error!(execution.id = %execution_id, error = %error, "Could not record the end of an execution");
     }
     envelope
+}
+
+/// Summarizes a value for the trace, and leaves it in its place.
+async fn summary(log: Option<&RunLog>, value: &mut Value) -> Option<TraceValue> {
+    let log = log?;
+    let (back, summary) = log.summarize(std::mem::take(value)).await;
+    *value = back;
+    summary
 }
 
 fn busy(QueueLimits { running, waiting }: QueueLimits) -> ErrorBody {

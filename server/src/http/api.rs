@@ -3,7 +3,7 @@
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use protocol::ErrorCode;
-use registry::{Caller, RegistryError, Right};
+use registry::{Caller, Reader, RegistryError, Right};
 use uuid::Uuid;
 
 use super::idempotency::ShownOnce;
@@ -15,6 +15,18 @@ const NAME_LIMIT: usize = 200;
 /// Refuses a caller that lacks a right.
 pub(super) fn require(caller: &Caller, right: Right) -> Result<(), ApiError> {
     if caller.rights.contains(right) { Ok(()) } else { Err(ApiError::lacks(right)) }
+}
+
+/// Returns whose records the caller may read: an administrator all of the scope, others their own.
+///
+/// # Errors
+/// Returns `FORBIDDEN` if it may read none.
+pub(super) fn reader(caller: &Caller) -> Result<Reader, ApiError> {
+    if caller.rights.contains(Right::Admin) {
+        return Ok(Reader::Project);
+    }
+    require(caller, Right::Read)?;
+    Ok(Reader::Own)
 }
 
 /// Returns the size of the requested page, which has at most `largest` items.

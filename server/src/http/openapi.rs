@@ -66,7 +66,7 @@ pub(super) struct Problem {
         description = "The gateway and registry of PML. Programs and tools are called over MCP, on `POST /mcp`; the other routes are for administration and reading.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
-    components(schemas(Problem)),
+    components(schemas(Problem, protocol::RunTrace)),
     tags(
         (name = "mcp", description = "MCP Streamable HTTP"),
         (name = "registry", description = "MCP servers, tools and capabilities"),
@@ -77,6 +77,7 @@ pub(super) struct Problem {
         (name = "members", description = "Members, roles and projects of an organisation"),
         (name = "secrets", description = "Stored secrets for the upstreams of tools"),
         (name = "audit", description = "The audit log"),
+        (name = "executions", description = "Decisions about programs, and the calls of their runs"),
         (name = "routing", description = "Where tools run"),
         (name = "identity", description = "Discovery of the token issuer"),
         (name = "operation", description = "Liveness, readiness, version"),

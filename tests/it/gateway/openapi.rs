@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use crate::identity::members::Organisation;
 use crate::support::cli::{finish, text};
 use crate::support::gateway_stub::{Answer, GatewayStub};
-use crate::support::http::{get, send};
+use crate::support::http::{HttpMcp, get, send};
+use crate::support::mcp_client::Era;
 use crate::support::mcp_servers::{SCHEMATHESIS, python};
-use crate::support::server::Server;
-use crate::support::{PATIENCE, guard, scaled};
+use crate::support::server::{Server, Tenant};
+use crate::support::{PATIENCE, guard, poll, scaled};
 
 /// Operations that cannot succeed in these runs, with the reason.
 const NEVER_SUCCEED: [&str; 3] = [
@@ -115,11 +116,19 @@ fn the_gateway_conforms_to_its_openapi_document_for_an_owner() {
         "tools": [{ "name": "add", "inputSchema": { "type": "object" } }],
     });
     ask("POST", "servers", Some(kept));
+    let tenant = Tenant { key: key.clone(), url: Server::shared().url().to_owned() };
+    let ran = HttpMcp::new(&tenant, Era::Stateless).execute("return 1");
+    let execution = ran["execution_id"].as_str().unwrap();
+    poll("the trace", PATIENCE, || {
+        let path = format!("traces/{execution}");
+        (organisation.ask(key, "GET", &path, None).status == 200).then_some(())
+    });
     let own = json!({
         "key": key,
         "key_id": ask("GET", "keys/self", None)["id"],
         "scope": format!("{}.web", organisation.name),
         "server": "kept",
+        "execution": execution,
         "slug": ask("POST", "registry-links", Some(json!({ "name": "schemathesis" })))["slug"],
         "upstream": proxy_to,
     });
@@ -254,6 +263,7 @@ fn a_body_over_the_limit_is_refused_with_problem_json() {
         ("POST", "/api/v1/keys", 10 * 1024 * 1024),
         ("POST", "/api/v1/servers", 2 * 1024 * 1024),
         ("PUT", "/api/v1/secrets/A_KEY", 64 * 1024),
+        ("POST", "/api/v1/traces", 6 * 1024 * 1024),
         ("POST", "/v0.1/publish", 256 * 1024),
         ("POST", "/v0.1/auth/github-at", 16 * 1024),
     ] {

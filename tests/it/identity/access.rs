@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use crate::identity::keys::call;
-use crate::support::http::{Reply, send};
+use crate::support::http::{HttpMcp, Reply, send};
+use crate::support::mcp_client::Era;
 use crate::support::server::{Server, Tenant};
 use crate::support::upstream::Entry;
 
@@ -51,6 +52,8 @@ struct Side {
     server: String,
     /// A member of the organisation.
     member: String,
+    /// An execution with a trace, which has the same id.
+    execution: String,
 }
 
 impl Side {
@@ -100,7 +103,14 @@ impl Side {
         let links = format!("{}/api/v1/registry-links", tenant.url);
         let link = call(&tenant.key, "POST", &links, Some(&json!({ "name": "ours" }))).json();
         let mcp = format!("{namespace}_mcp");
+        let ran = HttpMcp::new(&tenant, Era::Stateless).execute("return 1");
+        let execution = text(&ran, "execution_id");
+        crate::support::poll("the trace", crate::support::PATIENCE, || {
+            let url = format!("{}/api/v1/traces/{execution}", tenant.url);
+            (call(&tenant.key, "GET", &url, None).status == 200).then_some(())
+        });
         Self {
+            execution,
             link: text(&link, "id"),
             server: crate::registry::official::write_server(operator, &scope, &mcp, "Ours."),
             url: tenant.url,
@@ -129,13 +139,16 @@ impl Side {
         let capability = read(&format!("/mcp/{}:own", self.namespace));
         let published = read(&format!("/mcp/{}_published", self.namespace));
         let [members, projects] = ["/api/v1/members", "/api/v1/projects"].map(read);
+        let executions = read("/api/v1/executions");
+        let trace = read(&format!("/api/v1/traces/{}", self.execution));
+        assert!(executions.contains(&self.execution), "{executions}");
         assert!(members.contains(&self.member) && projects.contains(&self.scope), "{members}");
         let secrets = read("/api/v1/secrets");
         assert!(secrets.contains(&self.secret), "{secrets}");
         json!({
             "keys": keys, "audit": audit.json(), "capability": capability, "published": published, "secrets": secrets,
             "links": read("/api/v1/registry-links"), "servers": read("/v0.1/servers?limit=100"),
-            "members": members, "projects": projects,
+            "members": members, "projects": projects, "executions": executions, "trace": trace,
         })
     }
 }
@@ -172,6 +185,9 @@ fn fill(route: &Route, side: &Side) -> Option<[String; 2]> {
         "/api/v1/projects/{name}" => {
             [side.scope.rsplit('.').next()?.to_owned(), "no_such_project".to_owned()]
         }
+        "/api/v1/executions/{id}" | "/api/v1/traces/{id}" => {
+            [side.execution.clone(), "00000000-0000-7000-8000-000000000000".to_owned()]
+        }
         "/mcp/proxy/{server}" => {
             [format!("{}.up_{}", side.scope, side.namespace), "no.such.thing".to_owned()]
         }
@@ -206,6 +222,7 @@ fn body(route: &Route) -> Option<Value> {
         ("POST", "/api/v1/capabilities/{name}/yank") => Some(json!({ "version": "0.1.0" })),
         ("POST", "/api/v1/keys") => Some(json!({ "name": "n", "can": ["read"] })),
         ("POST", "/api/v1/registry-links") => Some(json!({ "name": "n" })),
+        ("POST", "/api/v1/traces") => Some(json!({ "runs": [] })),
         ("POST", "/api/v1/projects") => Some(json!({ "name": "another" })),
         ("PUT", "/api/v1/members/{principal}") => Some(json!({ "role": "viewer" })),
         ("POST", _) => Some(json!({})),

@@ -58,14 +58,19 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("server", "telemetry", &[]),
     ("server", "tools", &[]),
     ("server", "analyser", &[]),
+    ("server", "traces", &[]),
     ("server", "database", &["config"]),
     ("server", "admission", &["config", "error"]),
     ("server", "connections", &["admission"]),
     ("server", "identity", &["config", "error", "http_client"]),
     ("server", "upstreams", &["admission", "config", "error", "http_client", "identity"]),
     // Handles only; the components that use them are below this row.
-    ("server", "state", &["admission", "analyser", "identity", "upstreams"]),
-    ("server", "execution", &["admission", "error", "identity", "state", "tools", "upstreams"]),
+    ("server", "state", &["admission", "analyser", "identity", "traces", "upstreams"]),
+    (
+        "server",
+        "execution",
+        &["admission", "error", "identity", "state", "tools", "traces", "upstreams"],
+    ),
     ("server", "publish", &["error", "execution", "identity", "state"]),
     (
         "server",
@@ -85,6 +90,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "proxy",
             "publish",
             "state",
+            "traces",
         ],
     ),
     (
@@ -103,6 +109,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "publish",
             "state",
             "tools",
+            "traces",
             "upstreams",
         ],
     ),
@@ -280,7 +287,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("registry", "identity", &["*"]),
     ("registry", "paging", &["*"]),
     ("registry", "database", &["identity", "*"]),
-    ("registry", "records", &["identity", "database", "*"]),
+    ("registry", "records", &["identity", "database", "paging", "*"]),
     // Reading an entry is independent of publishing it.
     ("registry", "entries", &["identity", "database", "paging", "*"]),
     ("registry", "accounts", &["identity", "database", "records", "entries", "paging", "*"]),

@@ -18,6 +18,7 @@ use crate::identity::credentials::Credentials;
 use crate::identity::sessions::Sessions;
 use crate::identity::tokens::{Claims, Tokens};
 use crate::state::{Gateway, SharedGateway};
+use crate::traces::recorder::Recorder;
 use crate::upstreams::Upstreams;
 
 /// The words for an upstream at a private address.
@@ -48,6 +49,7 @@ pub(super) async fn start(
     let limits =
         QueueLimits { running: serve.tenant_programs.into(), waiting: serve.tenant_waiting.into() };
     Ok(SharedGateway::new(Gateway {
+        traces: Recorder::start(registry.clone()),
         registry,
         analyser,
         sandboxes,
