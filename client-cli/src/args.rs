@@ -15,7 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::capabilities::{Add, Run};
 pub(crate) use self::login::Login;
 pub(crate) use self::publish::{Deprecate, Publish, Unpublish};
-pub(crate) use self::runs::{Replay, ResumeRun, RunsCommand};
+pub(crate) use self::runs::{Replay, Report, ReportFormat, ResumeRun, RunsCommand};
 pub(crate) use self::serve::Serve;
 pub(crate) use self::tools::{Cleanup, List, Lock, Remove, Search, Types};
 
@@ -144,6 +144,18 @@ the recorded one. Nothing is recorded.
 Exit codes: 0 the result is the recorded one, also if that is an error; 1 it differs, the program leaves the record, or the
 record cannot be used; 2 no such run; 4 the store cannot be used, or sandboxing does not work.")]
     Replay(Replay),
+    /// Report what a recorded run did: its calls, the files, hosts and programs that it used, and what was denied.
+    #[command(after_help = "\
+Examples:
+  pml report                               the last run, on the terminal
+  pml report 019a3c --format json          a run as JSON, with all values in full
+  pml report --format html -o report.html  a page that verifies its own records
+
+What is not on record, such as what a command or an MCP server did, is listed as not known.
+
+Exit codes: 0 reported, also if `pml runs verify` finds a fault, which the report says; 2 no such run, or the file cannot be
+written; 4 the store cannot be read.")]
+    Report(Report),
     /// List, show and verify the recorded runs of this project.
     #[command(subcommand)]
     Runs(RunsCommand),

@@ -43,7 +43,8 @@ use self::terminal::{note, say, unless_stopped};
 use crate::analyser::Analyser;
 use crate::app::App;
 use crate::args::{
-    Cli, Command, PermissionsCommand, PolicyCommand, RunsCommand, SecretsCommand, Settings,
+    Cli, Command, PermissionsCommand, PolicyCommand, ReportFormat, RunsCommand, SecretsCommand,
+    Settings,
 };
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
@@ -71,6 +72,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         ) => *json,
         Command::Runs(RunsCommand::Resume(resume)) => resume.json,
         Command::Replay(replay) => replay.json,
+        Command::Report(report) => report.format == ReportFormat::Json,
         Command::Search(search) => search.json,
         Command::List(list) => list.json,
         Command::Serve(serve) => serve.json,
@@ -162,6 +164,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Secrets(_)
         | Command::Permissions(_)
         | Command::Replay(_)
+        | Command::Report(_)
         | Command::Search(_)
         | Command::Types(_)
         | Command::Add(_)
@@ -242,6 +245,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 runs::replay::replay(analyser()?, settings, replay, &stop).await
             }
             Command::Upgrade(options) => unless_stopped(&stop, upgrade::upgrade(&options)).await,
+            Command::Report(report) => runs::report::report(settings, &report, &stop).await,
             Command::Search(options) => search::search(App::open(settings)?, options, &stop).await,
             Command::Add(options) => Box::pin(add::add(App::open(settings)?, options, &stop)).await,
             Command::Run(options) => run::run(App::open(settings)?, &options, stop.clone()).await,

@@ -42,6 +42,7 @@ mod registries;
 mod rehearsal;
 mod remote_servers;
 mod replay;
+mod report;
 mod resume;
 mod roots;
 mod runs;

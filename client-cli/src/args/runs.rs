@@ -1,6 +1,8 @@
 //! The arguments of the commands about recorded runs.
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
 
 /// `pml runs …`
 #[derive(Debug, Subcommand)]
@@ -77,6 +79,30 @@ pub(crate) struct Replay {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `pml report`
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// The run's id, the beginning of it, or `last`, which is the default; see `pml runs list`.
+    pub(crate) run: Option<String>,
+    /// The form of the report.
+    #[arg(long, value_name = "FORMAT", default_value = "console")]
+    pub(crate) format: ReportFormat,
+    /// Write the report to a file that only you can read. An existing file is replaced.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// The form of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// A timeline and a summary, as text.
+    Console,
+    /// Everything that is recorded, as JSON.
+    Json,
+    /// A page of less than 1 MB that needs no network and verifies its own records.
+    Html,
 }
 
 /// `pml runs resume`

@@ -23,6 +23,7 @@ use crate::diagram::{self, TooLarge, display};
 use crate::error::CliError;
 use crate::placement::Placement;
 
+pub(crate) use style::Part;
 pub use style::Style;
 pub use text::text;
 pub(crate) use text::text_on;

@@ -3,6 +3,7 @@
 mod display;
 mod json;
 pub(super) mod replay;
+pub(super) mod report;
 pub(super) mod resume;
 mod undo;
 

@@ -235,6 +235,12 @@ impl Environment {
         found.map(|(value, source)| (value.as_str(), source)).filter(|(value, _)| !value.is_empty())
     }
 
+    /// Removes the values of all secrets among the variables from what is written from now on.
+    pub(crate) fn keep_secrets_out(&self) {
+        let variables = self.variables.iter().chain(&self.dotenv);
+        variables.for_each(|(name, value)| keep_out_of_records(name, value));
+    }
+
     /// Returns the sources of the variables that a server requires.
     ///
     /// # Errors

@@ -24,6 +24,18 @@ pub(super) struct Chained {
     pub(super) hash: Vec<u8>,
 }
 
+/// A record of a run as it is stored, with its place in the chain.
+pub(crate) struct Link {
+    /// Its number.
+    pub(crate) seq: i64,
+    /// The hash of the record before it, which may be of another run.
+    pub(crate) before: Integrity,
+    /// Its canonical JSON text.
+    pub(crate) body: String,
+    /// Its hash, over the hash before it, its number in 8 bytes, the highest first, and its text.
+    pub(crate) hash: Integrity,
+}
+
 /// A run, from its records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Run {
@@ -199,6 +211,25 @@ impl Reader {
         )?;
         let ended = statement.query_map((seq, limit), |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(ended.collect::<Result<_, _>>()?)
+    }
+
+    /// Returns the records of a run, in their order.
+    pub(crate) fn links(&self, run: &str) -> Result<Vec<Link>, StoreError> {
+        let mut statement = self.database.prepare(
+            "SELECT record.seq, coalesce(prior.hash, zeroblob(32)), record.body, record.hash
+             FROM records AS record LEFT JOIN records AS prior ON prior.seq = record.seq - 1
+             WHERE record.run_id = ?1 ORDER BY record.seq",
+        )?;
+        let mut rows = statement.query([run])?;
+        let mut links = Vec::new();
+        // A hash of another length is not that of the record, which is found out where it is compared.
+        let hash = |bytes: Vec<u8>| Integrity::from_bytes(bytes.try_into().unwrap_or([0; 32]));
+        while let Some(row) = rows.next()? {
+            let (seq, body) = (row.get(0)?, row.get(2)?);
+            let (before, hash) = (hash(row.get(1)?), hash(row.get(3)?));
+            links.push(Link { seq, before, body, hash });
+        }
+        Ok(links)
     }
 
     /// Returns how often each tool was called in the last records, at most `records` of them, by the names in the calls.

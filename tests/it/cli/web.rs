@@ -13,13 +13,13 @@ use crate::support::expect::{failure, question, success};
 use crate::support::terminal::say_yes;
 
 /// A web server on this machine, and the number of its requests.
-struct Site {
-    port: u16,
+pub(super) struct Site {
+    pub(super) port: u16,
     requests: Arc<AtomicUsize>,
 }
 
 impl Site {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::new(AtomicUsize::new(0));
@@ -34,7 +34,7 @@ impl Site {
         Self { port, requests }
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(super) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 

@@ -8,7 +8,7 @@ pub struct Style {
 
 /// A highlighted part of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// A heading.
     Heading,
     /// Something to be careful about.
@@ -19,6 +19,8 @@ pub(super) enum Part {
     Server,
     /// Less important text.
     Dim,
+    /// Something that succeeded.
+    Good,
 }
 
 impl Style {
@@ -28,7 +30,7 @@ impl Style {
     pub const COLOUR: Self = Self { colour: true };
 
     /// Returns a text, marked; it must be escaped already.
-    pub(super) fn paint(self, part: Part, text: &str) -> String {
+    pub(crate) fn paint(self, part: Part, text: &str) -> String {
         if !self.colour || text.is_empty() {
             return text.to_owned();
         }
@@ -38,6 +40,7 @@ impl Style {
             Part::Client => "36",
             Part::Server => "33",
             Part::Dim => "2",
+            Part::Good => "32",
         };
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }

@@ -139,7 +139,7 @@ fn call(reader: &Reader, call: &Call) -> String {
 }
 
 /// Describes a change of a file or folder.
-fn change(change: &Change) -> String {
+pub(super) fn change(change: &Change) -> String {
     let before = |kept: &KeptFile| match &kept.not_kept {
         None => format!("{} bytes before", kept.bytes),
         Some(why) => format!("{} bytes before, not kept: {}", kept.bytes, escape_text(why)),
@@ -160,7 +160,8 @@ fn change(change: &Change) -> String {
     }
 }
 
-fn answer(approval: &ApprovalGiven) -> String {
+/// Says how a question was answered.
+pub(super) fn answer(approval: &ApprovalGiven) -> String {
     let answer = match approval.answer {
         Answered::Once => "allowed",
         Answered::Always => "always allowed",
@@ -233,6 +234,7 @@ pub(super) fn fault(fault: &Fault) -> String {
     }
 }
 
-fn counted(count: i64, noun: &str) -> String {
+/// Returns a count with its noun.
+pub(super) fn counted(count: i64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

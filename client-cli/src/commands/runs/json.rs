@@ -25,6 +25,28 @@ pub(super) fn summary(run: &Run) -> Value {
 pub(super) fn run(reader: &Reader, run: &Run) -> Value {
     let mut shown = summary(run);
     let calls: Vec<Value> = run.calls.iter().map(|call| self::call(reader, call)).collect();
+    shown["pml"] = json!(run.began.pml);
+    shown["code"] = value(reader, &run.began.code);
+    shown["args"] = value(reader, &run.began.args);
+    shown["plan"] = value(reader, &run.began.plan);
+    shown["plan_hash"] = json!(run.began.plan.hash);
+    shown["policy"] = value(reader, &run.began.policy);
+    shown["policy_hash"] = json!(run.began.policy.hash);
+    shown["calls"] = json!(calls);
+    shown["approvals"] = approvals(reader, run);
+    shown["resumed_at"] = run.resumed.iter().map(|resumed| json!(resumed.at)).collect();
+    let changes = run.changes.iter();
+    shown["changes"] = changes
+        .map(|changed| json!({ "call": changed.call, "at": changed.at, "change": changed.change }))
+        .collect();
+    if let Some(output) = run.ended.as_ref().and_then(|ended| ended.output.as_ref()) {
+        shown["result"] = value(reader, output);
+    }
+    shown
+}
+
+/// Returns the questions that were answered.
+pub(super) fn approvals(reader: &Reader, run: &Run) -> Value {
     let approvals = run.approvals.iter().map(|approval| {
         json!({
             "tool": approval.tool,
@@ -38,27 +60,11 @@ pub(super) fn run(reader: &Reader, run: &Run) -> Value {
             "answered_at": approval.at,
         })
     });
-    shown["pml"] = json!(run.began.pml);
-    shown["code"] = value(reader, &run.began.code);
-    shown["args"] = value(reader, &run.began.args);
-    shown["plan"] = value(reader, &run.began.plan);
-    shown["plan_hash"] = json!(run.began.plan.hash);
-    shown["policy"] = value(reader, &run.began.policy);
-    shown["policy_hash"] = json!(run.began.policy.hash);
-    shown["calls"] = json!(calls);
-    shown["approvals"] = approvals.collect();
-    shown["resumed_at"] = run.resumed.iter().map(|resumed| json!(resumed.at)).collect();
-    let changes = run.changes.iter();
-    shown["changes"] = changes
-        .map(|changed| json!({ "call": changed.call, "at": changed.at, "change": changed.change }))
-        .collect();
-    if let Some(output) = run.ended.as_ref().and_then(|ended| ended.output.as_ref()) {
-        shown["result"] = value(reader, output);
-    }
-    shown
+    approvals.collect()
 }
 
-fn call(reader: &Reader, call: &Call) -> Value {
+/// Returns a call with everything that is recorded.
+pub(super) fn call(reader: &Reader, call: &Call) -> Value {
     match call {
         Call::Made(made) => json!({
             "call": made.began.call,
@@ -88,12 +94,13 @@ fn call(reader: &Reader, call: &Call) -> Value {
     }
 }
 
-fn error(failure: Option<&Failure>) -> Value {
+/// Returns an error; `null` without one.
+pub(super) fn error(failure: Option<&Failure>) -> Value {
     failure.map_or(Value::Null, |failure| json!(failure))
 }
 
 /// Returns a value; if its file is missing or was changed, an object that says so.
-fn value(reader: &Reader, content: &Content) -> Value {
+pub(super) fn value(reader: &Reader, content: &Content) -> Value {
     let text = reader.content(content);
     let parsed = text.and_then(|text| serde_json::from_str(&text).ok());
     parsed.unwrap_or_else(|| json!({ "missing": content.hash, "bytes": content.bytes }))

@@ -1,0 +1,137 @@
+//! The records of the run within the page, from which a browser computes their hashes.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use protocol::Integrity;
+use serde_json::json;
+
+use crate::diagram::display::is_hidden;
+use crate::run_store::reader::Link;
+use crate::run_store::record::Record;
+
+/// Where the values of a run are recorded.
+#[derive(Default)]
+pub(super) struct Places {
+    /// The start of the run.
+    pub(super) began: Option<i64>,
+    /// Its end.
+    pub(super) ended: Option<i64>,
+    calls: HashMap<(&'static str, String), i64>,
+    /// The answers, in their order.
+    pub(super) approvals: Vec<i64>,
+}
+
+impl Places {
+    /// Finds the places of all values.
+    pub(super) fn of(links: &[Link]) -> Self {
+        let mut places = Self::default();
+        for link in links {
+            let seq = link.seq;
+            // A record that cannot be read has no values on the page either.
+            match serde_json::from_str(&link.body) {
+                Ok(Record::RunBegan(_)) => places.began = Some(seq),
+                Ok(Record::RunEnded(_)) => places.ended = Some(seq),
+                Ok(Record::CallBegan(call)) => places.add("began", call.call, seq),
+                Ok(Record::CallEnded(call)) => places.add("ended", call.call, seq),
+                Ok(Record::CallRefused(call)) => places.add("refused", call.call, seq),
+                Ok(Record::Approval(_)) => places.approvals.push(seq),
+                _ => {}
+            }
+        }
+        places
+    }
+
+    fn add(&mut self, kind: &'static str, call: String, seq: i64) {
+        self.calls.insert((kind, call), seq);
+    }
+
+    /// Returns the number of the record about a call: its start (`began`), its end (`ended`), or its refusal
+    /// (`refused`).
+    pub(super) fn call(&self, kind: &'static str, call: &str) -> Option<i64> {
+        self.calls.get(&(kind, call.to_owned())).copied()
+    }
+}
+
+/// Returns the JSON text of the records with their hashes, in at most `limit` bytes. If not all of them fit, the largest
+/// are left out.
+pub(super) fn embedded(links: &[Link], run: &str, shown: Integrity, limit: usize) -> String {
+    let mut texts: Vec<(usize, String)> = Vec::new();
+    for (index, link) in links.iter().enumerate() {
+        let record = json!({
+            "seq": link.seq,
+            "before": link.before,
+            "hash": link.hash,
+            "body": link.body,
+        });
+        texts.push((index, in_script(&record.to_string())));
+    }
+    texts.sort_by_key(|(_, text)| text.len());
+    let head = in_script(&json!({ "run": run, "total": links.len(), "shown": shown }).to_string());
+    let head = head.trim_end_matches('}');
+    let mut left = limit.saturating_sub(head.len() + 20);
+    let mut kept: Vec<(usize, String)> = Vec::new();
+    for (index, text) in texts {
+        // The separator counts, too.
+        let Some(rest) = left.checked_sub(text.len() + 2) else { break };
+        left = rest;
+        kept.push((index, text));
+    }
+    kept.sort_by_key(|(index, _)| *index);
+    let kept: Vec<String> = kept.into_iter().map(|(_, text)| text).collect();
+    format!("{head},\"records\":[\n{}\n]}}", kept.join(",\n"))
+}
+
+/// Prepares JSON for a `script` element: no text in it can end the element or begin a comment, and whoever reads the
+/// source of the page sees every character.
+fn in_script(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        // In JSON, these characters are only in texts, where an escape means the same.
+        if matches!(c, '<' | '>' | '&') || is_hidden(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn link(seq: i64, body: &str) -> Link {
+        let hash = Integrity::of(body.as_bytes());
+        Link { seq, before: hash, body: body.to_owned(), hash }
+    }
+
+    #[test]
+    fn records_cannot_end_their_element() {
+        let hostile = "{\"a\":\"</script><!--<script>\\\\u003c&\u{202e}\u{2028}\u{e0041}\"}";
+        let text = embedded(&[link(1, hostile)], "r", Integrity::of(b""), 10_000);
+        let acts = |c: char| "<>&".contains(c) || c != '\n' && is_hidden(c);
+        assert!(!text.contains(acts), "{text}");
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["records"][0]["body"], hostile);
+        assert_eq!(value["total"], 1);
+    }
+
+    #[test]
+    fn the_largest_records_are_left_out() {
+        let large = format!("\"{}\"", "x".repeat(5_000));
+        let links = [link(3, "1"), link(4, &large), link(5, "22")];
+        let text = embedded(&links, "r", Integrity::of(b""), 2_000);
+        assert!(text.len() <= 2_000);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        let seqs: Vec<_> = value["records"].as_array().unwrap().iter().map(|r| &r["seq"]).collect();
+        assert_eq!(seqs, [3, 5]);
+        assert_eq!(value["total"], 3);
+        let none = embedded(&links, "r", Integrity::of(b""), 10);
+        assert_eq!(serde_json::from_str::<Value>(&none).unwrap()["records"], json!([]));
+    }
+}
