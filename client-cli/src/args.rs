@@ -348,7 +348,7 @@ machine.
 Exit codes: 0 success; 1 the program failed; 2 it cannot run (syntax, unknown tool, request, not as
 locked); 3 not permitted or not approved; 4 the gateway or the sandbox is unavailable.")]
 pub(crate) struct Exec {
-    /// The program's file; `-` reads stdin.
+    /// The program's file, or a plan file (`.yaml`); `-` reads a program from stdin.
     pub(crate) file: PathBuf,
     /// A JSON object that the program reads as `args`.
     #[arg(long, value_name = "JSON")]
@@ -390,7 +390,7 @@ fn milliseconds(text: &str) -> Result<NonZeroU64, String> {
 #[command(after_help = "\
 Exit codes: 0 it can run, even with warnings; 1 it is too large for a diagram; 2 it cannot run.")]
 pub(crate) struct Plan {
-    /// The program's file; `-` reads stdin.
+    /// The program's file, or a plan file (`.yaml`); `-` reads a program from stdin.
     pub(crate) file: PathBuf,
     /// Print JSON.
     #[arg(long)]

@@ -32,6 +32,7 @@ mod offline;
 mod page;
 mod permissions;
 mod plan;
+mod plan_files;
 mod plan_routing;
 mod policy;
 mod previews;

@@ -3,6 +3,8 @@
 //! A program may import files beneath the workspace, or beneath the folder of the entry file if that is outside the
 //! workspace. Their content is untrusted, so it is parsed in a sealed child, like every program.
 
+mod plan_file;
+
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +29,7 @@ const FILE_BYTES: u64 = 64 * 1024;
 /// The maximum total size of the files in bytes. A bundle can be smaller than its files, so the limit is higher.
 const TOTAL_BYTES: usize = 4 * FILE_BYTES as usize;
 
-/// Reads a program from a file with all that it imports, or from stdin for `-`.
+/// Reads a program from a file with all that it imports, or from stdin for `-`. A plan file is turned into a program.
 ///
 /// # Errors
 /// Returns the problem with its file and the position of the import.
@@ -37,6 +39,9 @@ pub(crate) async fn read(
     stop: &CancellationToken,
 ) -> Result<Bundle, CliError> {
     let text = read_program(file, stop).await?;
+    if plan_file::is_plan_file(file) {
+        return plan_file::program(&text).map(Bundle::of_one).map_err(CliError::from);
+    }
     // Most programs are one file and need no child for bundling. The analysis refuses a text that is too large.
     let is_alone = file.as_os_str() == "-" || !text.contains("import");
     if is_alone || text.len() > TOTAL_BYTES {
