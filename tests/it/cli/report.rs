@@ -305,7 +305,8 @@ fn a_changed_page_says_so() {
     let changed = [
         // A record, and the arguments in it.
         in_records("./a.txt", "./b.txt"),
-        in_records("\\\"type\\\":\\\"run_began\\\"", "\\\"type\\\":\\\"run_begun\\\""),
+        in_records("\"type\":\"run_began\"", "\"type\":\"run_begun\""),
+        in_records("\\\"path\\\":\\\"missing\\\"", "\\\"path\\\":\\\"messing\\\""),
         in_records(hash("hash"), &flipped(hash("hash"))),
         in_records(hash("before"), &flipped(hash("before"))),
         in_records(hash("shown"), &flipped(hash("shown"))),
@@ -403,7 +404,24 @@ fn a_page_is_small() {
         assert!(main.contains(part), "{part}");
     }
     let steps = as_json(&project)["steps"].clone();
+    assert_eq!(steps.as_array().map(Vec::len), Some(1_000));
     assert_eq!(steps[999]["output"].as_str().map(str::len), Some(8 * 1024 * 1024 - 1_000));
+}
+
+/// The records of an ordinary run with as many calls as a run can have fit on its page.
+#[test]
+fn a_page_of_1000_calls_is_verified() {
+    let project = Project::offline().allow(&["filesystem:*"]);
+    project.write("a.txt", "An ordinary line of text.\n");
+    let (done, _) = project.exec(
+        "for (let n = 0; n < 1000; n++) await mcp.filesystem.read_text_file({ path: 'a.txt' }); return 1",
+    );
+    success(&done);
+    assert!(page(&project).len() < 1_000_000);
+    let seen = browse(&json!({ "reports": [url(&project, "report.html")] }));
+    let check = seen[0]["check"][1].as_str().unwrap();
+    let verified = "Verified in this browser: all 2003 records of the run have their hashes, 2002 ";
+    assert!(check.starts_with(verified), "{check}");
 }
 
 /// A record that somebody changed is reported as not verified, in all forms.

@@ -23,27 +23,36 @@
       if (!holds) throw new Error(what);
     };
 
+    // The canonical form of RFC 8785: members are sorted, and numbers are integers.
+    const canonical = (value) => {
+      if (value === null || typeof value !== 'object') return JSON.stringify(value);
+      if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
+      const members = Object.keys(value).sort().map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`);
+      return `{${members.join(',')}}`;
+    };
     const bodies = new Map();
     let last = null;
     let following = 0;
-    for (const { seq, before, hash: stated, body } of data.records) {
-      const text = encoder.encode(body);
+    for (const { seq, before: stated, hash: own, body } of data.records) {
+      require(Number.isSafeInteger(seq) && body !== null && typeof body === 'object', `record ${seq} is malformed`);
+      require(last === null || seq > last.seq, `record ${seq} is not in its order`);
+      // What all records have is left out.
+      const record = { run: data.run, ...body };
+      const follows = last !== null && seq === last.seq + 1;
+      const before = stated ?? (follows ? last.hash : '');
+      const text = encoder.encode(canonical(record));
       const bytes = new Uint8Array(40 + text.length);
-      require(Number.isSafeInteger(seq) && raw(before).length === 32, `record ${seq} is malformed`);
+      require(raw(before).length === 32, `the hash before record ${seq} is missing`);
       bytes.set(raw(before));
       new DataView(bytes.buffer).setBigUint64(32, BigInt(seq));
       bytes.set(text, 40);
-      require((await hash(bytes)) === stated, `record ${seq} does not have its hash`);
-      const record = JSON.parse(body);
+      require((await hash(bytes)) === own, `record ${seq} does not have its hash`);
       require(record.run === data.run, `record ${seq} is of another run`);
-      if (last !== null) {
-        require(seq > last.seq, `record ${seq} is not in its order`);
-        if (seq === last.seq + 1) {
-          require(before === last.hash, `record ${seq} does not follow record ${last.seq}`);
-          following += 1;
-        }
+      if (follows) {
+        require(before === last.hash, `record ${seq} does not follow record ${last.seq}`);
+        following += 1;
       }
-      last = { seq, hash: stated };
+      last = { seq, hash: own };
       bodies.set(seq, record);
     }
     require(bodies.size <= data.total, 'there are more records than the run has');

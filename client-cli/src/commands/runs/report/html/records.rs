@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use protocol::Integrity;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::diagram::display::is_hidden;
 use crate::run_store::reader::Link;
@@ -55,31 +55,63 @@ impl Places {
 
 /// Returns the JSON text of the records with their hashes, in at most `limit` bytes. If not all of them fit, the largest
 /// are left out.
+///
+/// A record is there as JSON, and a browser makes its canonical text again. What can be told from the others is left out:
+/// the run, and the hash of the record before it if that is there, too.
 pub(super) fn embedded(links: &[Link], run: &str, shown: Integrity, limit: usize) -> String {
-    let mut texts: Vec<(usize, String)> = Vec::new();
-    for (index, link) in links.iter().enumerate() {
-        let record = json!({
-            "seq": link.seq,
-            "before": link.before,
-            "hash": link.hash,
-            "body": link.body,
-        });
-        texts.push((index, in_script(&record.to_string())));
-    }
-    texts.sort_by_key(|(_, text)| text.len());
+    let texts: Vec<String> = links.iter().map(|link| in_script(&record(link, run))).collect();
+    let mut by_size: Vec<usize> = (0..links.len()).collect();
+    by_size.sort_by_key(|index| texts[*index].len());
     let head = in_script(&json!({ "run": run, "total": links.len(), "shown": shown }).to_string());
     let head = head.trim_end_matches('}');
     let mut left = limit.saturating_sub(head.len() + 20);
-    let mut kept: Vec<(usize, String)> = Vec::new();
-    for (index, text) in texts {
-        // The separator counts, too.
-        let Some(rest) = left.checked_sub(text.len() + 2) else { break };
-        left = rest;
-        kept.push((index, text));
+    let mut is_kept = vec![false; links.len()];
+    // As if each needed the hash before it. Most do not, so there may be room for more in the next round.
+    let mut followed = 0;
+    loop {
+        let had = left;
+        for index in by_size.iter().filter(|index| !is_kept[**index]).copied().collect::<Vec<_>>() {
+            // The separator counts, too.
+            let Some(rest) = left.checked_sub(texts[index].len() + BEFORE + 2) else { break };
+            left = rest;
+            is_kept[index] = true;
+        }
+        let following = (1..links.len()).filter(|index| {
+            is_kept[*index] && is_kept[index - 1] && links[*index].seq == links[index - 1].seq + 1
+        });
+        let following = following.count();
+        if left == had {
+            break;
+        }
+        left += (following - followed) * BEFORE;
+        followed = following;
     }
-    kept.sort_by_key(|(index, _)| *index);
-    let kept: Vec<String> = kept.into_iter().map(|(_, text)| text).collect();
-    format!("{head},\"records\":[\n{}\n]}}", kept.join(",\n"))
+    let mut out = format!("{head},\"records\":[");
+    let mut last = None;
+    for ((link, text), _) in links.iter().zip(&texts).zip(&is_kept).filter(|(_, kept)| **kept) {
+        out += if last.is_some() { ",\n" } else { "\n" };
+        out += text.strip_suffix('}').unwrap_or(text);
+        if last != Some(link.seq - 1) {
+            let _ = write!(out, ",\"before\":\"{}\"", link.before);
+        }
+        out.push('}');
+        last = Some(link.seq);
+    }
+    out + "\n]}"
+}
+
+/// The size of the hash of the record before, as a member.
+const BEFORE: usize = 64;
+
+/// Returns a record as JSON, without the hash before it. A text that is not JSON stays a text.
+fn record(link: &Link, run: &str) -> String {
+    let mut body = serde_json::from_str(&link.body).unwrap_or_else(|_| json!(link.body));
+    if let Some(members) = body.as_object_mut()
+        && members.get("run").and_then(Value::as_str) == Some(run)
+    {
+        members.shift_remove("run");
+    }
+    json!({ "body": body, "seq": link.seq, "hash": link.hash }).to_string()
 }
 
 /// Prepares JSON for a `script` element: no text in it can end the element or begin a comment, and whoever reads the
@@ -101,8 +133,6 @@ fn in_script(json: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     fn link(seq: i64, body: &str) -> Link {
@@ -117,7 +147,8 @@ mod tests {
         let acts = |c: char| "<>&".contains(c) || c != '\n' && is_hidden(c);
         assert!(!text.contains(acts), "{text}");
         let value: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(value["records"][0]["body"], hostile);
+        let body = serde_json::from_str::<Value>(hostile).unwrap();
+        assert_eq!(value["records"][0]["body"], body);
         assert_eq!(value["total"], 1);
     }
 
@@ -125,6 +156,17 @@ mod tests {
     fn the_largest_records_are_left_out() {
         let large = format!("\"{}\"", "x".repeat(5_000));
         let links = [link(3, "1"), link(4, &large), link(5, "22")];
+        // Without the run, which all have, and with the hash before only where it is not there already.
+        let began =
+            [link(3, r#"{"run":"r","a":1}"#), link(4, r#"{"run":"s"}"#), link(6, "no JSON")];
+        let text = embedded(&began, "r", Integrity::of(b""), 2_000);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        let has_before: Vec<bool> =
+            (0..3).map(|index| value["records"][index].get("before").is_some()).collect();
+        assert_eq!(has_before, [true, false, true], "{text}");
+        assert_eq!(value["records"][0]["body"], json!({ "a": 1 }));
+        assert_eq!(value["records"][1]["body"], json!({ "run": "s" }));
+        assert_eq!(value["records"][2]["body"], "no JSON");
         let text = embedded(&links, "r", Integrity::of(b""), 2_000);
         assert!(text.len() <= 2_000);
         let value: Value = serde_json::from_str(&text).unwrap();
