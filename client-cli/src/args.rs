@@ -141,8 +141,14 @@ Exit codes: 0 denied, or nothing waits; 1 the answer could not be passed on; 2 n
 The program gets the clock, the random numbers and the answers that it had, in the same order. Its result is compared with
 the recorded one. Nothing is recorded.
 
+With --program, another program gets them: a test of a change that calls nothing. The first call that differs ends it.
+
+Examples:
+  pml replay last
+  pml replay last --program report.ts
+
 Exit codes: 0 the result is the recorded one, also if that is an error; 1 it differs, the program leaves the record, or the
-record cannot be used; 2 no such run; 4 the store cannot be used, or sandboxing does not work.")]
+record cannot be used; 2 no such run, or the program cannot run; 4 the store cannot be used, or sandboxing does not work.")]
     Replay(Replay),
     /// Report what a recorded run did: its calls, the files, hosts and programs that it used, and what was denied.
     #[command(after_help = "\

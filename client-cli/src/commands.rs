@@ -242,7 +242,11 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 runs::resume::resume(app, settings, resume, stop.clone()).await
             }
             Command::Replay(replay) => {
-                runs::replay::replay(analyser()?, settings, replay, &stop).await
+                let changed = match &replay.program {
+                    Some(file) => Some(read(file).await?),
+                    None => None,
+                };
+                runs::replay::replay(analyser()?, settings, replay, changed, &stop).await
             }
             Command::Upgrade(options) => unless_stopped(&stop, upgrade::upgrade(&options)).await,
             Command::Report(report) => runs::report::report(settings, &report, &stop).await,

@@ -191,7 +191,7 @@ error_codes! {
     /// The content does not have the expected hash.
     IntegrityMismatch = 4002, "INTEGRITY_MISMATCH",
         "The content has changed since it was pinned; nothing ran.";
-    /// A run that is resumed deviates from its record.
+    /// A run that is resumed or replayed deviates from its record.
     ReplayMismatch = 4003, "REPLAY_MISMATCH",
         "The message says where. The run has ended; run the program anew if that is acceptable.";
     /// A stored secret was changed or moved in the database.

@@ -43,6 +43,7 @@ mod registries;
 mod rehearsal;
 mod remote_servers;
 mod replay;
+mod replay_changed;
 mod report;
 mod resume;
 mod roots;

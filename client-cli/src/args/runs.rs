@@ -73,6 +73,9 @@ Exit codes: 0 all records are in order; 1 one is not, and the first such record 
 pub(crate) struct Replay {
     /// The run's id, the beginning of it, or `last`; see `pml runs list`.
     pub(crate) run: String,
+    /// Run this program instead of the recorded one, and say where it leaves the record.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) program: Option<PathBuf>,
     /// Go on although `pml runs verify` finds a fault.
     #[arg(long)]
     pub(crate) unverified: bool,

@@ -108,6 +108,22 @@ pub(crate) struct Place {
     pub(crate) within: Option<String>,
 }
 
+/// How the description and the schemas of a locked tool compare with those of the tool that is built into this `pml`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BuiltIn {
+    /// They are the same.
+    Same,
+    /// They are others.
+    Other {
+        /// The hash in the lock.
+        locked: Integrity,
+        /// The present hash; `None` if there is no such tool any more.
+        now: Option<Integrity>,
+    },
+    /// It is not built in, or the lock does not have its schemas.
+    Unknown,
+}
+
 /// A fact about a tool that is not locked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Unknown {
@@ -154,6 +170,27 @@ impl ProgramLock {
         configured
             .filter_map(|(place, tool)| Some((place.tool.parse().ok()?, tool.schema?)))
             .collect()
+    }
+
+    /// Compares the tools of a lock with those of this `pml`, as far as that is possible without asking anybody: those
+    /// that are built into it.
+    pub(crate) fn compare_built_in(&self) -> BTreeMap<String, BuiltIn> {
+        let compare = |(place, tool): (Place, &LockedTool)| {
+            let id: ToolId = place.tool.parse().ok()?;
+            let compared = match (tool.kind, tool.schema) {
+                (Kind::Native, Some(locked)) => {
+                    let tools = crate::tools::descriptors(id.namespace());
+                    let now = tools.iter().find(|tool| tool.name == id.action()).map(schema_hash);
+                    match now == Some(locked) {
+                        true => BuiltIn::Same,
+                        false => BuiltIn::Other { locked, now },
+                    }
+                }
+                _ => BuiltIn::Unknown,
+            };
+            Some((place.tool, compared))
+        };
+        self.all_tools().filter_map(compare).collect()
     }
 
     /// Returns a line for each tool that the program calls itself: what it is and where it runs.

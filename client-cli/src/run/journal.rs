@@ -56,6 +56,8 @@ pub(crate) struct Journal {
     pub(crate) run: String,
     /// The program as it was submitted.
     pub(crate) code: String,
+    /// Whether it is another program than the one of the record.
+    pub(crate) is_changed: bool,
     /// Its `args`.
     pub(crate) args: Value,
     /// Its start.
@@ -154,6 +156,7 @@ impl Journal {
         let mut journal = Self {
             run: run.began.run.clone(),
             code,
+            is_changed: false,
             args,
             start: RunStart { epoch_ms: started.epoch_ms, seed },
             calls: HashMap::new(),
@@ -232,6 +235,12 @@ impl Journal {
         }
     }
 
+    /// Replaces the program: the calls of another one get the recorded answers.
+    pub(crate) fn replace_program(&mut self, code: String) {
+        self.is_changed = code != self.code;
+        self.code = code;
+    }
+
     /// Returns what is left of the answers that were given before the program started.
     pub(super) fn answers(&self) -> &[EarlierAnswer] {
         &self.answers
@@ -290,6 +299,25 @@ pub(super) struct ProgramJournal {
 }
 
 impl ProgramJournal {
+    /// Returns the numbers of the recorded calls of this program, in their order.
+    pub(super) fn calls(&self) -> Vec<u64> {
+        let names = self.journal.calls.keys();
+        let own = names.filter_map(|name| name.strip_prefix(&self.prefix)?.parse().ok());
+        let mut calls: Vec<u64> = own.collect();
+        calls.sort_unstable();
+        calls
+    }
+
+    /// Returns whether the record has a call.
+    pub(super) fn has(&self, index: u64) -> bool {
+        self.journal.calls.contains_key(&format!("{}{index}", self.prefix))
+    }
+
+    /// Returns the call whose answer is next; `None` after the last one.
+    pub(super) fn next_answer(&self) -> Option<u64> {
+        self.order.next()
+    }
+
     /// Returns what a call does, once it is its turn.
     ///
     /// # Errors
@@ -395,7 +423,7 @@ fn refused(reason: impl std::fmt::Display) -> ErrorBody {
 }
 
 fn deviates(error: &NotMade) -> ErrorBody {
-    mismatch(error.to_string())
+    mismatch(error.to_string()).with_details(serde_json::json!({ "not_made": error.0 }))
 }
 
 fn mismatch(message: impl Into<String>) -> ErrorBody {

@@ -2,7 +2,7 @@
 //!
 //! Nothing else happens: no tool is called, nobody is asked, and nothing is recorded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,21 +18,45 @@ use tokio_util::sync::CancellationToken;
 
 use super::journal::{Journal, ProgramJournal, Step};
 
+/// How long a program that has left the record may go on, so that the place of its call is known: if it does not catch
+/// the error of the call, it ends with it.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long a changed program may make no call while the record has further answers. Until then its clock stands still,
+/// so it may be waiting for a timer that never fires.
+const IDLE: Duration = Duration::from_secs(10);
+
 /// What a program did when it was replayed.
 pub(crate) struct Replayed {
-    /// What it returned, or how it failed.
+    /// What it returned, or how it failed. A program that has left the record was ended there.
     pub(crate) result: Result<Value, ErrorBody>,
     /// What it printed.
     pub(crate) console: Vec<ConsoleLine>,
     /// The number of its calls that were answered.
     pub(crate) calls: usize,
+    /// Where it has left the record, if so.
+    pub(crate) left: Option<Departure>,
+    /// The other calls of the record that it has not made, in their order.
+    pub(crate) not_made: Vec<u64>,
 }
 
-/// Replays a run; `analysis` is that of its program. `patience` is how long its program may take after the last recorded answer, if it has ended; a call
-/// that had no answer by its end gets none again.
+/// Where a program has left the record.
+pub(crate) struct Departure {
+    /// The number of the call.
+    pub(crate) call: u64,
+    /// What the program calls now, with the arguments; `None` if it does not make the call.
+    pub(crate) now: Option<(String, Value)>,
+    /// The line and the column of the call, if they are known.
+    pub(crate) place: Option<(u32, u32)>,
+    /// The error.
+    pub(crate) error: ErrorBody,
+}
+
+/// Replays a run; `analysis` is that of its program. `patience` is how long its program may take after the last recorded
+/// answer, if it has ended; a call that had no answer by its end gets none again.
 ///
 /// # Errors
-/// Returns why its program cannot run here, or where it leaves the record (`REPLAY_MISMATCH`).
+/// Returns why its program cannot run here.
 pub(crate) async fn replay(
     analysis: &Analysis,
     sandboxes: &Pool,
@@ -50,8 +74,10 @@ pub(crate) async fn replay(
         journal: journal.of_program(&[], &clock),
         state: Mutex::default(),
         patience,
+        is_changed: journal.is_changed,
         ended: ended.clone(),
     });
+    let watch = journal.is_changed.then(|| tokio::spawn(watch_idle(Arc::clone(&player))));
     let program = Program {
         source: analysis.program.clone(),
         args: journal.args.clone(),
@@ -62,17 +88,45 @@ pub(crate) async fn replay(
     // As when it ran: calls that wait for the user are in flight.
     limits.in_flight = usize::try_from(limits.calls).unwrap_or(limits.in_flight);
     let caller = Arc::new(Answers(Arc::clone(&player)));
-    let outcome = sandboxes.run(program, &limits, caller, ended).await;
+    let outcome = sandboxes.run(program, &limits, caller, ended.clone()).await;
+    // Ends what waits for it.
+    ended.cancel();
+    if let Some(watch) = watch {
+        watch.abort();
+    }
     if stop.is_cancelled() {
         return Err(ErrorBody::new(ErrorCode::Cancelled, "the replay was cancelled"));
     }
-    let state = std::mem::take(&mut *player.state());
-    if let Some(left) = state.left {
-        return Err(left);
+    let State { log, made, mut left, .. } = std::mem::take(&mut *player.state());
+    if let (Some(left), Err(failure)) = (&mut left, &outcome.result)
+        && failure.call == Some(left.call)
+    {
+        left.place = failure.line.zip(failure.column);
     }
+    let mut not_made = player.journal.calls();
+    let departed = left.as_ref().map(|left| left.call);
+    not_made.retain(|call| !made.contains(call) && departed != Some(*call));
     let result =
-        outcome.result.map_err(|failure| failure::error_body(&failure, &journal.code, &state.log));
-    Ok(Replayed { result, console: outcome.console, calls: state.log.notes().len() })
+        outcome.result.map_err(|failure| failure::error_body(&failure, &journal.code, &log));
+    let (console, calls) = (outcome.console, log.notes().len());
+    Ok(Replayed { result, console, calls, left, not_made })
+}
+
+/// Ends a program that makes no call although the record has answers.
+async fn watch_idle(player: Arc<Player>) {
+    let mut made = 0;
+    loop {
+        tokio::time::sleep(IDLE).await;
+        let Some(call) = player.journal.next_answer() else { return };
+        let before = std::mem::replace(&mut made, player.state().made.len());
+        if before == made {
+            let message = format!("the program did not make call {call} of its record");
+            let error = ErrorBody::new(ErrorCode::ReplayMismatch, message);
+            player.leave(Departure { call, now: None, place: None, error });
+            player.ended.cancel();
+            return;
+        }
+    }
 }
 
 /// Answers the calls of the program from the record.
@@ -80,6 +134,8 @@ struct Player {
     journal: ProgramJournal,
     state: Mutex<State>,
     patience: Option<Duration>,
+    /// Whether it is not the program of the record.
+    is_changed: bool,
     /// Ends the program.
     ended: CancellationToken,
 }
@@ -89,8 +145,10 @@ struct State {
     log: CallLog,
     /// When its calls were answered, for the sandbox, which takes each time with the answer.
     answered: HashMap<u64, u64>,
+    /// The numbers of the calls that it made.
+    made: HashSet<u64>,
     /// Where the program has left the record.
-    left: Option<ErrorBody>,
+    left: Option<Departure>,
 }
 
 impl Player {
@@ -98,7 +156,30 @@ impl Player {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes where the program has left the record. The first call is the reason for those after it.
+    fn leave(&self, departure: Departure) {
+        self.state().left.get_or_insert(departure);
+        let ended = self.ended.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(GRACE) => ended.cancel(),
+                () = ended.cancelled() => {}
+            }
+        });
+    }
+
     async fn answer(&self, call: &ToolCall, tool: &str) -> Result<Value, ErrorBody> {
+        let has_left = {
+            let mut state = self.state();
+            if state.left.is_none() {
+                state.made.insert(call.id);
+            }
+            state.left.is_some()
+        };
+        if has_left {
+            // What it does from here on says nothing about the record.
+            return std::future::pending().await;
+        }
         let left = match self.journal.step(call.id, tool, &call.args).await {
             Ok(Step::Answer { at_ms, routing, answer }) => {
                 let (ok, failed) = (answer.is_ok(), answer.as_ref().err());
@@ -112,7 +193,9 @@ impl Player {
             }
             // All recorded answers were given.
             Ok(Step::Make(_) | Step::Fail(_)) => {
-                if let Some(patience) = self.patience {
+                // A changed program makes calls of its own, which the recorded one did not.
+                let is_new = self.is_changed && !self.journal.has(call.id);
+                if let Some(patience) = self.patience.filter(|_| !is_new) {
                     // Cancelled by the sandbox once the program has ended.
                     tokio::time::sleep(patience).await;
                 }
@@ -121,9 +204,15 @@ impl Player {
             }
             Err(error) => error,
         };
-        // The first one is the reason for those after it.
-        self.state().left.get_or_insert_with(|| left.clone());
-        self.ended.cancel();
+        let not_made = left.details.get("not_made").and_then(Value::as_u64);
+        let departure = match not_made {
+            Some(call) => Departure { call, now: None, place: None, error: left.clone() },
+            None => {
+                let now = Some((tool.to_owned(), call.args.clone()));
+                Departure { call: call.id, now, place: None, error: left.clone() }
+            }
+        };
+        self.leave(departure);
         Err(left)
     }
 }

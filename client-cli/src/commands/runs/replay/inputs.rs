@@ -1,0 +1,148 @@
+//! What a changed program is replayed with, compared with what the run had.
+
+use protocol::{ErrorCode, Integrity, escape_text};
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::consent::program_lock::{BuiltIn, LockFile};
+use crate::consent::trust::TrustStore;
+use crate::run_store::RunStore;
+use crate::run_store::reader::{Reader, Run};
+use crate::workspace::Workspace;
+
+/// The version of this `pml`.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Something that a run depends on and that is not, or may not be, as it was.
+pub(super) struct Input {
+    /// What it is: `program`, `policy`, `pml` or `tool`.
+    what: &'static str,
+    /// For a tool, its id.
+    tool: Option<String>,
+    state: State,
+}
+
+enum State {
+    /// It is another one.
+    Changed { code: Option<ErrorCode>, recorded: String, now: Option<String> },
+    /// Whether it is another one is not known, for this reason.
+    Unknown(String),
+}
+
+/// Compares what a run depended on with the present. What is the same is left out.
+pub(super) fn compare(
+    workspace: &Workspace,
+    reader: &Reader,
+    run: &Run,
+    program: &str,
+) -> Vec<Input> {
+    let mut inputs = Vec::new();
+    let mut add = |what, tool, state| inputs.push(Input { what, tool, state });
+    let mut hashes = |what, code, recorded: Integrity, now: Integrity| {
+        if recorded != now {
+            let (recorded, now) = (recorded.to_string(), Some(now.to_string()));
+            add(what, None, State::Changed { code: Some(code), recorded, now });
+        }
+    };
+    let now = RunStore::hash(&json!(program));
+    hashes("program", ErrorCode::CodeHashMismatch, run.began.code.hash, now);
+    match policy(workspace) {
+        Ok(now) => hashes("policy", ErrorCode::IntegrityMismatch, run.began.policy.hash, now),
+        Err(reason) => add("policy", None, State::Unknown(reason)),
+    }
+    if run.began.pml != VERSION {
+        let (recorded, now) = (run.began.pml.clone(), Some(VERSION.to_owned()));
+        add("pml", None, State::Changed { code: None, recorded, now });
+    }
+    for (tool, state) in tools(reader, run) {
+        add("tool", Some(tool), state);
+    }
+    inputs
+}
+
+/// Returns the hash that the present rules have in a record.
+fn policy(workspace: &Workspace) -> Result<Integrity, String> {
+    let failed = |error: &dyn std::fmt::Display| error.to_string();
+    let mut workspace = Workspace::open(workspace.root()).map_err(|error| failed(&error))?;
+    let store = TrustStore::of_user().map_err(|error| failed(&error))?;
+    let config = Config::open(&mut workspace, &store).map_err(|error| failed(&error))?;
+    Ok(RunStore::hash(&json!(config.permissions)))
+}
+
+/// Compares the tools that the run called.
+fn tools(reader: &Reader, run: &Run) -> Vec<(String, State)> {
+    let unknown = |reason: &str| {
+        let tools = run.tools().into_iter();
+        tools.map(|tool| (tool.to_owned(), State::Unknown(reason.to_owned()))).collect()
+    };
+    let plan = reader.content(&run.began.plan);
+    let plan = plan.and_then(|plan| serde_json::from_str::<Value>(&plan).ok());
+    let Some(plan) = plan else { return unknown("the plan of the run cannot be read") };
+    let Some(lock) = plan.get("lock") else {
+        return unknown("only the record of a locked program has the schemas of its tools");
+    };
+    let lock = match LockFile::recorded(lock) {
+        Ok(lock) => lock.lock,
+        Err(reason) => return unknown(&format!("the lock in the record is invalid: {reason}")),
+    };
+    let compared = lock.compare_built_in().into_iter();
+    let states = compared.filter_map(|(tool, compared)| {
+        let state = match compared {
+            BuiltIn::Same => return None,
+            BuiltIn::Other { locked, now } => State::Changed {
+                code: Some(ErrorCode::IntegrityMismatch),
+                recorded: locked.to_string(),
+                now: now.map(|hash| hash.to_string()),
+            },
+            BuiltIn::Unknown => State::Unknown("its server is not asked in a replay".to_owned()),
+        };
+        Some((tool, state))
+    });
+    states.collect()
+}
+
+impl Input {
+    /// Returns it as JSON.
+    pub(super) fn to_json(&self) -> Value {
+        let mut shown = json!({ "what": self.what });
+        if let Some(tool) = &self.tool {
+            shown["tool"] = json!(tool);
+        }
+        match &self.state {
+            State::Changed { code, recorded, now } => {
+                shown["state"] = json!("changed");
+                shown["error_code"] = json!(code.map(ErrorCode::name));
+                shown["recorded"] = json!(recorded);
+                shown["now"] = json!(now);
+            }
+            State::Unknown(reason) => {
+                shown["state"] = json!("unknown");
+                shown["reason"] = json!(reason);
+            }
+        }
+        shown
+    }
+
+    /// Returns it as a line.
+    pub(super) fn line(&self) -> String {
+        let what = match (self.what, &self.tool) {
+            ("program", _) => "the program".to_owned(),
+            ("policy", _) => "the permission rules".to_owned(),
+            ("pml", _) => "the version of `pml`".to_owned(),
+            (_, tool) => {
+                let tool = escape_text(tool.as_deref().unwrap_or_default());
+                format!("the description or schema of `{tool}`")
+            }
+        };
+        match &self.state {
+            State::Changed { code, recorded, now } => {
+                let now = now.as_deref().unwrap_or("gone");
+                let code = code.map(|code| format!(" [{}]", code.name())).unwrap_or_default();
+                format!("changed: {what}, {} → {}{code}\n", escape_text(recorded), escape_text(now))
+            }
+            State::Unknown(reason) => {
+                format!("not known: whether {what} changed: {}\n", escape_text(reason))
+            }
+        }
+    }
+}
