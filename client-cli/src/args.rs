@@ -6,6 +6,7 @@ mod publish;
 mod runs;
 mod serve;
 mod tools;
+mod units;
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::capabilities::{Add, Run};
 pub(crate) use self::login::Login;
 pub(crate) use self::publish::{Deprecate, Publish, Unpublish};
-pub(crate) use self::runs::{Replay, Report, ReportFormat, ResumeRun, RunsCommand};
+pub(crate) use self::runs::{EraseRun, Replay, Report, ReportFormat, ResumeRun, RunsCommand};
 pub(crate) use self::serve::Serve;
 pub(crate) use self::tools::{Cleanup, List, Lock, Remove, Search, Types};
 
@@ -206,16 +207,20 @@ A server of `.pml.json` is removed by deleting its entry.
 
 Exit codes: 0 removed; 1 there is no such server or capability; 2 a file is invalid.")]
     Remove(Remove),
-    /// Delete installed packages that are no longer used, and what interrupted writes left.
+    /// Delete installed packages that are no longer used, and what interrupted writes left; erase old runs on request.
     #[command(after_help = "\
 Examples:
   pml cleanup --dry-run         show what would be deleted
   pml cleanup --unused-for 7    delete packages that no server has started from for a week
+  pml cleanup --runs 30d        also erase the values of this project's runs that ended 30 days ago
+  pml cleanup --runs-above 500MB
 
 Packages are shared by all your projects; a server that needs a deleted one installs it again. Nothing that runs is
-deleted, and neither are records of runs, approvals, keys and the files that servers stored.
+deleted, and neither are approvals, keys and the files that servers stored. Of an erased run, the calls with their tools,
+times and hashes stay; see `pml runs erase --help`.
 
-Exit codes: 0 deleted, or nothing to delete; 2 something cannot be deleted.")]
+Exit codes: 0 deleted, or nothing to delete; 1 a record of a run was changed; 2 something cannot be deleted; 4 the run store
+cannot be used.")]
     Cleanup(Cleanup),
     /// Replace this `pml` by the newest release.
     #[command(after_help = "\

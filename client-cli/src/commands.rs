@@ -70,6 +70,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
             | RunsCommand::Undo { json, .. }
             | RunsCommand::Verify { json },
         ) => *json,
+        Command::Runs(RunsCommand::Erase(erase)) => erase.json,
         Command::Runs(RunsCommand::Resume(resume)) => resume.json,
         Command::Replay(replay) => replay.json,
         Command::Report(report) => report.format == ReportFormat::Json,

@@ -8,12 +8,16 @@
 //! A stored record survives the end of `pml` at any instant. After a power failure the last records may be missing.
 
 mod anchor;
+mod chain;
 mod content;
 mod database;
+mod erasure;
 mod error;
 pub(crate) mod live;
 pub(crate) mod reader;
 pub(crate) mod record;
+mod retention;
+mod values;
 mod verify;
 mod writer;
 
@@ -26,12 +30,13 @@ use serde_json::Value;
 
 use self::anchor::{Anchor, Known};
 use self::database::{create_folder, open_folder};
+pub(crate) use self::erasure::{ErasedValues, Erasing};
 pub(crate) use self::error::StoreError;
 use self::reader::Reader;
 use self::record::{Change, Content, FileChanging, KeptFile, Record, now};
 pub(crate) use self::verify::{Fault, Verified};
 pub(crate) use self::writer::Lost;
-use self::writer::{DatabaseFile, Writer};
+use self::writer::{DatabaseFile, Store, Writer};
 use crate::workspace::Workspace;
 use crate::workspace::changes::{self, Before};
 
@@ -96,6 +101,34 @@ impl RunStore {
         // The end must be that of the state that is read, although `pml` may append in the meantime.
         let known = database::begin_reading(&database, &folder, known)?;
         verify::verify(&Reader::new(database, folder), &known).map(Some)
+    }
+
+    /// Erases values of runs, and what is left of them in the files of the store. Blocks.
+    ///
+    /// # Errors
+    /// Returns why they were not erased, or may still be in the files.
+    pub(crate) fn erase(
+        workspace: &Workspace,
+        records: &Path,
+        what: &[Erasing],
+    ) -> Result<ErasedValues, StoreError> {
+        let folder = create_folder(workspace)?;
+        let anchor = Anchor::create(records, workspace.root())?;
+        let database = database::open_for_writing(&folder)?;
+        let file = DatabaseFile::of(folder.path.join(FILE))?;
+        erasure::erase_values(Store::new(database, anchor, file), &folder.path, what)
+    }
+
+    /// Returns the size of the files of the store in bytes; 0 if there is none.
+    ///
+    /// # Errors
+    /// Returns why they cannot be read.
+    pub(crate) fn size(workspace: &Workspace) -> Result<u64, StoreError> {
+        let Some(folder) = open_folder(workspace)? else { return Ok(0) };
+        let of = |name: String| std::fs::symlink_metadata(folder.path.join(name));
+        let files = ["", "-wal"].map(|end| of(format!("{FILE}{end}")));
+        let database: u64 = files.into_iter().flatten().map(|found| found.len()).sum();
+        Ok(database + content::total(&folder.path))
     }
 
     /// Returns whether the store is still the one at its place. Somebody may delete it while it is open.

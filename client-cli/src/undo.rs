@@ -281,7 +281,13 @@ mod tests {
     use crate::run_store::record::{Content, RunBegan, RunEnded, UNDO};
 
     fn run(id: &str, status: Option<Status>) -> Run {
-        let none = || Content { hash: Integrity::of(b""), bytes: 0, json: None, redacted: false };
+        let none = || Content {
+            hash: Integrity::of(b""),
+            bytes: 0,
+            json: None,
+            redacted: false,
+            erased: false,
+        };
         let began = RunBegan {
             at: String::new(),
             run: id.to_owned(),

@@ -11,6 +11,7 @@ mod configured;
 mod create;
 mod device_login;
 mod disk_full;
+mod erased_runs;
 mod error_messages;
 mod exposed;
 mod first_steps;

@@ -58,6 +58,21 @@ Exit codes: 0 put back, or there was nothing to do; 1 a place was changed since,
         #[arg(long)]
         json: bool,
     },
+    /// Erase the values of a run, or of one of its calls; the chain of records stays verifiable.
+    #[command(after_help = "\
+Erased are the program, its args and plan, arguments, results, messages of errors, questions, paths of changed files, and the
+contents that they had. The calls with their tools and times stay, and so do the hashes of the values. The erasure is a record
+itself. It cannot be taken back, and an erased run cannot be undone, replayed or resumed.
+
+A value of a call can also be in the program, in other calls and in the result, which --call does not erase.
+
+Examples:
+  pml runs erase last
+  pml runs erase last --call 3
+
+Exit codes: 0 erased, also if it was before; 1 the run has not ended, or a record of it was changed; 2 no such run or call;
+4 the store cannot be used.")]
+    Erase(EraseRun),
     /// Verify that the records are those that `pml` wrote, in their order, and complete.
     #[command(after_help = "\
 Exit codes: 0 all records are in order; 1 one is not, and the first such record is named; 4 the store cannot be read.")]
@@ -106,6 +121,22 @@ pub(crate) enum ReportFormat {
     Json,
     /// A page of less than 1 MB that needs no network and verifies its own records.
     Html,
+}
+
+/// `pml runs erase`
+#[derive(Debug, Args)]
+pub(crate) struct EraseRun {
+    /// The run's id, the beginning of it, or `last`; see `pml runs list`.
+    pub(crate) run: String,
+    /// Only this call; for a capability, with the calls of its program.
+    #[arg(long, value_name = "CALL")]
+    pub(crate) call: Option<String>,
+    /// Erase it although its `pml` was stopped and it could be resumed.
+    #[arg(long)]
+    pub(crate) give_up: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `pml runs resume`

@@ -56,6 +56,12 @@ pub(crate) struct Cleanup {
     /// Delete packages that no server has started from for this long.
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     pub(crate) unused_for: u32,
+    /// Erase the values of this project's runs that ended this long ago: `30d`, `12h`.
+    #[arg(long, value_name = "AGE", value_parser = super::units::age)]
+    pub(crate) runs: Option<std::time::Duration>,
+    /// Erase the values of the oldest runs while the run store is larger: `500MB`, `2GB`.
+    #[arg(long, value_name = "SIZE", value_parser = super::units::size)]
+    pub(crate) runs_above: Option<u64>,
     /// Show what would be deleted, and delete nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -1,5 +1,7 @@
 //! `pml cleanup`: deletes what earlier runs left and nothing uses any more.
 
+mod runs;
+
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -8,6 +10,7 @@ use protocol::escape_text;
 use rustix::fs::{AtFlags, FileType};
 use serde_json::{Value, json};
 
+use self::runs::Cleaned;
 use super::terminal::say;
 use crate::app::PACKAGES;
 use crate::args::{Cleanup, Settings};
@@ -22,7 +25,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// A write takes milliseconds, so a temporary file that is older was left by a killed process.
 const WRITE: Duration = Duration::from_secs(10 * 60);
 
-/// Deletes unused packages and temporary files, and says which.
+/// Deletes unused packages and temporary files, erases the values of old runs if that is asked for, and says which.
 ///
 /// # Errors
 /// Returns what cannot be read or deleted.
@@ -56,9 +59,19 @@ pub(super) fn cleanup(settings: &Settings, options: &Cleanup) -> Result<ExitCode
             Err(error) => return Err(refused(&format!("`{}`: {error}", folder.display()))),
         }
     }
+    let cleaned = runs::clean(&workspace, options, chrono::Utc::now())?;
     say(&match options.json {
-        true => format!("{:#}\n", json_of(&unused, temporary, options.dry_run)),
-        false => text_of(&unused, temporary, now, options),
+        true => {
+            let mut report = json_of(&unused, temporary, options.dry_run);
+            if let Some(cleaned) = &cleaned {
+                report["runs"] = cleaned.to_json();
+            }
+            format!("{report:#}\n")
+        }
+        false => {
+            let runs = cleaned.as_ref().map(|cleaned| text_of_runs(cleaned, options.dry_run));
+            text_of(&unused, temporary, now, options) + &runs.unwrap_or_default()
+        }
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -141,6 +154,29 @@ fn text_of(unused: &[Unused], temporary: usize, now: SystemTime, options: &Clean
     }
     let bytes = unused.iter().map(|one| one.bytes).sum();
     format!("{text}This {would} {}\n", megabytes(bytes))
+}
+
+fn text_of_runs(cleaned: &Cleaned, is_trial: bool) -> String {
+    let Cleaned { runs, bytes: (before, after), unfinished } = cleaned;
+    let mut text = String::new();
+    for run in runs {
+        let done = if is_trial { "Would erase" } else { "Erased" };
+        text += &format!("{done} the values of run {}\n", escape_text(run));
+    }
+    let (has, before, after) = (if is_trial { "would have" } else { "has" }, *before, *after);
+    text += &match runs.is_empty() {
+        true => format!("No values of runs to erase: the run store has {}\n", megabytes(after)),
+        false => {
+            format!("The run store {has} {} instead of {}\n", megabytes(after), megabytes(before))
+        }
+    };
+    if *unfinished > 0 {
+        let (word, have) = if *unfinished == 1 { ("run", "has") } else { ("runs", "have") };
+        text += &format!(
+            "{unfinished} {word} {have} no end, and stay as they are; see `pml runs erase --help`\n"
+        );
+    }
+    text
 }
 
 fn megabytes(bytes: u64) -> String {

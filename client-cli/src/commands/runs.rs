@@ -1,6 +1,7 @@
 //! `pml runs`: reads and verifies the record of this project's runs, and undoes them.
 
 mod display;
+mod erase;
 mod json;
 pub(super) mod replay;
 pub(super) mod report;
@@ -43,6 +44,7 @@ pub(crate) fn runs(settings: &Settings, command: RunsCommand) -> Result<ExitCode
             undo::undo(&workspace, &run, undo::Options { dry_run, unverified, json })
         }
         RunsCommand::Resume(_) => unreachable!("it needs a runtime"),
+        RunsCommand::Erase(options) => erase::erase(&workspace, &options),
         RunsCommand::Verify { json } => verify(&workspace, json),
     }
 }

@@ -382,6 +382,9 @@ fn answer_of(reader: &Reader, ended: &CallEnded) -> Result<RecordedAnswer, Error
 }
 
 fn error_of(failure: &Failure, call: &str) -> Result<(ErrorCode, String), ErrorBody> {
+    if failure.erased {
+        return Err(refused(format!("the error of call {call} was erased")));
+    }
     if failure.redacted {
         return Err(without_key(&format!("the error of call {call}")));
     }
@@ -392,6 +395,9 @@ fn error_of(failure: &Failure, call: &str) -> Result<(ErrorCode, String), ErrorB
 
 /// Returns the JSON text of a value that the program has to get as it was.
 fn text_of(reader: &Reader, content: &Content, what: &str) -> Result<String, ErrorBody> {
+    if content.erased {
+        return Err(refused(format!("{what} was erased")));
+    }
     if content.redacted {
         return Err(without_key(what));
     }

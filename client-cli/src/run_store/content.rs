@@ -47,7 +47,7 @@ fn store_text(folder: &Path, json: &str) -> Result<Content, StoreError> {
     let redacted = text != json;
     let (hash, bytes) = (Integrity::of(text.as_bytes()), text.len() as u64);
     if text.len() <= INLINE_LIMIT {
-        return Ok(Content { hash, bytes, json: Some(text), redacted });
+        return Ok(Content { hash, bytes, json: Some(text), redacted, erased: false });
     }
     let file = file(folder, hash);
     // A file of that name with other bytes was cut off or changed: it is replaced.
@@ -55,7 +55,7 @@ fn store_text(folder: &Path, json: &str) -> Result<Content, StoreError> {
         file.write(text.as_bytes())
             .map_err(|error| StoreError::system(path(folder, hash), error))?;
     }
-    Ok(Content { hash, bytes, json: None, redacted })
+    Ok(Content { hash, bytes, json: None, redacted, erased: false })
 }
 
 /// Keeps the content of a file that is about to be replaced or removed, byte for byte: a key in it is not removed, so
@@ -76,7 +76,7 @@ pub(super) fn keep(
     if content.len() as u64 > KEPT_LIMIT {
         return Ok(without(format!("it is larger than {} MiB", KEPT_LIMIT >> 20)));
     }
-    let total = kept.get_or_insert_with(|| size_of(&folder.join(FOLDER)));
+    let total = kept.get_or_insert_with(|| self::total(folder));
     if keeping == Keeping::Bounded && *total + content.len() as u64 > KEPT_TOTAL {
         return Ok(without(format!("more than {} MiB are kept already", KEPT_TOTAL >> 20)));
     }
@@ -107,6 +107,11 @@ pub(super) fn moved(moved: Moved) -> MovedItem {
     }
 }
 
+/// Returns the size of all large values and kept contents.
+pub(super) fn total(folder: &Path) -> u64 {
+    size_of(&folder.join(FOLDER))
+}
+
 /// Returns the size of all files in a folder.
 fn size_of(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -122,9 +127,23 @@ pub(super) fn kept(folder: &Path, hash: Integrity) -> Option<Vec<u8>> {
 pub(super) fn read(folder: &Path, content: &Content) -> Option<String> {
     let text = match &content.json {
         Some(text) => text.clone(),
+        None if content.erased => return None,
         None => String::from_utf8(file(folder, content.hash).read()?).ok()?,
     };
     (Integrity::of(text.as_bytes()) == content.hash).then_some(text)
+}
+
+/// Returns whether the file of a large value or of a kept content is there. It was written before, with the right content.
+pub(super) fn is_there(folder: &Path, hash: Integrity) -> bool {
+    std::fs::symlink_metadata(path(folder, hash)).is_ok_and(|found| found.is_file())
+}
+
+/// Deletes the file of a large value or of a kept content; returns its size if there was one.
+pub(super) fn delete(folder: &Path, hash: Integrity) -> Result<Option<u64>, StoreError> {
+    let path = path(folder, hash);
+    let size = std::fs::symlink_metadata(&path).ok().map(|found| found.len());
+    let deleted = file(folder, hash).delete();
+    deleted.map(|()| size).map_err(|error| StoreError::system(path, error))
 }
 
 /// Returns the path of a large value, for display.

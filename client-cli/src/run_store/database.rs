@@ -5,11 +5,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use protocol::Integrity;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
-use super::anchor::lock;
+use super::anchor::{Head, lock};
 use super::{FILE, StoreError};
 use crate::workspace::Workspace;
 use crate::workspace::own_folder::OwnFolder;
@@ -224,4 +225,18 @@ fn objects(
     )?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     rows.collect()
+}
+
+/// Returns the end of the chain; `None` if the store is empty.
+pub(super) fn head(database: &Connection) -> Result<Option<Head>, rusqlite::Error> {
+    let mut last = database.prepare_cached(
+        "SELECT seq, hash, (SELECT body ->> '$.store' FROM records WHERE seq = 1)
+         FROM records ORDER BY seq DESC LIMIT 1",
+    )?;
+    let read = |row: &rusqlite::Row<'_>| {
+        let store: Option<String> = row.get(2)?;
+        let hash = Integrity::from_bytes(row.get(1)?);
+        Ok(Head { seq: row.get(0)?, hash, store: store.unwrap_or_default() })
+    };
+    last.query_row([], read).optional()
 }

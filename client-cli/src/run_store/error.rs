@@ -23,6 +23,19 @@ pub(crate) enum StoreError {
         "`.pml/runs.db` {0}; close `pml` and move `runs.db`, `runs.db-wal`, `runs.db-shm` and `contents` away, and `pml` creates a new store"
     )]
     Unfit(String),
+    /// A record that was to be changed is not what `pml` wrote.
+    #[error(
+        "record {0} of the run store was changed, so nothing was erased; see `pml runs verify`"
+    )]
+    Changed(i64),
+    /// The file of a value was deleted after it was written, and before its record was.
+    #[error("a large value was erased by another `pml` while it was being recorded")]
+    ValueGone,
+    /// The files of the database may still have what was erased.
+    #[error(
+        "the values were erased, but the files of the run store may still contain them: {0}; repeat the command"
+    )]
+    NotSwept(String),
     /// Somebody deleted or replaced it while it was open.
     #[error("the run store `.pml/runs.db` was deleted or replaced while it was in use")]
     Gone,
@@ -39,6 +52,10 @@ impl StoreError {
 
     /// Returns the error for an agent.
     pub(crate) fn body(&self) -> ErrorBody {
-        ErrorBody::new(ErrorCode::RunStoreUnavailable, self.to_string())
+        let code = match self {
+            Self::Changed(_) => ErrorCode::Conflict,
+            _ => ErrorCode::RunStoreUnavailable,
+        };
+        ErrorBody::new(code, self.to_string())
     }
 }

@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use protocol::Integrity;
 use rusqlite::{Connection, OptionalExtension as _};
 
+use super::chain::{Erased, stated};
 use super::record::{
     ApprovalGiven, CallBegan, CallEnded, CallRefused, CallRepeated, Content, FileChanging,
-    ProgramStarted, Record, Row, RunBegan, RunEnded, RunResumed, Status, UNDO,
+    ProgramStarted, Record, Row, RunBegan, RunEnded, RunResumed, Status, UNDO, ValuesErased,
 };
-use super::{StoreError, content, database};
+use super::{StoreError, content};
 
 /// The store, opened for reading.
 pub(crate) struct Reader {
-    database: Connection,
+    pub(super) database: Connection,
     folder: PathBuf,
 }
 
@@ -53,6 +54,8 @@ pub(crate) struct Run {
     pub(crate) answered: Vec<String>,
     /// Its resumptions.
     pub(crate) resumed: Vec<RunResumed>,
+    /// The erasures of its values.
+    pub(crate) erasures: Vec<ValuesErased>,
     /// Its end; `None` while it runs, and for a run whose `pml` was killed.
     pub(crate) ended: Option<RunEnded>,
     /// Without an end: whether its process is gone; `None` if that is not known. The records do not say.
@@ -92,6 +95,7 @@ impl Run {
             approvals: Vec::new(),
             answered: Vec::new(),
             resumed: Vec::new(),
+            erasures: Vec::new(),
             ended: None,
             is_stopped: None,
         }
@@ -305,6 +309,7 @@ impl Reader {
                 (Record::RunResumed(resumed), Some(run)) => run.resumed.push(resumed),
                 (Record::FileChanging(change), Some(run)) => run.changes.push(change),
                 (Record::Approval(approval), Some(run)) => run.approvals.push(approval),
+                (Record::ValuesErased(erasure), Some(run)) => run.erasures.push(erasure),
                 (Record::RunEnded(ended), Some(run)) => run.ended = Some(ended),
                 // `verify` reports records that are out of order.
                 (_, _) => {}
@@ -339,7 +344,7 @@ impl Reader {
         let checked: Result<String, _> =
             self.database.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0));
         match checked {
-            Ok(result) if result == "ok" => database::check(&self.database).err(),
+            Ok(result) if result == "ok" => super::database::check(&self.database).err(),
             Ok(result) => return Some(format!("is damaged: {result}")),
             Err(error) => return Some(format!("is damaged: {error}")),
         }
@@ -347,6 +352,33 @@ impl Reader {
             StoreError::Unfit(reason) => reason,
             error => error.to_string(),
         })
+    }
+
+    /// Returns the records of a run in their order, each with the hash before it.
+    pub(super) fn records_of(&self, run: &str) -> Result<Vec<(Chained, Vec<u8>)>, StoreError> {
+        let mut statement = self.database.prepare(
+            "SELECT seq, body, hash, run_id, type,
+                coalesce((SELECT hash FROM records AS before WHERE before.seq = this.seq - 1), x'')
+             FROM records AS this WHERE run_id = ?1 ORDER BY seq",
+        )?;
+        let rows = statement.query_map([run], |row| Ok((chained(row)?, row.get(5)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Returns what the store states of erased records. Nothing of it is verified.
+    pub(super) fn erased(&self) -> Result<Erased, StoreError> {
+        let mut statement =
+            self.database.prepare("SELECT body FROM records WHERE type = 'values_erased'")?;
+        let mut rows = statement.query([])?;
+        let mut erased = Erased::new();
+        while let Some(row) = rows.next()? {
+            // A record that cannot be read is reported when it is verified.
+            let body: String = row.get(0)?;
+            if let Ok(Record::ValuesErased(erasure)) = serde_json::from_str(&body) {
+                erased.extend(stated(erasure));
+            }
+        }
+        Ok(erased)
     }
 
     /// Visits all records in the order of their numbers, until `visit` returns `false`.
@@ -359,15 +391,18 @@ impl Reader {
             .prepare("SELECT seq, body, hash, run_id, type FROM records ORDER BY seq")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            // The type of a damaged record of the first version can be missing.
-            let kind: Option<String> = row.get(4)?;
-            let stored =
-                Row { body: row.get(1)?, run: row.get(3)?, kind: kind.unwrap_or_default() };
-            let chained = Chained { seq: row.get(0)?, row: stored, hash: row.get(2)? };
-            if !visit(chained) {
+            if !visit(chained(row)?) {
                 break;
             }
         }
         Ok(())
     }
+}
+
+/// Reads a record from its columns: the number, the text, the hash, the run and the type.
+fn chained(row: &rusqlite::Row<'_>) -> Result<Chained, rusqlite::Error> {
+    // The type of a damaged record of the first version can be missing.
+    let kind: Option<String> = row.get(4)?;
+    let stored = Row { body: row.get(1)?, run: row.get(3)?, kind: kind.unwrap_or_default() };
+    Ok(Chained { seq: row.get(0)?, row: stored, hash: row.get(2)? })
 }

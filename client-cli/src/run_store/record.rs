@@ -37,6 +37,8 @@ pub(crate) enum Record {
     StoreAdopted(StoreAdopted),
     /// The store did not end where `pml` last wrote.
     EndDiffered(EndDiffered),
+    /// The values of a run, or of one of its calls, were erased.
+    ValuesErased(ValuesErased),
 }
 
 /// The start of the store; the first record.
@@ -224,6 +226,12 @@ pub(crate) enum Change {
         to: String,
         /// What it is.
         moved: MovedItem,
+    },
+    /// A change whose paths were erased.
+    Erased {
+        /// The hash of the content that was replaced or removed, if it was kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<Integrity>,
     },
 }
 
@@ -422,6 +430,35 @@ pub(crate) struct EndDiffered {
     pub(crate) store: Option<String>,
 }
 
+/// The erasure of values. The texts of the records were replaced in the same transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ValuesErased {
+    /// The time.
+    pub(crate) at: String,
+    /// The run's id.
+    pub(crate) run: String,
+    /// The call whose values were erased; `None` for all values of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) call: Option<String>,
+    /// The records that had the values.
+    pub(crate) records: Vec<ErasedRecord>,
+}
+
+/// A record whose text was replaced. Its hash can no longer be computed, so it is stated here, with what it follows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ErasedRecord {
+    /// Its number.
+    pub(crate) seq: i64,
+    /// The hash of the record before it.
+    pub(crate) before: Integrity,
+    /// Its hash, which covered the text with the values.
+    pub(crate) hash: Integrity,
+    /// The hash of the text that is left.
+    pub(crate) left: Integrity,
+}
+
 /// How a call or a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -443,6 +480,9 @@ pub(crate) struct Failure {
     /// Whether a key was removed from it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) redacted: bool,
+    /// Whether the message was erased.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) erased: bool,
 }
 
 /// A record as it is stored.
@@ -470,6 +510,9 @@ pub(crate) struct Content {
     /// Whether a key was removed from it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) redacted: bool,
+    /// Whether it was erased: then there is neither a text nor a file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) erased: bool,
 }
 
 impl Change {
@@ -478,7 +521,10 @@ impl Change {
         match self {
             Self::Write { before, .. } => before.as_ref(),
             Self::Remove { before, .. } => Some(before),
-            Self::CreateFolder { .. } | Self::RemoveFolder { .. } | Self::Move { .. } => None,
+            Self::CreateFolder { .. }
+            | Self::RemoveFolder { .. }
+            | Self::Move { .. }
+            | Self::Erased { .. } => None,
         }
     }
 }
@@ -489,7 +535,7 @@ impl Failure {
         // Like values: a message can quote what a server returned.
         let message = keys_in_use().text(&error.message).into_owned();
         let redacted = message != error.message;
-        Self { code: error.error_code.name().to_owned(), message, redacted }
+        Self { code: error.error_code.name().to_owned(), message, redacted, erased: false }
     }
 }
 

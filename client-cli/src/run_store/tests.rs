@@ -1,5 +1,6 @@
 //! The store on a real file: what it stores, who may change it, and what `verify` finds.
 
+mod erasing;
 mod tampering;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -68,6 +69,16 @@ impl Project {
     /// Opens the file as somebody with an SQLite shell would.
     fn raw(&self) -> Connection {
         Connection::open(self.file()).unwrap()
+    }
+
+    /// Writes everything into the database file itself. Other connections may still be closing it.
+    fn settled(&self) {
+        let mut attempts = 0;
+        while let Err(error) = self.raw().execute_batch("PRAGMA journal_mode = DELETE") {
+            attempts += 1;
+            assert!(attempts < 500, "{error}");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
     }
 
     /// Changes the file without the triggers, which are restored afterwards.
@@ -159,6 +170,7 @@ async fn runs_are_read_back_as_they_were_written() {
             code: "PERMISSION_DENIED".to_owned(),
             message: "no".to_owned(),
             redacted: false,
+            erased: false,
         },
         at_ms: None,
     };
@@ -268,7 +280,12 @@ async fn a_deleted_store_is_not_written_to() {
         call: "1".to_owned(),
         tool: "x:y".to_owned(),
         args: store.content(&json!({})).unwrap(),
-        error: Failure { code: String::new(), message: String::new(), redacted: false },
+        error: Failure {
+            code: String::new(),
+            message: String::new(),
+            redacted: false,
+            erased: false,
+        },
         at_ms: None,
     };
     let error = store.append(Record::CallRefused(began.clone())).await.unwrap_err();
@@ -297,7 +314,12 @@ async fn nothing_follows_a_lost_record() {
             call: call.to_owned(),
             tool: "x:y".to_owned(),
             args: store.content(&json!({})).unwrap(),
-            error: Failure { code: String::new(), message: String::new(), redacted: false },
+            error: Failure {
+                code: String::new(),
+                message: String::new(),
+                redacted: false,
+                erased: false,
+            },
             at_ms: None,
         })
     };

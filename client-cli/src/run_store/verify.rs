@@ -4,8 +4,10 @@ use protocol::Integrity;
 
 use super::StoreError;
 use super::anchor::{Head, Known};
+use super::chain::{Erased, hash_of};
 use super::reader::{Chained, Reader};
-use super::record::{Content, EndDiffered, FileChanging, Record};
+use super::record::{EndDiffered, FileChanging, Record, ValuesErased};
+use super::values::{contents, erase};
 
 /// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(crate) struct Verified {
     pub(crate) adopted: Option<i64>,
     /// The stores that were at the same place before, as an id and the number of the last record.
     pub(crate) earlier: Vec<String>,
+    /// The erasures, in their order.
+    pub(crate) erasures: Vec<ValuesErased>,
     /// The faults, in the order of their records. A broken chain is the last one: what follows it proves nothing.
     pub(crate) faults: Vec<Fault>,
 }
@@ -39,18 +43,9 @@ impl Fault {
     }
 }
 
-/// Returns the hash of a record: it covers the hash before it, the record's number and its text.
-pub(super) fn chained(before: Integrity, seq: i64, body: &str) -> Integrity {
-    let mut bytes = Vec::with_capacity(40 + body.len());
-    bytes.extend_from_slice(&before.into_bytes());
-    bytes.extend_from_slice(&seq.to_be_bytes());
-    bytes.extend_from_slice(body.as_bytes());
-    Integrity::of(&bytes)
-}
-
 /// Verifies a store; `known` is what its end was when the reader's view of it began.
 pub(super) fn verify(reader: &Reader, known: &Known) -> Result<Verified, StoreError> {
-    let mut state = State::default();
+    let mut state = State { erased: reader.erased()?, ..State::default() };
     let mut broken = None;
     let read = reader.each_record(|next| {
         broken = state.add(reader, &next).err();
@@ -73,8 +68,9 @@ pub(super) fn verify(reader: &Reader, known: &Known) -> Result<Verified, StoreEr
             faults.extend(reason.map(|reason| Fault { seq: None, reason }));
         }
     }
-    let State { runs, adopted, earlier, .. } = state;
-    Ok(Verified { records, runs, is_end_known: known.ends.is_some(), adopted, earlier, faults })
+    let State { runs, adopted, earlier, erasures, .. } = state;
+    let is_end_known = known.ends.is_some();
+    Ok(Verified { records, runs, is_end_known, adopted, earlier, erasures, faults })
 }
 
 /// Returns the fault of a store that does not end with the record that `pml` last wrote.
@@ -118,6 +114,9 @@ struct State {
     runs: usize,
     adopted: Option<i64>,
     earlier: Vec<String>,
+    /// The records that were erased, by number, as later records say. Each of these is verified in its turn.
+    erased: Erased,
+    erasures: Vec<ValuesErased>,
     /// What was noticed when the store was used.
     faults: Vec<Fault>,
 }
@@ -146,12 +145,15 @@ impl State {
             });
         }
         let fault = |reason: &str| Fault::at(seq, reason);
-        let hash = chained(self.hash(), seq, &row.body);
-        if *its_hash != hash.into_bytes() {
-            return Err(fault("was changed, inserted or moved: its hash does not match"));
-        }
+        let erased = self.erased.get(&seq);
+        let hash = hash_of(self.hash(), seq, &row.body, its_hash, erased).map_err(fault)?;
         let record: Record = serde_json::from_str(&row.body)
             .map_err(|error| fault(&format!("is not a record of a run: {error}")))?;
+        if erased.is_some_and(|(run, _)| row.run.as_ref() != Some(run))
+            || (erased.is_some() && erase(&mut record.clone()))
+        {
+            return Err(fault("was erased, and still has values"));
+        }
         let expected = record.to_row();
         if expected.body != row.body {
             return Err(fault("is not in canonical form"));
@@ -170,9 +172,15 @@ impl State {
             Record::EndDiffered(differed) => self.faults.push(end_differed(differed)),
             Record::StoreAdopted(_) => self.adopted = Some(seq),
             Record::RunBegan(_) => self.runs += 1,
+            Record::ValuesErased(erasure) => {
+                if erasure.records.iter().any(|erased| erased.seq >= seq) {
+                    return Err(fault("erases a record after it"));
+                }
+                self.erasures.push(erasure.clone());
+            }
             _ => {}
         }
-        for content in contents(&record) {
+        for content in contents(&record).into_iter().filter(|content| !content.erased) {
             if reader.content(content).is_none() {
                 let path = reader.content_path(content);
                 let path = path.map_or_else(String::new, |path| format!(": `{}`", path.display()));
@@ -208,20 +216,5 @@ fn end_differed(differed: &EndDiffered) -> Fault {
             Fault::at(last + 1, format!("was not written by `pml`; noticed at {at}"))
         }
         None => Fault::at(*last, format!("was not the record that `pml` wrote; noticed at {at}")),
-    }
-}
-
-/// Returns the values of a record.
-fn contents(record: &Record) -> Vec<&Content> {
-    match record {
-        Record::StoreBegan(_) | Record::StoreAdopted(_) | Record::EndDiffered(_) => Vec::new(),
-        Record::ProgramStarted(_) | Record::FileChanging(_) | Record::CallRepeated(_) => Vec::new(),
-        Record::RunResumed(run) => vec![&run.policy],
-        Record::RunBegan(run) => vec![&run.code, &run.args, &run.plan, &run.policy],
-        Record::CallBegan(call) => vec![&call.args],
-        Record::CallRefused(call) => vec![&call.args],
-        Record::CallEnded(call) => call.output.iter().collect(),
-        Record::Approval(approval) => vec![&approval.args],
-        Record::RunEnded(run) => run.output.iter().collect(),
     }
 }

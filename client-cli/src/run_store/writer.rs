@@ -6,14 +6,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use protocol::Integrity;
-use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 
-use super::StoreError;
 use super::anchor::{Anchor, Head, Known};
+use super::chain::chained;
+use super::database::head;
 use super::record::{EndDiffered, Record, StoreAdopted, StoreBegan, now};
-use super::verify::chained;
+use super::values::files;
+use super::{StoreError, content};
 
 /// The maximum number of records in one commit.
 const BATCH: usize = 256;
@@ -77,7 +78,7 @@ impl DatabaseFile {
 }
 
 /// The database and the file with its end.
-struct Store {
+pub(super) struct Store {
     database: Connection,
     anchor: Anchor,
     file: DatabaseFile,
@@ -103,7 +104,7 @@ impl Writer {
         anchor: Anchor,
         file: DatabaseFile,
     ) -> Result<Self, StoreError> {
-        let mut store = Store { database, anchor, file: file.clone(), unsettled: None };
+        let mut store = Store::new(database, anchor, file.clone());
         store.commit(&[])?;
         store.settle()?;
         let (jobs, queue) = channel();
@@ -202,9 +203,32 @@ fn batch(first: Job, queue: &Receiver<Job>) -> Vec<Job> {
 }
 
 impl Store {
+    pub(super) fn new(database: Connection, anchor: Anchor, file: DatabaseFile) -> Self {
+        Self { database, anchor, file, unsettled: None }
+    }
+
     /// Appends records in one commit, after a check that the store ends where `pml` last wrote. [`Store::settle`] has to
     /// follow.
     fn commit(&mut self, records: &[&Record]) -> Result<(), StoreError> {
+        let folder = self.file.path.parent().map(std::path::Path::to_owned).unwrap_or_default();
+        self.change(|transaction, mut end| {
+            for record in records {
+                // Another `pml` may have erased it. Nobody erases while this transaction is open.
+                if files(record).into_iter().any(|hash| !content::is_there(&folder, hash)) {
+                    return Err(StoreError::ValueGone);
+                }
+                end = add(transaction, end, record)?;
+            }
+            Ok(end)
+        })
+    }
+
+    /// Makes a change in one commit, after a check that the store ends where `pml` last wrote. `work` gets the end of the
+    /// chain and returns the new one. [`Store::settle`] has to follow.
+    pub(super) fn change(
+        &mut self,
+        work: impl FnOnce(&Connection, Head) -> Result<Head, StoreError>,
+    ) -> Result<(), StoreError> {
         self.settle()?;
         // Records in a deleted file would be lost, and nobody would notice.
         if !self.file.is_there() {
@@ -220,10 +244,7 @@ impl Store {
             let end_before = end.unwrap_or_else(|| Head::empty(record.store_of()));
             end = Some(add(&transaction, end_before, &record)?);
         }
-        let mut end = end.ok_or(StoreError::Closed)?;
-        for record in records {
-            end = add(&transaction, end, record)?;
-        }
+        let end = work(&transaction, end.ok_or(StoreError::Closed)?)?;
         if found.as_ref() == Some(&end) {
             return Ok(());
         }
@@ -234,8 +255,13 @@ impl Store {
         Ok(())
     }
 
+    /// Returns the database.
+    pub(super) fn database(&mut self) -> &mut Connection {
+        &mut self.database
+    }
+
     /// Stores in the anchor that the last commit was made. Until then, the end before it would count as right, too.
-    fn settle(&mut self) -> Result<(), StoreError> {
+    pub(super) fn settle(&mut self) -> Result<(), StoreError> {
         if let Some(end) = &self.unsettled {
             self.anchor.end(end)?;
             self.unsettled = None;
@@ -271,7 +297,7 @@ fn correction(found: Option<&Head>, known: &Known) -> Option<Record> {
 }
 
 /// Adds a record to the chain and returns the new end.
-fn add(database: &Connection, end: Head, record: &Record) -> Result<Head, StoreError> {
+pub(super) fn add(database: &Connection, end: Head, record: &Record) -> Result<Head, StoreError> {
     let (seq, row) = (end.seq + 1, record.to_row());
     let hash = chained(end.hash, seq, &row.body);
     let mut insert = database.prepare_cached(
@@ -281,18 +307,4 @@ fn add(database: &Connection, end: Head, record: &Record) -> Result<Head, StoreE
         return Err(StoreError::Unfit("did not store a record".to_owned()));
     }
     Ok(Head { store: end.store, seq, hash })
-}
-
-/// Returns the end of the chain; `None` if the store is empty.
-fn head(database: &Connection) -> Result<Option<Head>, rusqlite::Error> {
-    let mut last = database.prepare_cached(
-        "SELECT seq, hash, (SELECT body ->> '$.store' FROM records WHERE seq = 1)
-         FROM records ORDER BY seq DESC LIMIT 1",
-    )?;
-    let read = |row: &rusqlite::Row<'_>| {
-        let store: Option<String> = row.get(2)?;
-        let hash = Integrity::from_bytes(row.get(1)?);
-        Ok(Head { seq: row.get(0)?, hash, store: store.unwrap_or_default() })
-    };
-    last.query_row([], read).optional()
 }

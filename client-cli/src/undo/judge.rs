@@ -52,6 +52,9 @@ pub(super) fn step(
             found if is_kept(found, before) => Ok(None),
             _ => changed(path),
         },
+        Change::Erased { .. } => {
+            Err("what the run changed is not known: its values were erased".to_owned())
+        }
         Change::CreateFolder { path } => match find(path)? {
             Found::Folder => Ok(Some(Step::RemoveFolder { path: path.into() })),
             Found::Nothing => Ok(None),

@@ -6,7 +6,9 @@ use protocol::escape_text;
 
 use crate::consent::shortened::shortened;
 use crate::run_store::reader::{Call, MadeCall, Reader, Run};
-use crate::run_store::record::{Answered, ApprovalGiven, Change, Content, Failure, KeptFile};
+use crate::run_store::record::{
+    Answered, ApprovalGiven, Change, Content, Failure, KeptFile, ValuesErased,
+};
 use crate::run_store::{Fault, Verified};
 
 /// The maximum displayed length of a value, in characters.
@@ -58,6 +60,9 @@ pub(super) fn run(reader: &Reader, run: &Run) -> String {
     );
     for resumed in &run.resumed {
         line("resumed", &escape_text(&resumed.at));
+    }
+    for erasure in &run.erasures {
+        line("erased", &self::erasure(erasure));
     }
     line("args", &value(reader, &run.began.args));
     line("rules", &value(reader, &run.began.policy));
@@ -154,6 +159,7 @@ pub(super) fn change(change: &Change) -> String {
         }
         Change::CreateFolder { path } => format!("{}, new folder", escape_text(path)),
         Change::RemoveFolder { path, .. } => format!("{}, removed folder", escape_text(path)),
+        Change::Erased { .. } => "(erased)".to_owned(),
         Change::Move { from, to, .. } => {
             format!("{}, moved to {}", escape_text(from), escape_text(to))
         }
@@ -182,6 +188,9 @@ fn failure(status: &str, error: &Failure) -> String {
 fn value(reader: &Reader, content: &Content) -> String {
     match reader.content(content) {
         Some(text) => shortened(&text, SHOWN_VALUE),
+        None if content.erased => {
+            format!("({} bytes, {}, erased)", content.bytes, content.hash)
+        }
         None => format!("({} bytes, {}, missing or changed)", content.bytes, content.hash),
     }
 }
@@ -200,6 +209,17 @@ fn program(reader: &Reader, content: &Content) -> String {
     }
 }
 
+/// Says when which values were erased.
+pub(in crate::commands) fn erasure(erasure: &ValuesErased) -> String {
+    let ValuesErased { at, call, records, .. } = erasure;
+    let what = match call {
+        Some(call) => format!("the values of call {}", escape_text(call)),
+        None => "all values".to_owned(),
+    };
+    let records = counted(i64::try_from(records.len()).unwrap_or(i64::MAX), "record");
+    format!("{}, {what}, in {records}", escape_text(at))
+}
+
 /// Returns the result of a verification.
 pub(super) fn verified(verified: &Verified) -> String {
     let mut out = String::new();
@@ -214,6 +234,10 @@ pub(super) fn verified(verified: &Verified) -> String {
     let _ = writeln!(out, "{} of {} {are}.", counted(records, "record"), counted(runs, "run"));
     if !verified.is_end_known {
         out += "This user's `pml` has not written to this store before, so records that are missing at its end cannot be noticed.\n";
+    }
+    for erasure in &verified.erasures {
+        let run = escape_text(&erasure.run);
+        let _ = writeln!(out, "Erased in run {run}: {}.", self::erasure(erasure));
     }
     for earlier in &verified.earlier {
         let _ = writeln!(

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::run_store::Verified;
 use crate::run_store::reader::{Call, Reader, Run};
-use crate::run_store::record::{Content, Failure};
+use crate::run_store::record::{Content, Failure, ValuesErased};
 
 /// Returns a run without its values.
 pub(super) fn summary(run: &Run) -> Value {
@@ -35,6 +35,7 @@ pub(super) fn run(reader: &Reader, run: &Run) -> Value {
     shown["calls"] = json!(calls);
     shown["approvals"] = approvals(reader, run);
     shown["resumed_at"] = run.resumed.iter().map(|resumed| json!(resumed.at)).collect();
+    shown["erasures"] = run.erasures.iter().map(erasure).collect();
     let changes = run.changes.iter();
     shown["changes"] = changes
         .map(|changed| json!({ "call": changed.call, "at": changed.at, "change": changed.change }))
@@ -61,6 +62,13 @@ pub(super) fn approvals(reader: &Reader, run: &Run) -> Value {
         })
     });
     approvals.collect()
+}
+
+/// Returns an erasure.
+pub(in crate::commands) fn erasure(erasure: &ValuesErased) -> Value {
+    let ValuesErased { at, run, call, records } = erasure;
+    let records: Vec<i64> = records.iter().map(|record| record.seq).collect();
+    json!({ "at": at, "run_id": run, "call": call, "records": records })
 }
 
 /// Returns a call with everything that is recorded.
@@ -99,11 +107,12 @@ pub(super) fn error(failure: Option<&Failure>) -> Value {
     failure.map_or(Value::Null, |failure| json!(failure))
 }
 
-/// Returns a value; if its file is missing or was changed, an object that says so.
+/// Returns a value; if it was erased, or its file is missing or was changed, an object that says so.
 pub(super) fn value(reader: &Reader, content: &Content) -> Value {
     let text = reader.content(content);
     let parsed = text.and_then(|text| serde_json::from_str(&text).ok());
-    parsed.unwrap_or_else(|| json!({ "missing": content.hash, "bytes": content.bytes }))
+    let name = if content.erased { "erased" } else { "missing" };
+    parsed.unwrap_or_else(|| json!({ name: content.hash, "bytes": content.bytes }))
 }
 
 /// Returns the result of a verification.
@@ -117,6 +126,7 @@ pub(super) fn verified(verified: Option<&Verified>) -> Value {
         "runs": verified.runs,
         "is_end_known": verified.is_end_known,
         "faults": faults.collect::<Vec<_>>(),
+        "erasures": verified.erasures.iter().map(erasure).collect::<Vec<_>>(),
         "earlier_stores": verified.earlier,
     })
 }

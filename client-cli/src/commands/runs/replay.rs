@@ -185,6 +185,9 @@ fn compare(run: &Run, result: &Result<Value, ErrorBody>) -> Comparison {
         (_, Some(output), _) if output.redacted => {
             return Comparison::Unknown("The result contained a key, so it is not compared.");
         }
+        (_, Some(output), _) if output.erased => {
+            return Comparison::Unknown("The result was erased, so it is not compared.");
+        }
         (Ok(value), Some(output), _) => RunStore::hash(value) == output.hash,
         (Err(error), _, Some(recorded)) => {
             let error = Failure::of(error);

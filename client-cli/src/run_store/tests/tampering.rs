@@ -14,6 +14,25 @@ async fn a_tampered_store_is_named_at_its_first_bad_record() {
         tamperings.push((format!("UPDATE records SET {edit} WHERE seq = {seq}"), seq));
         tamperings.push((format!("UPDATE records SET hash = zeroblob(32) WHERE seq = {seq}"), seq));
         tamperings.push((format!("DELETE FROM records WHERE seq >= {seq}"), seq));
+        for change in [
+            "body = body || ' '",
+            "body = ' ' || body",
+            "body = body || body",
+            "body = upper(body)",
+            "body = substr(body, 1, length(body) - 1)",
+            "body = substr(body, 1, length(body) / 2) || '~' || substr(body, length(body) / 2 + 2)",
+            "body = replace(body, '\"type\"', '\"kind\"')",
+            "body = (SELECT body FROM records AS other WHERE other.seq <> records.seq LIMIT 1)",
+            "hash = (SELECT hash FROM records AS other WHERE other.seq <> records.seq LIMIT 1)",
+            "hash = cast(substr(hash, 1, 31) AS BLOB)",
+            "hash = cast(iif(substr(hash, 1, 1) = x'01', x'02', x'01') || substr(hash, 2) AS BLOB)",
+            "run_id = 'zero'",
+            "type = 'none'",
+            "seq = -seq",
+        ] {
+            let first = if change == "seq = -seq" { -seq } else { seq };
+            tamperings.push((format!("UPDATE records SET {change} WHERE seq = {seq}"), first));
+        }
     }
     for (sql, seq) in [
         // Two records change places.
@@ -36,14 +55,18 @@ async fn a_tampered_store_is_named_at_its_first_bad_record() {
     ] {
         tamperings.push((sql.to_owned(), seq));
     }
-    assert!(tamperings.len() >= 40);
+    assert!(tamperings.len() >= 200, "{}", tamperings.len());
+    let project = Project::new();
+    write_run(&project.open().unwrap(), "one", CALLS).await;
+    project.settled();
+    let original = std::fs::read(project.file()).unwrap();
     for (sql, seq) in tamperings {
-        let project = Project::new();
-        write_run(&project.open().unwrap(), "one", CALLS).await;
-        assert_eq!(project.verify().records, last);
+        assert_eq!((project.verify().records, project.fault()), (last, None));
         project.tamper(&sql);
         let (found, reason) = project.fault().unwrap_or_else(|| panic!("not found: {sql}"));
         assert_eq!(found, Some(seq), "{sql}: {reason}");
+        project.settled();
+        std::fs::write(project.file(), &original).unwrap();
     }
 }
 
@@ -62,7 +85,7 @@ async fn a_chain_that_was_computed_again_is_found() {
     let mut sql = String::new();
     for (seq, body) in &rows {
         let body = body.replace("filesystem:read_file", "filesystem:list_files");
-        hash = verify::chained(hash, *seq, &body);
+        hash = chain::chained(hash, *seq, &body);
         let hex: String = hash.into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         let body = body.replace('\'', "''");
         sql += &format!("UPDATE records SET body = '{body}', hash = x'{hex}' WHERE seq = {seq};");
@@ -157,7 +180,7 @@ async fn forged_records_at_the_end_are_noticed() {
         let sql = "SELECT body FROM records WHERE seq = 2";
         project.raw().query_row(sql, [], |row| row.get::<_, String>(0)).unwrap()
     };
-    let forged = verify::chained(hash, seq + 1, &body).into_bytes();
+    let forged = chain::chained(hash, seq + 1, &body).into_bytes();
     let insert = "INSERT INTO records (seq, body, hash, run_id, type) VALUES (?1, ?2, ?3, 'one', 'run_began')";
     project.raw().execute(insert, (seq + 1, &body, forged)).unwrap();
     assert_eq!(project.fault(), Some((Some(seq + 1), "was not written by `pml`".to_owned())));
