@@ -16,7 +16,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::capabilities::{Add, Run};
 pub(crate) use self::login::Login;
 pub(crate) use self::publish::{Deprecate, Publish, Unpublish};
-pub(crate) use self::runs::{EraseRun, Replay, Report, ReportFormat, ResumeRun, RunsCommand};
+pub(crate) use self::runs::{
+    EraseRun, ExportRun, Replay, Report, ReportFormat, ResumeRun, RunsCommand, Verify,
+};
 pub(crate) use self::serve::Serve;
 pub(crate) use self::tools::{Cleanup, List, Lock, Remove, Search, Types};
 
@@ -163,7 +165,18 @@ What is not on record, such as what a command or an MCP server did, is listed as
 Exit codes: 0 reported, also if `pml runs verify` finds a fault, which the report says; 2 no such run, or the file cannot be
 written; 4 the store cannot be read.")]
     Report(Report),
-    /// List, show and verify the recorded runs of this project.
+    /// Verify a run that somebody exported with `pml runs export`, against the keys that you trust.
+    #[command(after_help = "\
+Trusted are the keys that you added with --trust-key, and this machine's own. A file never says which key to trust.
+
+Examples:
+  pml verify --trust-key ana.pem     trust a key; get it from its owner
+  pml verify run.json                any trusted key
+  pml verify run.json --key ana.pem  only this key
+
+Exit codes: 0 signed by a trusted key, and complete; 1 refused, and the reason is named; 2 a file cannot be read.")]
+    Verify(Verify),
+    /// List, show, export and verify the recorded runs of this project.
     #[command(subcommand)]
     Runs(RunsCommand),
     /// Find tools that programs can call from here: those of this machine and of the gateway.

@@ -29,6 +29,7 @@ pub(crate) mod trust;
 mod types;
 pub(crate) mod unpublish;
 mod upgrade;
+mod verify;
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
@@ -74,6 +75,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Runs(RunsCommand::Resume(resume)) => resume.json,
         Command::Replay(replay) => replay.json,
         Command::Report(report) => report.format == ReportFormat::Json,
+        Command::Verify(verify) => verify.json,
         Command::Search(search) => search.json,
         Command::List(list) => list.json,
         Command::Serve(serve) => serve.json,
@@ -146,6 +148,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Trust { yes } => return trust::trust(settings, yes),
         Command::Runs(RunsCommand::Resume(_)) => {}
         Command::Runs(command) => return runs::runs(settings, command),
+        Command::Verify(options) => return verify::verify(&options),
         Command::Policy(command) => return policy::policy(settings, command),
         Command::Approve { workflow } => return approve::approve(workflow.as_deref()),
         Command::Deny { workflow } => return approve::deny(workflow.as_deref()),
@@ -262,6 +265,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Init { .. }
             | Command::Trust { .. }
             | Command::Runs(_)
+            | Command::Verify(_)
             | Command::Policy(_)
             | Command::Approve { .. }
             | Command::Deny { .. }

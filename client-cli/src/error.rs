@@ -69,6 +69,11 @@ impl CliError {
         Self::from(ErrorBody::new(code, message))
     }
 
+    /// Creates the error of a command that checks something and found a fault.
+    pub(crate) fn failed_check(body: ErrorBody) -> Self {
+        Self { kind: ErrorKind::Failed, ..Self::from(body) }
+    }
+
     /// Sets the hint: what to do next.
     #[must_use]
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {

@@ -30,6 +30,7 @@ mod analyser;
 mod app;
 mod approval_page;
 mod args;
+mod attestation;
 mod browser;
 mod capabilities;
 mod commands;

@@ -13,6 +13,7 @@ mod content;
 mod database;
 mod erasure;
 mod error;
+mod export;
 pub(crate) mod live;
 pub(crate) mod reader;
 pub(crate) mod record;
@@ -32,6 +33,7 @@ use self::anchor::{Anchor, Known};
 use self::database::{create_folder, open_folder};
 pub(crate) use self::erasure::{ErasedValues, Erasing};
 pub(crate) use self::error::StoreError;
+pub(crate) use self::export::{CheckedExport, RunExport};
 use self::reader::Reader;
 use self::record::{Change, Content, FileChanging, KeptFile, Record, now};
 pub(crate) use self::verify::{Fault, Verified};
@@ -129,6 +131,22 @@ impl RunStore {
         let files = ["", "-wal"].map(|end| of(format!("{FILE}{end}")));
         let database: u64 = files.into_iter().flatten().map(|found| found.len()).sum();
         Ok(database + content::total(&folder.path))
+    }
+
+    /// Reads a run for a reader elsewhere; `verified` says whether the store was verified before. `None` if the contents
+    /// are too large for one file.
+    ///
+    /// # Errors
+    /// Returns why the store cannot be read.
+    pub(crate) fn export(
+        workspace: &Workspace,
+        run: &str,
+        verified: bool,
+        with_contents: bool,
+    ) -> Result<Option<RunExport>, StoreError> {
+        let reader = Self::reader(workspace)?.ok_or(StoreError::Gone)?;
+        reader.begin()?;
+        RunExport::of(&reader, run, verified, with_contents)
     }
 
     /// Returns whether the store is still the one at its place. Somebody may delete it while it is open.

@@ -13,6 +13,7 @@ mod device_login;
 mod disk_full;
 mod erased_runs;
 mod error_messages;
+mod exported_runs;
 mod exposed;
 mod first_steps;
 mod forms;

@@ -73,6 +73,23 @@ Examples:
 Exit codes: 0 erased, also if it was before; 1 the run has not ended, or a record of it was changed; 2 no such run or call;
 4 the store cannot be used.")]
     Erase(EraseRun),
+    /// Write a run into one file, signed with this machine's key, for a reader elsewhere.
+    #[command(after_help = "\
+The file has the run's records, large values and the contents of files that it replaced. It is signed with an Ed25519 key,
+which is made on first use. `pml verify FILE` checks it on another machine; its user trusts the key with
+`pml verify --trust-key KEYFILE`, and `pml runs key` prints it.
+
+The file can contain private data: what tools returned, and kept contents of files with any keys in them.
+
+Examples:
+  pml runs export last --output run.json
+  pml runs export last --without-contents > run.json
+
+Exit codes: 0 written; 1 the store has a fault, or the run is too large; 2 no such run, or the file cannot be written; 4 the
+store or the key cannot be used.")]
+    Export(ExportRun),
+    /// Print the public part of the key that signs exported runs, for their readers.
+    Key,
     /// Verify that the records are those that `pml` wrote, in their order, and complete.
     #[command(after_help = "\
 Exit codes: 0 all records are in order; 1 one is not, and the first such record is named; 4 the store cannot be read.")]
@@ -134,6 +151,39 @@ pub(crate) struct EraseRun {
     /// Erase it although its `pml` was stopped and it could be resumed.
     #[arg(long)]
     pub(crate) give_up: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `pml runs export`
+#[derive(Debug, Args)]
+pub(crate) struct ExportRun {
+    /// The run's id, the beginning of it, or `last`; see `pml runs list`.
+    pub(crate) run: String,
+    /// The file. Default: stdout.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Leave out large values and the contents of files; their hashes stay.
+    #[arg(long)]
+    pub(crate) without_contents: bool,
+    /// Go on although `pml runs verify` finds a fault. The file says so.
+    #[arg(long)]
+    pub(crate) unverified: bool,
+}
+
+/// `pml verify`
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The exported run.
+    #[arg(required_unless_present = "trust_key")]
+    pub(crate) file: Option<PathBuf>,
+    /// Accept only this key: the file with its public part, or the id of a trusted one. Can be repeated.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Vec<String>,
+    /// Trust the key in this file from now on, instead of verifying something.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "key"])]
+    pub(crate) trust_key: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

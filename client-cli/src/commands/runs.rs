@@ -1,8 +1,9 @@
 //! `pml runs`: reads and verifies the record of this project's runs, and undoes them.
 
-mod display;
+pub(super) mod display;
 mod erase;
-mod json;
+pub(super) mod export;
+pub(super) mod json;
 pub(super) mod replay;
 pub(super) mod report;
 pub(super) mod resume;
@@ -45,6 +46,8 @@ pub(crate) fn runs(settings: &Settings, command: RunsCommand) -> Result<ExitCode
         }
         RunsCommand::Resume(_) => unreachable!("it needs a runtime"),
         RunsCommand::Erase(options) => erase::erase(&workspace, &options),
+        RunsCommand::Export(options) => export::export(&workspace, &options),
+        RunsCommand::Key => export::key(),
         RunsCommand::Verify { json } => verify(&workspace, json),
     }
 }

@@ -133,6 +133,14 @@ pub(super) fn read(folder: &Path, content: &Content) -> Option<String> {
     (Integrity::of(text.as_bytes()) == content.hash).then_some(text)
 }
 
+/// Returns the JSON text of a value that is part of its record; `None` if it does not have its hash and length.
+pub(super) fn inline(content: &Content) -> Option<&str> {
+    let text = content.json.as_deref()?;
+    let is_same =
+        Integrity::of(text.as_bytes()) == content.hash && text.len() as u64 == content.bytes;
+    is_same.then_some(text)
+}
+
 /// Returns whether the file of a large value or of a kept content is there. It was written before, with the right content.
 pub(super) fn is_there(folder: &Path, hash: Integrity) -> bool {
     std::fs::symlink_metadata(path(folder, hash)).is_ok_and(|found| found.is_file())

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use protocol::Integrity;
 use rusqlite::{Connection, OptionalExtension as _};
 
+use super::anchor::Head;
 use super::chain::{Erased, stated};
+use super::database::head;
 use super::record::{
     ApprovalGiven, CallBegan, CallEnded, CallRefused, CallRepeated, Content, FileChanging,
     ProgramStarted, Record, Row, RunBegan, RunEnded, RunResumed, Status, UNDO, ValuesErased,
@@ -354,6 +356,11 @@ impl Reader {
         })
     }
 
+    /// Returns the end of the store; `None` if it has no records.
+    pub(super) fn end(&self) -> Result<Option<Head>, StoreError> {
+        Ok(head(&self.database)?)
+    }
+
     /// Returns the records of a run in their order, each with the hash before it.
     pub(super) fn records_of(&self, run: &str) -> Result<Vec<(Chained, Vec<u8>)>, StoreError> {
         let mut statement = self.database.prepare(
@@ -379,6 +386,12 @@ impl Reader {
             }
         }
         Ok(erased)
+    }
+
+    /// Begins to read one state of the store, whatever is written from now on.
+    pub(super) fn begin(&self) -> Result<(), StoreError> {
+        self.database.execute_batch("BEGIN")?;
+        Ok(())
     }
 
     /// Visits all records in the order of their numbers, until `visit` returns `false`.

@@ -1,6 +1,7 @@
 //! The store on a real file: what it stores, who may change it, and what `verify` finds.
 
 mod erasing;
+mod exported;
 mod tampering;
 
 use std::os::unix::fs::PermissionsExt as _;

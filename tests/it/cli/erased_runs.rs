@@ -96,6 +96,11 @@ fn an_erased_run_leaves_nothing_behind() {
     assert!(said.contains("the program was erased"), "{said}");
     let said = refused(&project, &["runs", "undo", "last"], 1);
     assert!(said.contains("its values were erased"), "{said}");
+    let output = project.run(&["runs", "export", "last", "--output", "run.json"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("because they were erased: 20"), "{said}");
+    let said = done(&project, &["verify", "run.json"]);
+    assert!(said.contains("erased    20") && said.contains("all values"), "{said}");
     let said = done(&project, &["runs", "erase", "last"]);
     assert_eq!(said, "Its values had been erased before.\n");
     // The other runs and the session go on.

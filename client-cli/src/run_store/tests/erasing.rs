@@ -195,6 +195,16 @@ async fn a_call_is_erased_alone() {
     assert_eq!(erased, [("1", true), ("1.1", true), ("2", false), ("11", false)]);
     assert_eq!(erase(&project, "one", None).unwrap().records, 9);
     assert_eq!((sweep(&project, CANARY), project.fault()), (0, None));
+    let exported = RunStore::export(&project.workspace(), "one", true, true).unwrap().unwrap();
+    let checked = exported.check().unwrap();
+    let calls: Vec<_> = checked.erasures.iter().map(|erasure| erasure.call.as_deref()).collect();
+    assert_eq!(calls, [Some("1"), None]);
+    assert!(!serde_json::to_string(&exported).unwrap().contains(CANARY));
+    // Without the record of the erasure, nothing explains the hashes.
+    let mut edited = exported.clone();
+    edited.records.pop();
+    let reason = edited.check().unwrap_err();
+    assert!(reason.contains("was erased, and no record states that"), "{reason}");
 }
 
 /// A large value that another record has as well stays, and is deleted with that.
