@@ -69,7 +69,10 @@ impl Project {
 
     /// Opens the file as somebody with an SQLite shell would.
     fn raw(&self) -> Connection {
-        Connection::open(self.file()).unwrap()
+        let database = Connection::open(self.file()).unwrap();
+        // Nothing has to survive a loss of power, and hundreds of edits are made.
+        database.pragma_update(None, "synchronous", "OFF").unwrap();
+        database
     }
 
     /// Writes everything into the database file itself. Other connections may still be closing it.
