@@ -494,3 +494,35 @@ fn reports_are_private() {
     assert!(page.contains("The contents of hidden files are not shown."));
     assert!(!page.contains("in-a-hidden-file"));
 }
+
+/// Values that were erased are nowhere in a report, which says that they were, and the page verifies what is stated of them.
+#[test]
+fn a_report_says_what_was_erased() {
+    let project = with_run();
+    let erased = project.run(&["runs", "erase", "last"]);
+    assert!(erased.status.success(), "{}", text(&erased.stderr));
+    let shown = console(&project);
+    let found = as_json(&project);
+    let page = page(&project);
+    for report in [&shown, &found.to_string(), &page] {
+        for value in ["denied = await", "a.txt", "b.txt", "old"] {
+            assert!(!report.contains(value), "{value}: {report}");
+        }
+    }
+    let not_known = &found["summary"]["not_known"];
+    let whole = found.to_string();
+    assert!(whole.contains("which place it changed: that was erased"), "{not_known:#}\n{found:#}");
+    let seen = browse(&json!({ "reports": [url(&project, "report.html")] }));
+    let check = seen[0]["check"][1].as_str().unwrap();
+    assert!(check.starts_with("Verified in this browser: all "), "{check}");
+    assert!(
+        check.contains("records were erased; their hashes are those that were stated"),
+        "{check}"
+    );
+    // What is left of an erased record is covered, too.
+    let changed = page.replacen("\"kind\":\"erased\"", "\"kind\":\"erasex\"", 1);
+    assert_ne!(changed, page);
+    project.write("changed.html", changed);
+    let seen = browse(&json!({ "reports": [url(&project, "changed.html")] }));
+    assert_eq!(seen[0]["check"][0], "changed", "{seen}");
+}

@@ -153,7 +153,9 @@ impl Resources {
         }
         let read = |content| serde_json::from_str::<Value>(&reader.content(content)?).ok();
         let Some(arguments) = read(&began.args) else {
-            missing("what the call was about: its arguments are missing from the record");
+            missing(
+                "what the call was about: its arguments are missing from the record, or were erased",
+            );
             return;
         };
         let (namespace, action) = began.tool.split_once(':').unwrap_or((&began.tool, ""));
@@ -182,6 +184,12 @@ impl Resources {
             let succeeded = run.calls.iter().any(|call| {
                 super::Named::of(call).call == changing.call && call.status() == "success"
             });
+            if let Change::Erased { .. } = changing.change {
+                let (call, what) =
+                    (Some(changing.call.clone()), "which place it changed: that was erased");
+                self.not_known.push(NotKnown { call, tool: None, what: what.to_owned() });
+                continue;
+            }
             let used = if succeeded { &mut self.certain } else { &mut self.possible };
             let written = &mut used.files_written;
             match &changing.change {
@@ -194,6 +202,7 @@ impl Resources {
                 Change::Move { from, to, .. } => {
                     written.extend([from.clone(), to.clone()]);
                 }
+                Change::Erased { .. } => {}
             }
         }
     }

@@ -30,7 +30,16 @@
       const members = Object.keys(value).sort().map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`);
       return `{${members.join(',')}}`;
     };
+    // Of a record whose values were erased, another record states the hashes that can no longer be computed.
+    const statements = new Map();
+    for (const { body } of data.records) {
+      if (body?.type === 'values_erased') for (const stated of body.records) statements.set(stated.seq, stated);
+    }
+    const isErased = (value) => value !== null && typeof value === 'object'
+      && (value.erased === true || value.kind === 'erased' || Object.values(value).some(isErased));
     const bodies = new Map();
+    let erased = 0;
+    let unstated = 0;
     let last = null;
     let following = 0;
     for (const { seq, before: stated, hash: own, body } of data.records) {
@@ -46,7 +55,17 @@
       bytes.set(raw(before));
       new DataView(bytes.buffer).setBigUint64(32, BigInt(seq));
       bytes.set(text, 40);
-      require((await hash(bytes)) === own, `record ${seq} does not have its hash`);
+      const erasure = statements.get(seq);
+      if (erasure !== undefined) {
+        require(own === erasure.hash && before === erasure.before && (await hash(text)) === erasure.left,
+          `record ${seq} is not what was left of it when its values were erased`);
+        erased += 1;
+      } else if (isErased(record) && data.records.length < data.total) {
+        // The record that states it is too large for this page.
+        unstated += 1;
+      } else {
+        require((await hash(bytes)) === own, `record ${seq} does not have its hash`);
+      }
       require(record.run === data.run, `record ${seq} is of another run`);
       if (follows) {
         require(before === last.hash, `record ${seq} does not follow record ${last.seq}`);
@@ -78,9 +97,11 @@
     const shown = await hash(encoder.encode(main.textContent + pictures.join('')));
     require(shown === data.shown, 'the text of this page is not what `pml` wrote');
 
-    const all = bodies.size === data.total;
-    const count = all ? `all ${data.total} records of the run have` : `${bodies.size} of ${data.total} records of the run have`;
-    const rest = all ? '' : ' The others are too large for this page.';
+    const known = bodies.size - unstated;
+    const all = known === data.total;
+    const count = all ? `all ${data.total} records of the run have` : `${known} of ${data.total} records of the run have`;
+    const gone = erased === 0 ? '' : ` Values of ${erased} records were erased; their hashes are those that were stated then.`;
+    const rest = (all ? '' : ' The others are too large for this page.') + gone;
     say(all ? 'verified' : 'partly', `${all ? 'Verified' : 'Partly verified'} in this browser: ${count} their hashes, ${following} of them directly follow the one before, and ${compared} shown values are those of the records.${rest}`);
   } catch (error) {
     say('changed', `CHANGED OR DAMAGED: ${error.message}. Do not rely on this page.`);

@@ -107,9 +107,10 @@ fn contents(
     let (path, before, after) = match &changing.change {
         Change::Write { path, before, after, .. } => (path, before.as_ref(), Some(*after)),
         Change::Remove { path, before } => (path, Some(before), None),
-        Change::CreateFolder { .. } | Change::RemoveFolder { .. } | Change::Move { .. } => {
-            return None;
-        }
+        Change::CreateFolder { .. }
+        | Change::RemoveFolder { .. }
+        | Change::Move { .. }
+        | Change::Erased { .. } => return None,
     };
     let read = || {
         if is_hidden(path) {

@@ -312,11 +312,10 @@ impl Sections<'_> {
         limit: usize,
     ) {
         let Some(text) = self.report.reader.content(content) else {
-            let missing = format!(
-                "{} bytes with the hash {}, which are missing or were changed",
-                content.bytes, content.hash
-            );
-            page.element(r#"<p class="alert">"#, &missing, "</p>");
+            let why = if content.erased { "were erased" } else { "are missing or were changed" };
+            let gone =
+                format!("{} bytes with the hash {}, which {why}", content.bytes, content.hash);
+            page.element(r#"<p class="alert">"#, &gone, "</p>");
             return;
         };
         let record = record.filter(|_| content.json.is_some());
