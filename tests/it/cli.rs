@@ -57,6 +57,7 @@ mod serve;
 mod server_starts;
 mod shadowing;
 mod tasks;
+mod traces;
 mod types;
 mod undo;
 mod web;
