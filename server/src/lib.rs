@@ -13,8 +13,8 @@
 //! `http` reads requests and writes answers; `proxy`, `publish` and `execution`
 //! do the work; `state` holds the handles that they share; `upstreams`,
 //! `identity`, `admission`, `analyser`, `traces` and `tools` are the parts that
-//! `state` consists of, and do not know it; `database`, `connections`, `config` and
-//! `error` are used by all modules above.
+//! `state` consists of, and do not know it; `database`, `connections`,
+//! `private_settings`, `config` and `error` are used by all modules above.
 
 mod admission;
 mod analyser;
@@ -27,6 +27,7 @@ mod execution;
 mod http;
 mod http_client;
 mod identity;
+mod private_settings;
 mod proxy;
 mod publish;
 mod state;
@@ -39,7 +40,6 @@ use std::process::ExitCode;
 
 use crate::analyser::ANALYSE;
 use crate::config::Cli;
-use crate::database::master_key;
 
 /// Runs `pml-server` with the arguments and the environment of this process.
 pub fn run() -> ExitCode {
@@ -52,7 +52,7 @@ pub fn run() -> ExitCode {
         sandbox::take_variable(name);
     }
     // Before any thread starts: afterwards, `take_variable` can only read a variable.
-    master_key::take_variables();
+    private_settings::take_variables();
     match start(cli) {
         Ok(code) => code,
         Err(error) => {

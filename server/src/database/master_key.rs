@@ -1,49 +1,25 @@
 //! The sources of the master keys for stored secrets.
 
-use std::collections::BTreeMap;
-use std::ffi::CStr;
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use registry::{MasterKey, MasterKeys, Registry, RegistryError};
-use zeroize::Zeroizing;
 
 use crate::config::Settings;
 use crate::database::Database;
+use crate::private_settings;
 
 /// The file of the key that a gateway with a private Postgres creates in its data directory.
 const OWN_FILE: &str = "master.key";
 
-/// The maximum number of bytes that are read of a file; a key has 44 characters.
-const FILE_LIMIT: u64 = 1_024;
+/// The words for a key in messages about its file.
+const WHAT: &str = "master key";
 
 /// The forbidden permissions of the file that the gateway created: only its owner may access it.
 const OWN_FORBIDDEN_MODE: u32 = 0o077;
-
-/// The forbidden permissions of a file that the operator created. The group may read it, because orchestrators mount
-/// secrets this way.
-const GIVEN_FORBIDDEN_MODE: u32 = 0o027;
-
-/// The values of the environment variables with master keys.
-static VARIABLES: OnceLock<BTreeMap<&str, Zeroizing<String>>> = OnceLock::new();
-
-/// Moves the master keys out of this process's environment, which other processes of the same user could read.
-///
-/// Call it at the beginning of `main`, before there are other threads.
-pub(crate) fn take_variables() {
-    let take = |name: &'static CStr| {
-        // A value that is not UTF-8 becomes an empty text, which is refused as a key. To treat the
-        // variable as absent would start the gateway without the key.
-        let text = sandbox::take_variable(name)?.into_string().unwrap_or_default();
-        Some((name.to_str().ok()?, Zeroizing::new(text)))
-    };
-    let names = [c"PML_MASTER_KEY", c"PML_MASTER_KEY_NEW", c"PML_MASTER_KEY_OLD"];
-    VARIABLES.get_or_init(|| names.into_iter().filter_map(take).collect());
-}
 
 /// The configured master keys.
 #[derive(Debug, Default)]
@@ -188,40 +164,13 @@ fn write_temporary(path: &Path, key: &MasterKey) -> anyhow::Result<PathBuf> {
 
 /// Reads a key from its variable, or from its file.
 fn given(variable: &str, file: Option<&Path>) -> anyhow::Result<Option<MasterKey>> {
-    match (VARIABLES.get().and_then(|taken| taken.get(variable)), file) {
-        (Some(_), Some(_)) => bail!("set {variable} or {variable}_FILE, not both"),
-        (Some(text), None) => parse(text, variable).map(Some),
-        (None, Some(path)) => {
-            let key = read_file(path, GIVEN_FORBIDDEN_MODE)?;
-            let missing = || format!("{variable}_FILE: `{}` does not exist", path.display());
-            key.with_context(missing).map(Some)
-        }
-        (None, None) => Ok(None),
-    }
+    let given = private_settings::given(variable, file, WHAT)?;
+    given.map(|(text, place)| parse(&text, &place)).transpose()
 }
 
 fn read_file(path: &Path, forbidden: u32) -> anyhow::Result<Option<MasterKey>> {
-    let shown = path.display().to_string();
-    // Without the flag, opening a named pipe would wait for its writer. It has no effect on regular files.
-    let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    let file = match opened {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("could not read `{shown}`")),
-    };
-    // Checked on the open file, so that it cannot be swapped after the check.
-    let metadata = file.metadata().with_context(|| format!("could not read `{shown}`"))?;
-    if !metadata.is_file() {
-        bail!("`{shown}` is not a regular file");
-    }
-    if metadata.mode() & forbidden != 0 {
-        bail!("others can read or change the master key in `{shown}`; run `chmod 600` on it");
-    }
-    let mut text = Zeroizing::new(String::new());
-    file.take(FILE_LIMIT)
-        .read_to_string(&mut text)
-        .with_context(|| format!("could not read `{shown}`"))?;
-    parse(&text, &shown).map(Some)
+    let text = private_settings::read_file(path, forbidden, WHAT)?;
+    text.map(|text| parse(&text, &path.display().to_string())).transpose()
 }
 
 fn parse(text: &str, place: &str) -> anyhow::Result<MasterKey> {
@@ -232,9 +181,10 @@ fn parse(text: &str, place: &str) -> anyhow::Result<MasterKey> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
     use super::*;
+    use crate::private_settings::GIVEN_FORBIDDEN_MODE;
 
     #[test]
     fn a_file_that_others_can_read_is_refused() {
