@@ -13,6 +13,7 @@ use crate::layer::LayerReport;
 use crate::limits::{Limits, PoolConfig};
 use crate::outcome::{Outcome, Program};
 use crate::self_test::SelfTest;
+use crate::stats::PoolStats;
 use crate::tool::ToolCaller;
 
 /// Does nothing: no process is started as a child on this platform.
@@ -129,6 +130,11 @@ impl Pool {
     }
 
     /// Unreachable: there is no value of this type.
+    pub fn stats(&self) -> PoolStats {
+        match self.0 {}
+    }
+
+    /// Unreachable: there is no value of this type.
     pub async fn layers(&self) -> Result<Vec<LayerReport>, SandboxError> {
         match self.0 {}
     }
@@ -142,6 +148,11 @@ impl JobPool {
     /// Always fails.
     pub fn new(_job: Job, _limits: JobLimits, _workers: usize) -> Result<JobPool, SandboxError> {
         Err(SandboxError::PlatformUnsupported)
+    }
+
+    /// Unreachable: there is no value of this type.
+    pub fn stats(&self) -> PoolStats {
+        match self.0 {}
     }
 
     /// Unreachable: there is no value of this type.

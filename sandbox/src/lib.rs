@@ -63,6 +63,7 @@ mod limits;
 mod outcome;
 mod repeatable;
 mod self_test;
+mod stats;
 mod tool;
 
 #[cfg(target_os = "linux")]
@@ -98,4 +99,5 @@ pub use limits::{Limits, PoolConfig};
 pub use outcome::{ConsoleLine, Failure, FailureKind, Outcome, Program};
 pub use repeatable::{AnswerOrder, NotMade, ProgramClock, Repeatable, Seed};
 pub use self_test::{CallReport, SelfTest};
+pub use stats::PoolStats;
 pub use tool::{CallError, ToolCall, ToolCaller};

@@ -11,6 +11,8 @@ use crate::host::spawner::{ExitStatus, Kind};
 use crate::host::warm::{Lent, WarmStock};
 use crate::job::{Job, JobFailure, JobLimits};
 use crate::limits::CPU_GRACE;
+use crate::outcome::FailureKind;
+use crate::stats::{PoolStats, Tally};
 use crate::wire::inbox::Inbox;
 use crate::wire::start::JOB;
 
@@ -22,6 +24,7 @@ const REUSE_CPU: Duration = Duration::from_secs(300);
 pub struct JobPool {
     limits: JobLimits,
     warm: Arc<WarmStock>,
+    tally: Tally,
 }
 
 impl JobPool {
@@ -37,11 +40,27 @@ impl JobPool {
             limits.stack.to_string(),
             limits.input_bytes.to_string(),
         ];
-        Ok(JobPool { limits, warm: WarmStock::new(Kind::Exec(arguments), workers, true) })
+        let warm = WarmStock::new(Kind::Exec(arguments), workers, true);
+        Ok(JobPool { limits, warm, tally: Tally::default() })
+    }
+
+    /// Returns the pool's figures. A job whose future was dropped is not counted.
+    pub fn stats(&self) -> PoolStats {
+        self.tally.add_to(self.warm.stats())
     }
 
     /// Runs the job on `input`. Dropping the future kills the child.
     pub async fn run(&self, input: Vec<u8>) -> Result<Vec<u8>, JobFailure> {
+        let done = self.run_uncounted(input).await;
+        if let Err(failure) = &done
+            && let Some(kind) = kind_of(failure)
+        {
+            self.tally.failed(kind);
+        }
+        done
+    }
+
+    async fn run_uncounted(&self, input: Vec<u8>) -> Result<Vec<u8>, JobFailure> {
         let JobLimits { input_bytes: limit, .. } = self.limits;
         if input.len() > limit {
             return Err(JobFailure::InputTooLarge { bytes: input.len(), limit });
@@ -67,6 +86,8 @@ impl JobPool {
             () = cpu_reaches(&cpu, spent_before, self.limits.cpu + CPU_GRACE) => Err(Broken::TimedOut),
             () = tokio::time::sleep(self.limits.wall) => Err(Broken::Starved),
         };
+        let spent = lent.child().cpu().map(|after| after.saturating_sub(spent_before));
+        self.tally.used(spent.unwrap_or_default());
         match answer {
             Ok(output) => {
                 give_back(lent, socket);
@@ -83,6 +104,17 @@ impl JobPool {
                 Err(post_mortem(lent).await)
             }
         }
+    }
+}
+
+/// Returns how a failure is counted; `None` if no child was ended.
+fn kind_of(failure: &JobFailure) -> Option<FailureKind> {
+    match failure {
+        JobFailure::TimedOut => Some(FailureKind::CpuTime),
+        JobFailure::Starved { .. } => Some(FailureKind::WallTime),
+        JobFailure::OutOfMemory => Some(FailureKind::OutOfMemory),
+        JobFailure::Crashed { .. } => Some(FailureKind::Crashed),
+        _ => None,
     }
 }
 

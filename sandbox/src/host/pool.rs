@@ -1,5 +1,6 @@
 //! A pool of sealed children, each of which runs one program.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use crate::host::warm::{Lent, WarmStock};
 use crate::layer::LayerReport;
 use crate::limits::{Limits, PoolConfig};
 use crate::outcome::{Failure, FailureKind, Outcome, Program};
+use crate::stats::{PoolStats, Tally};
 use crate::tool::ToolCaller;
 use crate::wire::frame::{self, ToChild};
 use crate::wire::inbox::Inbox;
@@ -35,6 +37,9 @@ pub struct Pool {
     running: Arc<Semaphore>,
     make_way: bool,
     layers: Mutex<Vec<LayerReport>>,
+    tally: Tally,
+    /// Callers that wait for their turn.
+    queued: AtomicUsize,
 }
 
 impl Pool {
@@ -48,6 +53,8 @@ impl Pool {
             running: Arc::new(Semaphore::new(config.max_running)),
             make_way: config.make_way,
             layers: Mutex::default(),
+            tally: Tally::default(),
+            queued: AtomicUsize::new(0),
         })
     }
 
@@ -66,8 +73,11 @@ impl Pool {
         };
         let start = async {
             // The turn comes first, so that a program that queues holds no ready child.
-            let turn = Arc::clone(&self.running).acquire_owned();
-            (turn.await.expect("the semaphore is never closed"), self.start().await)
+            let turn = {
+                let _queued = Queued::begin(&self.queued);
+                Arc::clone(&self.running).acquire_owned().await
+            };
+            (turn.expect("the semaphore is never closed"), self.start().await)
         };
         let (turn, started) = tokio::select! {
             // In this order, a run that was cancelled in the queue never starts.
@@ -78,13 +88,26 @@ impl Pool {
         match started {
             Ok(ready) => {
                 let make_way = self.make_way;
-                ready.run(turn, make_way, &program, &limits.granted(), tools, &cancel).await
+                let outcome =
+                    ready.run(turn, make_way, &program, &limits.granted(), tools, &cancel).await;
+                if let Err(failure) = &outcome.result {
+                    self.tally.failed(failure.kind);
+                }
+                self.tally.used(outcome.cpu.unwrap_or_default());
+                outcome
             }
             Err(why) => {
                 let message = format!("no sealed child could be started: {why}");
                 Outcome::never_started(Failure::new(FailureKind::Unavailable, message))
             }
         }
+    }
+
+    /// Returns the pool's figures. A run whose future was dropped is not counted.
+    pub fn stats(&self) -> PoolStats {
+        let stats = self.warm.stats();
+        let waiting = stats.waiting + self.queued.load(Ordering::Relaxed);
+        self.tally.add_to(PoolStats { waiting, ..stats })
     }
 
     /// Returns the layers that hold on this machine, as reported by a child.
@@ -135,6 +158,22 @@ impl Pool {
             }
         }
         Err(why)
+    }
+}
+
+/// Counts a caller as waiting for its turn until it is dropped.
+struct Queued<'a>(&'a AtomicUsize);
+
+impl<'a> Queued<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 
 use crate::host::spawner::{self, ChildProcess, Kind};
+use crate::stats::PoolStats;
 
 /// A stock of children of one kind.
 #[derive(Debug)]
@@ -30,6 +31,9 @@ struct State {
     waiting: usize,
     /// Children on loan.
     lent: usize,
+    /// Children that have started, and those that could not be started.
+    started: u64,
+    failed_starts: u64,
 }
 
 impl WarmStock {
@@ -113,12 +117,30 @@ impl WarmStock {
                     if let Some(home) = home.upgrade() {
                         let mut state = home.lock();
                         state.starting -= 1;
+                        match &started {
+                            Ok(_) => state.started += 1,
+                            Err(_) => state.failed_starts += 1,
+                        }
                         state.idle.push_back(started);
                         drop(state);
                         home.available.add_permits(1);
                     }
                 }),
             );
+        }
+    }
+
+    /// Returns the figures of the children.
+    pub(crate) fn stats(&self) -> PoolStats {
+        let state = self.lock();
+        PoolStats {
+            started: state.started,
+            failed_starts: state.failed_starts,
+            warm: state.idle.len(),
+            starting: state.starting,
+            busy: state.lent,
+            waiting: state.waiting,
+            ..PoolStats::default()
         }
     }
 

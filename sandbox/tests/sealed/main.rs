@@ -14,6 +14,7 @@ mod realm;
 mod repeats;
 mod results;
 mod seal;
+mod stats;
 mod support;
 
 use libtest_mimic::{Arguments, Trial};
@@ -35,5 +36,6 @@ fn main() {
     trials.extend(seal::trials());
     trials.extend(containment::trials());
     trials.extend(jobs::trials());
+    trials.extend(stats::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }
