@@ -43,6 +43,7 @@ mod publishing;
 mod records;
 mod routes;
 mod secrets;
+mod stats;
 
 use std::str::FromStr as _;
 use std::sync::Arc;
@@ -106,6 +107,7 @@ pub use secrets::{
     DerivedKey, KeyHost, MasterKey, MasterKeyError, MasterKeyStatus, MasterKeys, Rewrapped,
     SecretName, SecretOwner, SecretRecord, SecretStamp, SecretUse, SecretValue, UsedSecret,
 };
+pub use stats::{CacheStats, DatabaseStats, RegistryStats};
 
 use accounts::keys::KeyCache;
 use database::pool::{ServedPool, check_schema};
@@ -184,6 +186,12 @@ impl Registry {
     /// Returns the same errors as [`Registry::connect`].
     pub async fn check_ready(&self) -> Result<(), RegistryError> {
         check_schema(&self.pool).await
+    }
+
+    /// Returns the registry's figures. It does not query the database.
+    pub fn stats(&self) -> RegistryStats {
+        let caches = self.keys.stats().into_iter().chain(self.entries.stats());
+        RegistryStats { database: self.pool.stats(), caches: caches.collect() }
     }
 
     /// Returns what names this database among all others.

@@ -14,6 +14,7 @@ use protocol::Scope;
 
 use crate::identity::caller::Caller;
 use crate::identity::right::Rights;
+use crate::stats::CacheStats;
 use crate::{Registry, RegistryError};
 use secret::ApiKey;
 use standing::{Standing, Subject};
@@ -30,6 +31,11 @@ impl KeyCache {
     pub(crate) fn clear(&self) {
         self.callers.clear();
         self.standings.clear();
+    }
+
+    /// Returns the figures of the two caches, by name.
+    pub(crate) fn stats(&self) -> [(&'static str, CacheStats); 2] {
+        [("keys", self.callers.stats()), ("members", self.standings.stats())]
     }
 
     pub(crate) fn set_ttl(&self, time: Duration) {

@@ -30,6 +30,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 struct State {
     /// It does not answer.
     silent: bool,
+    /// It answered the last probe.
+    answered: bool,
     /// When it last answered on a new connection while the old one stayed silent: connections of the same age may be
     /// dead too.
     renewed: Option<Instant>,
@@ -43,6 +45,12 @@ impl Liveness {
     /// Returns whether the database is silent now.
     pub(crate) fn is_silent(&self) -> bool {
         self.0.borrow().silent
+    }
+
+    /// Returns whether the database answered the last probe. It may refuse connections without being silent.
+    pub(crate) fn answers(&self) -> bool {
+        let state = self.0.borrow();
+        state.answered && !state.silent
     }
 
     /// Completes when a caller that starts to wait now should give up.
@@ -153,13 +161,13 @@ impl Prober {
             sleep(PROBE_INTERVAL).await;
             let result = probe(connection, &self.options, &self.state).await;
             match result {
-                ProbeResult::Answered => mark_responsive(&self.state, None),
+                ProbeResult::Answered => mark_responsive(&self.state, true, None),
                 ProbeResult::Broken => {
-                    mark_responsive(&self.state, None);
+                    mark_responsive(&self.state, false, None);
                     self.connection = None;
                 }
                 ProbeResult::Renewed(connection) => {
-                    mark_responsive(&self.state, Some(Instant::now()));
+                    mark_responsive(&self.state, true, Some(Instant::now()));
                     // Dropping the old connection closes its socket. An orderly close could block
                     // on a dead network.
                     self.connection = Some(connection);
@@ -173,11 +181,11 @@ impl Prober {
         match timeout(CONNECT_TIMEOUT, self.options.connect()).await {
             Ok(Ok(connection)) => {
                 self.connection = Some(connection);
-                mark_responsive(&self.state, None);
+                mark_responsive(&self.state, true, None);
             }
             // A refusal is an answer too: the requests get their own errors at once.
             Ok(Err(_)) => {
-                mark_responsive(&self.state, None);
+                mark_responsive(&self.state, false, None);
                 // A refusal comes at once, so without a pause this would loop as fast as the
                 // database refuses.
                 sleep(PROBE_INTERVAL).await;
@@ -237,11 +245,12 @@ fn mark_silent(state: &watch::Sender<State>) {
     }
 }
 
-fn mark_responsive(state: &watch::Sender<State>, renewed: Option<Instant>) {
+fn mark_responsive(state: &watch::Sender<State>, answered: bool, renewed: Option<Instant>) {
     let mut was_silent = false;
     // Waiting requests are woken by a change only, not by each of four answers a second.
     state.send_if_modified(|state| {
         was_silent = std::mem::take(&mut state.silent);
+        state.answered = answered;
         // The last renewal stays: connections from before it remain suspect.
         state.renewed = renewed.or(state.renewed);
         was_silent || renewed.is_some()

@@ -7,6 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::database::connect;
 use crate::database::liveness::{Liveness, Probe};
+use crate::stats::{Acquisitions, DatabaseStats};
 use crate::{MIGRATOR, RegistryError};
 
 /// How long a request waits for a connection: a dead database must be reported within two seconds.
@@ -19,6 +20,8 @@ pub(crate) struct ServedPool {
     pub(crate) liveness: Liveness,
     /// Keeps the probe running as long as a clone of the pool exists.
     pub(crate) probe: Arc<Probe>,
+    /// Counts the waits for a connection.
+    pub(crate) acquisitions: Arc<Acquisitions>,
 }
 
 impl ServedPool {
@@ -35,9 +38,21 @@ impl ServedPool {
             Err(error) => return Err(connect::explain(options, error).await),
         };
         check_role(&pool).await?;
-        let pool = Self { pool, liveness, probe };
+        let pool = Self { pool, liveness, probe, acquisitions: Arc::default() };
         check_schema(&pool).await?;
         Ok(pool)
+    }
+
+    /// Returns the figures of the connections.
+    pub(crate) fn stats(&self) -> DatabaseStats {
+        let (open, idle) = (u64::from(self.pool.size()), self.pool.num_idle() as u64);
+        self.acquisitions.add_to(DatabaseStats {
+            is_up: self.liveness.answers(),
+            busy: open.saturating_sub(idle),
+            idle,
+            max: self.pool.options().get_max_connections(),
+            ..DatabaseStats::default()
+        })
     }
 }
 

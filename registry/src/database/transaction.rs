@@ -11,6 +11,7 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres};
 
 use crate::database::pool::ServedPool;
 use crate::identity::tenant::Tenant;
+use crate::stats::Acquisitions;
 use crate::{Registry, RegistryError};
 
 /// The time limit of the database's first answer: a caller gets an error within two seconds if it does not answer.
@@ -73,7 +74,8 @@ impl ServedPool {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
     {
-        self.with_limit(Box::pin(transaction(self.pool.clone(), tenant, work))).await
+        let source = (self.pool.clone(), Arc::clone(&self.acquisitions));
+        self.with_limit(Box::pin(transaction(source, tenant, work))).await
     }
 
     /// Runs one statement that belongs to no tenant. It may be executed twice, if the connection is lost before its
@@ -83,9 +85,9 @@ impl ServedPool {
         T: Send + 'static,
         F: for<'c> Fn(&'c mut PgConnection) -> Statement<'c, T> + Send + Sync + 'static,
     {
-        let pool = self.pool.clone();
+        let source = (self.pool.clone(), Arc::clone(&self.acquisitions));
         let statement = async move {
-            let (held, out) = first_answer(&pool, statement).await?;
+            let (held, out) = first_answer(&source, statement).await?;
             held.release();
             Ok(out)
         };
@@ -127,12 +129,15 @@ where
     T: Send + 'static,
     F: for<'c> FnOnce(&'c mut PgConnection) -> Work<'c, T> + Send + 'static,
 {
-    in_task(transaction(pool, tenant, work)).await
+    in_task(transaction((pool, Arc::default()), tenant, work)).await
 }
+
+/// A pool, and the count of the waits for its connections.
+type Source = (PgPool, Arc<Acquisitions>);
 
 /// Builds the future of a tenant's transaction: begin, `work`, then commit or roll back.
 fn transaction<T, F>(
-    pool: PgPool,
+    source: Source,
     tenant: &Tenant,
     work: F,
 ) -> impl Future<Output = Result<T, RegistryError>> + Send + use<T, F>
@@ -143,7 +148,7 @@ where
     let begin = tenant.begin();
     async move {
         let (mut held, ()) =
-            first_answer(&pool, |connection| execute(connection, Arc::clone(&begin))).await?;
+            first_answer(&source, |connection| execute(connection, Arc::clone(&begin))).await?;
         match work(&mut held).await {
             Ok(out) => {
                 // An error drops `held` and so closes the connection: whether the commit took
@@ -221,7 +226,7 @@ impl Drop for Held {
 /// [outside](ServedPool::outside) of one must allow it. If the database does not answer this message in time, it is
 /// unavailable, even if the network has not reported it.
 async fn first_answer<T>(
-    pool: &PgPool,
+    (pool, acquisitions): &Source,
     first: impl for<'c> Fn(&'c mut PgConnection) -> Statement<'c, T>,
 ) -> Result<(Held, T), RegistryError> {
     let answer = async {
@@ -229,7 +234,7 @@ async fn first_answer<T>(
         // new connection.
         let mut tries = pool.size();
         loop {
-            let mut held = Held(Some(pool.acquire().await?));
+            let mut held = Held(Some(acquisitions.count(pool.acquire()).await?));
             match first(&mut held).await {
                 Ok(out) => return Ok((held, out)),
                 Err(error) if is_disconnect(&error) && tries > 0 => tries -= 1,

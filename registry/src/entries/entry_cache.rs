@@ -14,6 +14,7 @@ use crate::entries::name::EntryName;
 use crate::entries::resolve::{Resolved, ResolvedTool};
 use crate::entries::version::Version;
 use crate::identity::tenant::Tenant;
+use crate::stats::{CacheStats, HitCount};
 use crate::{Registry, RegistryError};
 
 /// The maximum sizes of the caches of entries and of tools, in bytes.
@@ -48,6 +49,8 @@ pub(crate) struct EntryCache {
     generation: AtomicU64,
     /// Whether change notifications arrive.
     listening: AtomicBool,
+    entry_hits: HitCount,
+    tool_hits: HitCount,
 }
 
 impl Default for EntryCache {
@@ -68,7 +71,14 @@ impl Default for EntryCache {
             })
             .time_to_live(TTL)
             .build();
-        Self { entries, tools, generation: AtomicU64::new(0), listening: AtomicBool::new(false) }
+        Self {
+            entries,
+            tools,
+            generation: AtomicU64::new(0),
+            listening: AtomicBool::new(false),
+            entry_hits: HitCount::default(),
+            tool_hits: HitCount::default(),
+        }
     }
 }
 
@@ -102,6 +112,11 @@ impl EntryCache {
         }
     }
 
+    /// Returns the figures of the two caches, by name.
+    pub(crate) fn stats(&self) -> [(&'static str, CacheStats); 2] {
+        [("entries", self.entry_hits.stats()), ("tools", self.tool_hits.stats())]
+    }
+
     /// Returns the current generation; `None` while change notifications do not arrive.
     pub(crate) fn generation(&self) -> Option<u64> {
         let generation = self.generation.load(Ordering::SeqCst);
@@ -122,7 +137,9 @@ impl Registry {
     ) -> Result<Arc<ServedEntry>, RegistryError> {
         let generation = self.entries.generation();
         let key = generation.map(|at| ((tenant.clone(), name.clone(), version), at));
-        if let Some(found) = key.as_ref().and_then(|key| self.entries.entries.get(key)) {
+        let found = key.as_ref().and_then(|key| self.entries.entries.get(key));
+        self.entries.entry_hits.count(found.is_some());
+        if let Some(found) = found {
             return Ok(found);
         }
         let entry = self.entry_at(tenant, name, version).await?;
@@ -154,7 +171,9 @@ impl Registry {
         let (mut known, mut others) = (Vec::new(), Vec::new());
         // Without duplicates, as in the answer of `resolve_within`.
         for id in ids.iter().collect::<BTreeSet<_>>() {
-            match cache.get(&key(id)) {
+            let found = cache.get(&key(id));
+            self.entries.tool_hits.count(found.is_some());
+            match found {
                 Some(tool) => known.push(tool),
                 None => others.push(id.clone()),
             }

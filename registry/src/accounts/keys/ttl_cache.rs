@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::stats::{CacheStats, HitCount};
+
 /// The default lifetime. Changes are notified at once; the lifetime covers a lost notification.
 const DEFAULT_TTL: Duration = Duration::from_secs(1);
 /// The maximum number of cached answers.
@@ -18,12 +20,18 @@ pub(super) struct TtlCache<K, V> {
     generation: AtomicU64,
     /// The lifetime of an answer, in milliseconds.
     ttl: AtomicU64,
+    hits: HitCount,
 }
 
 impl<K, V> Default for TtlCache<K, V> {
     fn default() -> Self {
         let ttl = AtomicU64::new(DEFAULT_TTL.as_millis() as u64);
-        Self { entries: Mutex::default(), generation: AtomicU64::new(0), ttl }
+        Self {
+            entries: Mutex::default(),
+            generation: AtomicU64::new(0),
+            ttl,
+            hits: HitCount::default(),
+        }
     }
 }
 
@@ -48,9 +56,17 @@ impl<K: Eq + Hash, V: Clone> TtlCache<K, V> {
     }
 
     pub(super) fn get(&self, key: &K) -> Option<V> {
-        let entries = self.lock();
-        let (value, since) = entries.get(key)?;
-        (since.elapsed() < self.ttl()).then(|| value.clone())
+        let found = {
+            let entries = self.lock();
+            let found = entries.get(key).filter(|(_, since)| since.elapsed() < self.ttl());
+            found.map(|(value, _)| value.clone())
+        };
+        self.hits.count(found.is_some());
+        found
+    }
+
+    pub(super) fn stats(&self) -> CacheStats {
+        self.hits.stats()
     }
 
     pub(super) fn insert(&self, key: K, value: V, generation: u64) {
