@@ -5,6 +5,7 @@ mod connections;
 mod credentials;
 mod identity;
 mod master_key;
+mod metrics;
 mod public_url;
 mod rates;
 mod records;
@@ -30,6 +31,7 @@ pub(crate) use credentials::{
 pub(crate) use identity::OauthSettings;
 pub(crate) use identity::address;
 pub(crate) use master_key::MasterKeySettings;
+pub(crate) use metrics::MetricsSettings;
 pub(crate) use public_url::PublicUrl;
 pub(crate) use rates::{RateLimit, RateSettings};
 pub(crate) use records::RecordSettings;
@@ -266,6 +268,9 @@ pub(crate) struct Serve {
     /// How long records are kept.
     #[command(flatten)]
     pub records: RecordSettings,
+    /// The metrics.
+    #[command(flatten)]
+    pub metrics: MetricsSettings,
 }
 
 impl Serve {

@@ -12,6 +12,7 @@ pub(crate) mod keys;
 pub(crate) mod links;
 pub(crate) mod mcp;
 pub(crate) mod members;
+pub(crate) mod metrics;
 pub(crate) mod oauth;
 pub(crate) mod observe;
 pub(crate) mod official;
@@ -82,19 +83,24 @@ pub(crate) fn router(gateway: SharedGateway, serve: &Serve, shutdown: Cancellati
     let keyed = api.merge(publishing()).layer((checked.clone(), timed));
     // Runs and streams have their own time limits.
     let keyed = keyed.merge(Router::from(mcp_routes()).layer((checked, Extension(mcp))));
-    let open = Router::from(public_routes()).merge(official()).merge(login()).merge(open_routes());
+    let open = Router::from(public_routes())
+        .merge(official())
+        .merge(login())
+        .merge(open_routes())
+        .route(metrics::PATH, get(metrics::get_metrics));
     let router = keyed
         .merge(open.layer(timed))
         .with_state(gateway.clone())
         .fallback(async |uri: Uri| ApiError::no_such_path(uri.path()))
         .method_not_allowed_fallback(async |method: Method| ApiError::no_such_method(&method));
+    let requests = gateway.metrics.requests.clone();
     let around_all = (
         middleware::from_fn_with_state(gateway, around),
         RequestBodyTimeoutLayer::new(BODY_SILENCE),
         DefaultBodyLimit::max(BODY_LIMIT),
         Extension(Arc::new(Pages::new(serve))),
     );
-    observe::observed(router, around_all)
+    observe::observed(router, requests, around_all)
 }
 
 /// Counts and checks a request, and gives its answer the common form and headers. This is one layer, because each layer
@@ -119,6 +125,11 @@ async fn around(State(gateway): State<SharedGateway>, request: Request, next: Ne
     // Last, so that refusals and proxied answers get these headers, too.
     harden(response.headers_mut());
     response
+}
+
+/// Returns the templates of all routes.
+pub(crate) fn templates() -> Vec<String> {
+    openapi::routes().into_iter().map(|route| route.path).collect()
 }
 
 /// The groups of routes, each with the credential that it needs.

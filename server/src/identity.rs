@@ -1,6 +1,7 @@
 //! Authentication: turns a credential into a principal, a scope and rights.
 
 pub(crate) mod credentials;
+pub(crate) mod metrics_token;
 pub(crate) mod progress;
 pub(crate) mod requester;
 pub(crate) mod sent_secrets;

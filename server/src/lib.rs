@@ -13,7 +13,7 @@
 //! `http` reads requests and writes answers; `proxy`, `publish` and `execution`
 //! do the work; `state` holds the handles that they share; `upstreams`,
 //! `identity`, `admission`, `analyser`, `traces` and `tools` are the parts that
-//! `state` consists of, and do not know it; `database`, `connections`,
+//! `state` consists of, and do not know it; `database`, `connections`, `metrics`,
 //! `private_settings`, `config` and `error` are used by all modules above.
 
 mod admission;
@@ -27,6 +27,7 @@ mod execution;
 mod http;
 mod http_client;
 mod identity;
+mod metrics;
 mod private_settings;
 mod proxy;
 mod publish;

@@ -20,7 +20,8 @@ const FILE_LIMIT: u64 = 1_024;
 pub(crate) const GIVEN_FORBIDDEN_MODE: u32 = 0o027;
 
 /// The names of the variables.
-const NAMES: [&CStr; 3] = [c"PML_MASTER_KEY", c"PML_MASTER_KEY_NEW", c"PML_MASTER_KEY_OLD"];
+const NAMES: [&CStr; 4] =
+    [c"PML_MASTER_KEY", c"PML_MASTER_KEY_NEW", c"PML_MASTER_KEY_OLD", c"PML_METRICS_TOKEN"];
 
 /// The values of the variables.
 static VARIABLES: OnceLock<BTreeMap<&str, Zeroizing<String>>> = OnceLock::new();

@@ -11,6 +11,8 @@ use crate::admission::memory::Memory;
 use crate::admission::queue::ProgramQueue;
 use crate::analyser::Analyser;
 use crate::identity::credentials::Credentials;
+use crate::identity::metrics_token::MetricsToken;
+use crate::metrics::Metrics;
 use crate::traces::recorder::Recorder;
 use crate::upstreams::Upstreams;
 
@@ -41,6 +43,10 @@ pub(crate) struct Gateway {
     pub limits: Limits,
     /// Stores the traces of the gateway's own executions.
     pub traces: Recorder,
+    /// The gateway's figures.
+    pub metrics: Arc<Metrics>,
+    /// With which the operator reads the figures on the main address.
+    pub metrics_token: Option<MetricsToken>,
 }
 
 /// A shared [`Gateway`].

@@ -23,6 +23,7 @@ use self::breaker::{Breaker, FAILURES};
 use crate::admission::memory::{Memory, Reserved, TenantMemory};
 use crate::config::Secret;
 use crate::http_client;
+use crate::metrics::{Metrics, UpstreamEnd};
 
 /// The maximum number of cached connections.
 const CONNECTIONS: u64 = 1_024;
@@ -61,6 +62,7 @@ pub(crate) struct Upstreams {
     connections: Cache<ConnectionKey, Connection>,
     /// By tenant and URL: a tenant neither notices nor causes another one's failures.
     breakers: Cache<(Scope, String), Arc<Breaker>>,
+    metrics: Arc<Metrics>,
 }
 
 impl Upstreams {
@@ -68,11 +70,15 @@ impl Upstreams {
     ///
     /// # Errors
     /// Returns an error when the system has no root certificates.
-    pub(crate) fn new(private: PrivateHosts, memory: Memory) -> Result<Self, reqwest::Error> {
+    pub(crate) fn new(
+        private: PrivateHosts,
+        memory: Memory,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, reqwest::Error> {
         let client = http_client::for_upstreams(GuardedResolver::new(private.clone())).build()?;
         let connections = Cache::builder().max_capacity(CONNECTIONS).time_to_idle(IDLE).build();
         let breakers = Cache::builder().max_capacity(BREAKERS).time_to_idle(IDLE).build();
-        Ok(Self { client, memory, private, connections, breakers })
+        Ok(Self { client, memory, private, connections, breakers, metrics })
     }
 
     /// Starts a task that evicts all connections with a secret when stored secrets change on any gateway. A call in
@@ -111,6 +117,12 @@ impl Upstreams {
         &self.client
     }
 
+    /// Returns the number of upstreams that are not called at present, each counted once per tenant.
+    pub(crate) fn open_breakers(&self) -> usize {
+        let now = Instant::now();
+        self.breakers.iter().filter(|(_, breaker)| breaker.is_open(now)).count()
+    }
+
     /// Returns an MCP client that charges answers to the tenant's memory.
     fn client(&self, scope: &Scope) -> Client {
         BudgetedClient::new(self.client.clone(), self.memory.of(scope))
@@ -138,6 +150,7 @@ impl Upstreams {
         memory: &Slot<Reserved>,
     ) -> Result<Value, ErrorBody> {
         let redactor = secret.map(|secret| Redactor::new(secret.expose()));
+        let mut counted = CallCount::begin(&self.metrics);
         // Boxed, because the future is large and most calls do not need it.
         let answer = Box::pin(self.call_unredacted(
             scope,
@@ -146,6 +159,7 @@ impl Upstreams {
             secret,
             redactor.as_ref(),
             memory,
+            &mut counted.end,
         ))
         .await;
         let Some(redactor) = redactor else { return answer };
@@ -166,6 +180,7 @@ impl Upstreams {
         secret: Option<&Secret>,
         redactor: Option<&Redactor>,
         memory: &Slot<Reserved>,
+        end: &mut UpstreamEnd,
     ) -> Result<Value, ErrorBody> {
         let unavailable = |what: String| {
             ErrorBody::new(ErrorCode::ToolUnavailable, format!("tool `{}`: {what}", tool.id))
@@ -179,11 +194,14 @@ impl Upstreams {
         let breaker =
             self.breakers.get_with((scope.clone(), url.to_owned()), async { Arc::default() });
         let attempt = breaker.await.admit(Instant::now()).map_err(|left| {
+            *end = UpstreamEnd::Paused;
             let seconds = left.as_millis().div_ceil(1_000);
             unavailable(format!(
                 "its server failed {FAILURES} times in a row, so it is not called for {seconds} s"
             ))
         })?;
+        // Until it has ended in another way: this future may be dropped.
+        *end = UpstreamEnd::Cancelled;
         // Hashed, so that the keys of the cache contain no copies of secrets.
         let hash = secret.map(|secret| Integrity::of(secret.expose().as_bytes()).into_bytes());
         let key = (scope.clone(), url.to_owned(), hash);
@@ -196,6 +214,7 @@ impl Upstreams {
             Ok(connection) => connection,
             Err(error) => {
                 attempt.failed();
+                *end = UpstreamEnd::Unavailable;
                 return Err(unavailable(error.to_string()));
             }
         };
@@ -208,11 +227,18 @@ impl Upstreams {
         };
         // The call is sent only once: a program cannot answer the questions of an `input_required` response.
         let answer = mcp_client::call_tool_once(&connection.service, params, memory).await;
-        match &answer {
-            Ok(_) | Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse) => {
-                attempt.answered();
+        *end = match &answer {
+            Ok(CallToolResponse::Complete(result)) if result.is_error != Some(true) => {
+                UpstreamEnd::Success
             }
-            Err(_) => attempt.failed(),
+            Ok(_) | Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse) => {
+                UpstreamEnd::Error
+            }
+            Err(_) => UpstreamEnd::Unavailable,
+        };
+        match *end {
+            UpstreamEnd::Unavailable => attempt.failed(),
+            _ => attempt.answered(),
         }
         match answer {
             Ok(CallToolResponse::Complete(result)) => {
@@ -239,6 +265,29 @@ impl Upstreams {
                 tracing::warn!(tool.name = %tool.id, error, "An upstream connection failed");
                 Err(unavailable("the connection to its server failed".into()))
             }
+        }
+    }
+}
+
+/// A call in progress, which is counted when it is dropped.
+struct CallCount<'a> {
+    metrics: &'a Metrics,
+    began: Instant,
+    end: UpstreamEnd,
+}
+
+impl<'a> CallCount<'a> {
+    fn begin(metrics: &'a Metrics) -> Self {
+        // A call that is refused before it has begun, because of its URL.
+        Self { metrics, began: Instant::now(), end: UpstreamEnd::Unavailable }
+    }
+}
+
+impl Drop for CallCount<'_> {
+    fn drop(&mut self) {
+        match self.end {
+            UpstreamEnd::Paused => self.metrics.upstreams.skipped(self.end),
+            end => self.metrics.upstreams.done(end, self.began.elapsed()),
         }
     }
 }

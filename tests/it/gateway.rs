@@ -7,6 +7,7 @@ mod database_stalls;
 mod large_answers;
 mod malformed;
 mod memory;
+mod metrics;
 mod noisy_neighbour;
 mod openapi;
 mod operations;

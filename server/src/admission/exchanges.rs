@@ -6,13 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use protocol::{ErrorCode, Scope};
 
 use crate::error::ApiError;
+use crate::metrics::{Limit, Metrics};
 
 /// The maximum number of messages of one scope in progress, including open streams.
 const EXCHANGES_OF_A_SCOPE: usize = 512;
 
 /// The number of messages in progress, by scope.
-#[derive(Default)]
-pub(crate) struct Exchanges(Arc<Mutex<HashMap<Scope, usize>>>);
+pub(crate) struct Exchanges {
+    counts: Arc<Mutex<HashMap<Scope, usize>>>,
+    metrics: Arc<Metrics>,
+}
 
 /// A message in progress; dropping this ends it.
 pub(crate) struct ExchangeSlot {
@@ -22,22 +25,28 @@ pub(crate) struct ExchangeSlot {
 }
 
 impl Exchanges {
+    /// Creates the count, without any message yet.
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
+        Self { counts: Arc::default(), metrics }
+    }
+
     /// Counts a message of a scope.
     ///
     /// # Errors
     /// Returns `BUSY` at the limit.
     pub(crate) fn enter(&self, scope: &Scope) -> Result<ExchangeSlot, ApiError> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         // A refusal leaves no new entry behind: a scope at its limit already has one.
         let count = counts.entry(scope.clone()).or_default();
         if *count >= EXCHANGES_OF_A_SCOPE {
             let what = format!(
                 "limit reached: {EXCHANGES_OF_A_SCOPE} proxied messages of this scope in progress"
             );
+            self.metrics.refusals.add(Limit::Exchanges);
             return Err(ApiError::new(ErrorCode::Busy, what));
         }
         *count += 1;
-        Ok(ExchangeSlot { all: Arc::clone(&self.0), scope: scope.clone() })
+        Ok(ExchangeSlot { all: Arc::clone(&self.counts), scope: scope.clone() })
     }
 }
 

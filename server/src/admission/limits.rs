@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::config::{RateLimit, RateSettings};
 use crate::error::ApiError;
+use crate::metrics::{Label as _, Limit, Metrics};
 
 /// The maximum number of cached slices.
 const SLICES: u64 = 100_000;
@@ -69,11 +70,15 @@ impl Bucket {
 
     /// Returns the kind of limit, for headers and messages.
     fn kind(&self) -> &'static str {
+        self.limit().word()
+    }
+
+    fn limit(&self) -> Limit {
         match self {
-            Self::Key(_) | Self::Subject(..) => "key",
-            Self::Organisation(_) => "org",
-            Self::Address(_) => "address",
-            Self::Quota { .. } => "quota",
+            Self::Key(_) | Self::Subject(..) => Limit::Key,
+            Self::Organisation(_) => Limit::Org,
+            Self::Address(_) => Limit::Address,
+            Self::Quota { .. } => Limit::Quota,
         }
     }
 }
@@ -103,15 +108,16 @@ enum Counted {
 pub(crate) struct Limits {
     settings: RateSettings,
     slices: Cache<Bucket, Arc<Mutex<Slice>>>,
+    metrics: Arc<Metrics>,
 }
 
 impl Limits {
     /// Creates the limits, without any slice yet.
-    pub(crate) fn new(settings: RateSettings) -> Self {
+    pub(crate) fn new(settings: RateSettings, metrics: Arc<Metrics>) -> Self {
         // The tokens of an evicted slice are lost. So a gateway may admit fewer requests than the
         // limit, but never more.
         let slices = Cache::builder().max_capacity(SLICES).time_to_idle(IDLE).build();
-        Self { settings, slices }
+        Self { settings, slices, metrics }
     }
 
     /// Counts a request against the limits of the caller's key and organisation.
@@ -168,6 +174,7 @@ impl Limits {
         // The tokens of earlier quotas are not returned if a later one refuses the call.
         for quota in routes.quotas.iter().filter(|quota| quota.counts(scope, tool)) {
             let Some(rate) = quota.rate() else {
+                self.metrics.refusals.add(Limit::Quota);
                 let message = format!("the operator has forbidden calls of tool `{tool}` here");
                 return Err(ErrorBody::new(ErrorCode::RateLimited, message));
             };
@@ -205,8 +212,22 @@ impl Limits {
         }
     }
 
-    /// Takes one token from a bucket.
+    /// Takes one token from a bucket, and counts a refusal.
     async fn take_one(
+        &self,
+        registry: &Registry,
+        bucket: &Bucket,
+        rate: Rate,
+        limit: Duration,
+    ) -> Counted {
+        let counted = self.take_uncounted(registry, bucket, rate, limit).await;
+        if matches!(counted, Counted::Refused(_)) {
+            self.metrics.refusals.add(bucket.limit());
+        }
+        counted
+    }
+
+    async fn take_uncounted(
         &self,
         registry: &Registry,
         bucket: &Bucket,

@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::threads::Threads;
 use crate::error::ApiError;
+use crate::metrics::{Limit, Metrics};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -120,6 +121,7 @@ struct Shared {
     tenants: Mutex<HashMap<Scope, Weak<Budgets>>>,
     max_wait: Duration,
     threads: Threads,
+    metrics: Arc<Metrics>,
 }
 
 /// The budgets that apply to one tenant: its own, and the total.
@@ -145,14 +147,14 @@ impl Memory {
     ///
     /// # Errors
     /// Returns an error when the threads cannot be started.
-    pub(crate) fn start() -> io::Result<Self> {
-        Self::with_max_wait(MAX_WAIT)
+    pub(crate) fn start(metrics: Arc<Metrics>) -> io::Result<Self> {
+        Self::with_max_wait(MAX_WAIT, metrics)
     }
 
-    fn with_max_wait(max_wait: Duration) -> io::Result<Self> {
+    fn with_max_wait(max_wait: Duration, metrics: Arc<Metrics>) -> io::Result<Self> {
         let total = Budgets::new(256 * MIB, 256 * MIB, 256 * MIB);
         let threads = Threads::start()?;
-        Ok(Self(Arc::new(Shared { total, tenants: Mutex::default(), max_wait, threads })))
+        Ok(Self(Arc::new(Shared { total, tenants: Mutex::default(), max_wait, threads, metrics })))
     }
 
     /// Runs work on a message whose memory is reserved: on separate threads for a large message, so that it does not
@@ -211,6 +213,7 @@ impl Memory {
         match tokio::time::timeout(self.0.max_wait, both).await {
             Ok(permits) => Ok(Reserved { permits: Some(permits), tenant, is_large: false }),
             Err(_) => {
+                self.0.metrics.refusals.add(Limit::Memory);
                 let what = "too many large messages at once; retry";
                 let retry = HeaderValue::from_static("1");
                 Err(ApiError::new(ErrorCode::Busy, what).with_header(header::RETRY_AFTER, retry))
@@ -299,7 +302,7 @@ mod tests {
 
     #[tokio::test]
     async fn large_messages_wait_only_for_those_of_the_same_tenant() {
-        let memory = Memory::start().expect("threads");
+        let memory = Memory::start(Metrics::unread()).expect("threads");
         let large = format!("[{}0]", "0,".repeat(190_000));
         let (one, two) = (scope("a.one"), scope("b.two"));
         let first = memory.parsed(&one, large.as_bytes(), Parsed::Message).await.expect("memory");
@@ -326,7 +329,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_message_that_waits_too_long_gets_busy() {
-        let memory = Memory::with_max_wait(Duration::from_millis(10)).expect("threads");
+        let memory =
+            Memory::with_max_wait(Duration::from_millis(10), Metrics::unread()).expect("threads");
         let large = "0,".repeat(190_000);
         let _first = memory
             .parsed(&scope("a.one"), large.as_bytes(), Parsed::Message)

@@ -2,6 +2,7 @@
 //! the others, and gets `BUSY` early.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use protocol::Scope;
@@ -21,6 +22,23 @@ pub(crate) struct QueueLimits {
 pub(crate) struct ProgramQueue {
     limits: QueueLimits,
     tenants: Mutex<HashMap<Scope, Weak<Tenant>>>,
+    counts: Arc<Counts>,
+}
+
+/// The programs of all tenants.
+#[derive(Debug, Default)]
+struct Counts {
+    admitted: AtomicUsize,
+    running: AtomicUsize,
+}
+
+/// The number of programs of all tenants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QueueStats {
+    /// Those that run.
+    pub running: usize,
+    /// Those that are queued.
+    pub waiting: usize,
 }
 
 #[derive(Debug)]
@@ -35,6 +53,14 @@ struct Tenant {
 #[derive(Debug)]
 pub(crate) struct Admitted {
     tenant: Arc<Tenant>,
+    counts: Arc<Counts>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A program that may run, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct RunSlot {
+    counts: Arc<Counts>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -42,7 +68,7 @@ impl ProgramQueue {
     /// Creates empty queues with these limits.
     pub(crate) fn new(limits: QueueLimits) -> Self {
         let limits = QueueLimits { running: limits.running.max(1), ..limits };
-        Self { limits, tenants: Mutex::default() }
+        Self { limits, tenants: Mutex::default(), counts: Arc::default() }
     }
 
     /// Returns the limits of each tenant.
@@ -55,7 +81,16 @@ impl ProgramQueue {
         let tenant = self.tenant(scope);
         // Never waits: a caller at its limit is told at once.
         let permit = Arc::clone(&tenant.admitted).try_acquire_owned().ok()?;
-        Some(Admitted { tenant, _permit: permit })
+        self.counts.admitted.fetch_add(1, Ordering::Relaxed);
+        Some(Admitted { tenant, counts: Arc::clone(&self.counts), _permit: permit })
+    }
+
+    /// Returns the number of programs of all tenants.
+    pub(crate) fn stats(&self) -> QueueStats {
+        let running = self.counts.running.load(Ordering::Relaxed);
+        // The two are not read at the same moment.
+        let waiting = self.counts.admitted.load(Ordering::Relaxed).saturating_sub(running);
+        QueueStats { running, waiting }
     }
 
     fn tenant(&self, scope: &Scope) -> Arc<Tenant> {
@@ -77,11 +112,25 @@ impl ProgramQueue {
 }
 
 impl Admitted {
-    /// Waits until the program may run, which it may until the returned permit is dropped.
-    pub(crate) async fn wait(&self) -> OwnedSemaphorePermit {
+    /// Waits until the program may run, which it may until the returned slot is dropped.
+    pub(crate) async fn wait(&self) -> RunSlot {
         let running = Arc::clone(&self.tenant.running);
         // Tokio's semaphore is fair: programs run in the order in which they began to wait.
-        running.acquire_owned().await.expect("the semaphore is never closed")
+        let permit = running.acquire_owned().await.expect("the semaphore is never closed");
+        self.counts.running.fetch_add(1, Ordering::Relaxed);
+        RunSlot { counts: Arc::clone(&self.counts), _permit: permit }
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.counts.admitted.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for RunSlot {
+    fn drop(&mut self) {
+        self.counts.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -104,6 +153,7 @@ mod tests {
         let _other = other.wait().await;
         let mut waits = Box::pin(second.wait());
         assert!(futures::poll!(&mut waits).is_pending());
+        assert_eq!(queue.stats(), QueueStats { running: 2, waiting: 1 });
         drop(running);
         assert!(futures::poll!(&mut waits).is_ready());
         drop(first);

@@ -15,11 +15,14 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use zeroize::Zeroizing;
 
 use crate::config::{Serve, Settings};
 use crate::connections;
 use crate::database::{Database, master_key};
+use crate::identity::metrics_token::MetricsToken;
+use crate::metrics::Snapshot;
 use crate::state::SharedGateway;
 use crate::traces::maintenance;
 
@@ -35,21 +38,32 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 /// How long requests in progress may continue after a signal to stop.
 const GRACE: Duration = Duration::from_secs(20);
 
+/// The maximum number of connections to the listener for metrics.
+const METRICS_CONNECTIONS: usize = 32;
+
 /// Runs the gateway until it is signalled to stop.
 pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> anyhow::Result<()> {
+    Snapshot::note_start();
     let open_files = connections::raise_descriptors();
     // The port is bound first, so that a second gateway fails before it touches the database.
     let listener = runtime.block_on(TcpListener::bind(serve.listen)).with_context(|| {
         format!("could not listen on {}; set PML_LISTEN to a free address", serve.listen)
     })?;
+    let metrics_listener = serve.metrics.metrics_listen.map(|address| {
+        runtime.block_on(TcpListener::bind(address)).with_context(|| {
+            format!("could not listen on {address}; set PML_METRICS_LISTEN to a free address")
+        })
+    });
+    let metrics_listener = metrics_listener.transpose()?;
     // An invalid setting must be reported before a private Postgres is started.
     let tokens = gateway::tokens(&serve.oauth)?;
+    let metrics_token = MetricsToken::read(serve.metrics.metrics_token_file.as_deref())?;
     let database = Database::open(settings)?;
     let served = runtime.block_on(async {
         let (registry, first_key) = prepare(&database, settings).await?;
         // Shares the connections, which are closed below: `start` takes the registry.
         let database_connections = registry.clone();
-        let gateway = gateway::start(registry, serve, tokens).await?;
+        let gateway = gateway::start(registry, serve, tokens, metrics_token).await?;
         let _maintenance =
             maintenance::start(database_connections.clone(), serve.records.retention());
         let recording = gateway.clone();
@@ -60,8 +74,11 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let (all, per_address) =
             (serve.connections.connections, serve.connections.connections_per_address);
         let limits = connections::Limits::new(open_files, all, per_address);
-        super::print(&welcome(address, &database, settings, first_key.as_ref()))?;
+        let scraped = metrics_listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        super::print(&welcome(address, scraped, &database, settings, first_key.as_ref()))?;
         tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "Gateway is up");
+        // Until the end, so that the figures also show how the gateway stops.
+        let _scraping = metrics_listener.map(|it| serve_metrics(it, gateway.clone(), open_files));
         let mut serving =
             std::pin::pin!(answer(gateway, serve, listener, limits, shutdown.clone()));
         let ended = tokio::select! {
@@ -85,6 +102,20 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
     drop(database);
     tracing::info!("Gateway is down");
     served
+}
+
+/// Serves the gateway's figures on a listener of their own, until the returned handle is dropped.
+fn serve_metrics(
+    listener: TcpListener,
+    gateway: SharedGateway,
+    open_files: u64,
+) -> AbortOnDropHandle<()> {
+    let router = crate::http::metrics::router(gateway);
+    let limits = connections::Limits::new(open_files, Some(METRICS_CONNECTIONS), None);
+    let never = CancellationToken::new();
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        connections::serve(listener, router, limits, |_| false, never).await;
+    }))
 }
 
 /// Serves until `shutdown` is cancelled, then waits for requests in progress.
@@ -215,11 +246,15 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
 
 fn welcome(
     address: std::net::SocketAddr,
+    metrics: Option<std::net::SocketAddr>,
     database: &Database,
     settings: &Settings,
     first_key: Option<&FirstKey>,
 ) -> String {
     let mut out = format!("PML gateway {} on http://{address}\n", env!("CARGO_PKG_VERSION"));
+    if let Some(metrics) = metrics {
+        out += &format!("  metrics   http://{metrics}/metrics, without a credential\n");
+    }
     if database.is_embedded() {
         out += &format!("  database  private Postgres in {}\n", settings.data_dir().display());
     }

@@ -296,6 +296,23 @@ async fn call(
     cancel: CancellationToken,
     memory: &Slot<Reserved>,
 ) -> Result<Value, ErrorBody> {
+    let count = context.gateway.metrics.programs.begin_call(tool.kind.into());
+    let answer = call_uncounted(context, tool, arguments, cancel, memory).await;
+    count.ended(match &answer {
+        // The tool itself reports that it failed.
+        Ok(result) if result["isError"] == true => Some(ErrorCode::ToolFailed),
+        answer => answer.as_ref().err().map(|error| error.error_code),
+    });
+    answer
+}
+
+async fn call_uncounted(
+    context: &RunContext,
+    tool: &ResolvedTool,
+    arguments: Value,
+    cancel: CancellationToken,
+    memory: &Slot<Reserved>,
+) -> Result<Value, ErrorBody> {
     let RunContext { gateway, requester, .. } = context;
     // Counted before anything is started, so that a call over the quota costs the upstream nothing.
     gateway.limits.count_call(&gateway.registry, requester.scope(), &tool.id).await?;

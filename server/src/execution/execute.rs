@@ -6,7 +6,7 @@ mod named;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use analysis::{Analysis, Place};
 use execution::failure;
@@ -31,6 +31,7 @@ use crate::execution::calls::{ProgramCalls, RunContext};
 use crate::execution::capabilities::{self, Named, Reach};
 use crate::execution::refusal;
 use crate::identity::requester::{ClientKind, Requester};
+use crate::metrics::{Decision as Decided, Limit, ProgramCount};
 use crate::state::SharedGateway;
 use crate::traces::run_log::{RunEnd, RunLog};
 use crate::upstreams::secrets::{self, Need};
@@ -61,6 +62,19 @@ pub(crate) async fn execute(
     if let Some(decision) = &request.continue_workflow {
         return continue_workflow(decision);
     }
+    let mut count = gateway.metrics.programs.begin();
+    let envelope = decide(gateway, requester, request, cancel, &mut count).await;
+    count.answered(&envelope);
+    envelope
+}
+
+async fn decide(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    request: ExecuteRequest,
+    cancel: CancellationToken,
+    count: &mut ProgramCount<'_>,
+) -> Envelope {
     let options = request.options.clone().unwrap_or_default();
     if request.within.is_some() && !options.dry_run {
         let message = "`within` is only for dry runs: a program always runs in the caller's scope";
@@ -84,9 +98,12 @@ pub(crate) async fn execute(
     }
     let envelope = match (plan.routing, requester.client) {
         // A dry run shows the routing also to a caller that could not run the program.
-        _ if options.dry_run => dry_run(plan),
-        (Routing::Server, _) => run(gateway, requester, plan, &options, cancel).await,
-        (Routing::Client, ClientKind::Package) => delegate(gateway, requester, plan).await,
+        _ if options.dry_run => {
+            count.decided(Decided::DryRun);
+            dry_run(plan)
+        }
+        (Routing::Server, _) => run(gateway, requester, plan, &options, cancel, count).await,
+        (Routing::Client, ClientKind::Package) => delegate(gateway, requester, plan, count).await,
         (Routing::Client, ClientKind::Plain) => Envelope::error(needs_package(&plan)),
     };
     envelope.with_only(&options.include)
@@ -256,7 +273,12 @@ fn dry_run(plan: Plan) -> Envelope {
     }))
 }
 
-async fn delegate(gateway: &SharedGateway, requester: &Requester, plan: Plan) -> Envelope {
+async fn delegate(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    plan: Plan,
+    count: &mut ProgramCount<'_>,
+) -> Envelope {
     let execution_id = Uuid::now_v7();
     // After this time, the outcome of the delegated run counts as indeterminate.
     let limit = Limits::client().wall;
@@ -264,6 +286,7 @@ async fn delegate(gateway: &SharedGateway, requester: &Requester, plan: Plan) ->
     if let Err(error) = decided {
         return Envelope::error(registry_error(&error));
     }
+    count.decided(Decided::Client);
     tracing::info!(
         execution.id = %execution_id,
         scope = %requester.scope(),
@@ -322,11 +345,13 @@ async fn run(
     mut plan: Plan,
     options: &ExecuteOptions,
     cancel: CancellationToken,
+    count: &mut ProgramCount<'_>,
 ) -> Envelope {
     let execution_id = Uuid::now_v7();
     // Refused before anything is recorded, so that a flood of programs costs no writes.
     // Held until the end of this function, so that the program counts until its end is recorded.
     let Some(admitted) = gateway.queue.admit(requester.scope()) else {
+        gateway.metrics.refusals.add(Limit::Programs);
         return Envelope::error(busy(gateway.queue.limits()));
     };
     let mut limits = Limits::server();
@@ -339,6 +364,7 @@ async fn run(
     if let Err(error) = decided.await {
         return Envelope::error(registry_error(&error));
     }
+    count.decided(Decided::Server);
     // For the trace. Without it the program runs as well.
     let log = RunLog::start().map(Arc::new);
     let context = RunContext::new(gateway.clone(), requester.clone(), plan.reach.clone())
@@ -350,11 +376,13 @@ async fn run(
         implicit_returns: plan.analysis.implicit_returns.clone(),
         ..Program::default()
     };
+    let queued = Instant::now();
     let _slot = tokio::select! {
         // The run below reports the cancellation.
         () = cancel.cancelled() => None,
         slot = admitted.wait() => Some(slot),
     };
+    count.left_queue(queued.elapsed());
     let mut outcome = gateway.sandboxes.run(program, &limits, calls.clone(), cancel).await;
     let end = match &outcome.result {
         Ok(_) => ExecutionEnd::Success,
@@ -370,6 +398,7 @@ async fn run(
     let result_bytes =
         result.as_ref().map_or(0, |it| usize::try_from(it.bytes).unwrap_or(usize::MAX));
     let duration = outcome.duration;
+    count.ran(duration);
     let envelope = envelope(execution_id, &plan, &options.include, &calls.log(), outcome);
     let error_code = match &envelope {
         Envelope::Error(failed) => Some(failed.error.error_code),

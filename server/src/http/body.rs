@@ -224,7 +224,12 @@ mod tests {
             .route(
                 "/",
                 post(async |request: Request| {
-                    match read(&Memory::start().expect("threads"), request).await {
+                    match read(
+                        &Memory::start(crate::metrics::Metrics::unread()).expect("threads"),
+                        request,
+                    )
+                    .await
+                    {
                         Ok(body) => body.len().to_string().into_response(),
                         Err(refusal) => refusal.into_response(),
                     }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
@@ -22,6 +22,7 @@ use tracing::Span;
 use uuid::Uuid;
 
 use crate::error::{ApiError, with_request_id};
+use crate::metrics::Requests;
 
 /// The header with the id of a request.
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
@@ -37,7 +38,7 @@ const SENSITIVE: [HeaderName; 4] = [
 ///
 /// Together they are one layer of the router, because for each layer, the router clones everything within it per
 /// request.
-pub(crate) fn observed<L>(router: Router, within: L) -> Router
+pub(crate) fn observed<L>(router: Router, requests: Requests, within: L) -> Router
 where
     L: Layer<Route> + Clone + Send + Sync + 'static,
     L::Service:
@@ -62,8 +63,8 @@ where
                     .on_failure(()),
             )
             .layer(PropagateRequestIdLayer::x_request_id())
-            // Outside of the panic handler, whose answer contains the id.
-            .layer(middleware::from_fn(remember_id))
+            // Outside of the panic handler, whose answer contains the id and is counted.
+            .layer(middleware::from_fn_with_state(requests, count))
             .layer(CatchPanicLayer::custom(panic_answer))
             .layer(within),
     )
@@ -106,11 +107,15 @@ fn log(response: &Response, latency: Duration, _: &Span) {
     tracing::info!(status, duration_ms, "Answered a request");
 }
 
-async fn remember_id(request: Request, next: Next) -> Response {
-    match request.extensions().get::<RequestId>().cloned() {
+/// Counts a request, and remembers its id.
+async fn count(State(requests): State<Requests>, request: Request, next: Next) -> Response {
+    let count = requests.begin(request.method(), request.extensions().get::<MatchedPath>());
+    let response = match request.extensions().get::<RequestId>().cloned() {
         Some(id) => with_request_id(id, next.run(request)).await,
         None => next.run(request).await,
-    }
+    };
+    count.answered(response.status());
+    response
 }
 
 /// Creates the answer for a handler that panicked. The panic hook has logged the message.
@@ -136,7 +141,8 @@ mod tests {
         }
         let router =
             Router::new().route("/panics", get(panics)).route("/works", get(async || "yes"));
-        let router = observed(router, Identity::new());
+        let metrics = crate::metrics::Metrics::unread();
+        let router = observed(router, metrics.requests.clone(), Identity::new());
         let ask = async |path: &str| {
             let request = Request::get(path).header(HEADER, "mine").body(Body::empty());
             router.clone().oneshot(request.unwrap()).await.unwrap()

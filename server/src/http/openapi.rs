@@ -23,6 +23,8 @@ pub(crate) enum Auth {
     Key,
     /// A key in the body.
     Body,
+    /// The operator's own token.
+    Operator,
 }
 
 /// One route, as `pml-server routes --json` lists it.
@@ -118,7 +120,8 @@ pub(crate) async fn get_openapi() -> Response {
     (headers, TEXT.as_str()).into_response()
 }
 
-/// Returns every route in the document.
+/// Returns every route in the document, and the operator's: it is no part of the interface for tenants, which the
+/// document describes.
 pub(crate) fn routes() -> Vec<Route> {
     // The inverse of `add_common`: the number of alternatives in `security` identifies the group.
     let auth_of = |operation: &Value| match operation["security"].as_array().map(Vec::len) {
@@ -134,13 +137,17 @@ pub(crate) fn routes() -> Vec<Route> {
             .flatten()
             .map(move |(method, operation)| (path, method, operation))
     });
-    operations
-        .map(|(path, method, operation)| Route {
-            method: method.to_uppercase(),
-            path: path.clone(),
-            auth: auth_of(operation),
-        })
-        .collect()
+    let described = operations.map(|(path, method, operation)| Route {
+        method: method.to_uppercase(),
+        path: path.clone(),
+        auth: auth_of(operation),
+    });
+    let metrics = Route {
+        method: "GET".to_owned(),
+        path: super::metrics::PATH.to_owned(),
+        auth: Auth::Operator,
+    };
+    described.chain([metrics]).collect()
 }
 
 /// Adds the group's common parts to an operation.
@@ -152,7 +159,7 @@ fn add_common(path: &str, method: &str, operation: &mut Value, auth: Auth) {
             // In OpenAPI, an empty object makes the credential optional, and an empty list removes it.
             Auth::Public => json!([{ "key": [] }, {}]),
             Auth::Body => json!([]),
-            Auth::Key | Auth::None => json!([{ "key": [] }]),
+            Auth::Key | Auth::None | Auth::Operator => json!([{ "key": [] }]),
         };
     }
     if path.starts_with("/r/") {
@@ -302,6 +309,7 @@ mod tests {
         assert_eq!(auth("GET", "/mcp"), Some(Auth::Public));
         assert_eq!(auth("GET", "/health"), Some(Auth::None));
         assert_eq!(auth("GET", "/api/v1/keys"), Some(Auth::Key));
+        assert_eq!(auth("GET", "/metrics"), Some(Auth::Operator));
         assert_eq!(auth("GET", "/nowhere"), None);
     }
 }

@@ -56,6 +56,11 @@ impl Breaker {
         Ok(Attempt { breaker: Arc::clone(self), began: now, has_result: false })
     }
 
+    /// Returns whether the upstream is not called at present.
+    pub(super) fn is_open(&self, now: Instant) -> bool {
+        self.state().paused.is_some_and(|(until, _)| until > now)
+    }
+
     fn failed(&self, now: Instant) {
         let mut state = self.state();
         state.failures = state.failures.saturating_add(1);
@@ -133,6 +138,7 @@ mod tests {
     fn an_upstream_that_fails_is_paused_and_probed_by_one_call() {
         let (breaker, now) = broken();
         assert_eq!(breaker.admit(now + seconds(1)).unwrap_err(), seconds(4));
+        assert!(breaker.is_open(now + seconds(4)) && !breaker.is_open(now + seconds(5)));
         let probe = breaker.admit(now + seconds(5)).unwrap();
         assert_eq!(breaker.admit(now + seconds(5)).unwrap_err(), seconds(1));
         // Twice as long, up to the longest.

@@ -42,6 +42,7 @@ fn all_but_the_listed_routes_need_a_credential() {
             ("GET", path) if PUBLIC.contains(&path) => "public",
             // `mcp-publisher` can send the key of its login in the body only.
             ("POST", "/v0.1/auth/github-at") => "body",
+            ("GET", "/metrics") => "operator",
             _ => "key",
         };
         assert_eq!(auth, expected, "{method} {path}");
@@ -54,7 +55,7 @@ fn all_but_the_listed_routes_need_a_credential() {
             format!("{base}{}", path.replace("{fqdn}", "no.such.thing").replace("{id}", "none"));
         let body = || (method != "GET").then(|| b"{}".to_vec());
         let reply = send(method, &existing, &[("content-type", "application/json")], body());
-        if ["key", "body"].contains(&auth.as_str()) {
+        if ["key", "body", "operator"].contains(&auth.as_str()) {
             assert_eq!(reply.status, 401, "{method} {path}");
             assert_eq!(reply.header("www-authenticate"), "Bearer realm=\"pml\"");
             let problem = reply.json();

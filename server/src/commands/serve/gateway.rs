@@ -1,5 +1,6 @@
 //! Builds the gateway's parts from its settings.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -15,8 +16,10 @@ use crate::analyser::Analyser;
 use crate::config::{Isolation, OauthSettings, Serve, Switch, address};
 use crate::execution::capabilities::MAX_NESTED;
 use crate::identity::credentials::Credentials;
+use crate::identity::metrics_token::MetricsToken;
 use crate::identity::sessions::Sessions;
 use crate::identity::tokens::{Claims, Tokens};
+use crate::metrics::Metrics;
 use crate::state::{Gateway, SharedGateway};
 use crate::traces::recorder::Recorder;
 use crate::upstreams::Upstreams;
@@ -35,17 +38,19 @@ pub(super) async fn start(
     registry: Registry,
     serve: &Serve,
     tokens: Option<Tokens>,
+    metrics_token: Option<MetricsToken>,
 ) -> anyhow::Result<SharedGateway> {
     let sessions = Sessions::of(&registry).await.context("cannot create sessions")?;
     let private = PrivateHosts::new(&serve.upstream_private_hosts, PRIVATE)
         .map_err(|wrong| anyhow::anyhow!("PML_UPSTREAM_PRIVATE_HOSTS: {wrong}"))?;
-    let memory = Memory::start().context("threads cannot be started")?;
-    let upstreams = Upstreams::new(private, memory.clone())
+    let metrics = Arc::new(Metrics::new(&crate::http::templates()));
+    let memory = Memory::start(Arc::clone(&metrics)).context("threads cannot be started")?;
+    let upstreams = Upstreams::new(private, memory.clone(), Arc::clone(&metrics))
         .context("cannot call upstreams from this machine")?;
     // Connections with an outdated secret are closed when secrets change on any gateway.
     upstreams.follow(&registry);
     let (analyser, sandboxes, nested) =
-        children(serve).context("programs cannot be sandboxed on this machine")?;
+        children(serve, &metrics).context("programs cannot be sandboxed on this machine")?;
     let limits =
         QueueLimits { running: serve.tenant_programs.into(), waiting: serve.tenant_waiting.into() };
     Ok(SharedGateway::new(Gateway {
@@ -56,16 +61,18 @@ pub(super) async fn start(
         nested,
         queue: ProgramQueue::new(limits),
         upstreams,
-        exchanges: Exchanges::default(),
+        exchanges: Exchanges::new(Arc::clone(&metrics)),
         memory,
         anonymous_read: serve.anonymous_read == Switch::On,
         credentials: Credentials { tokens, sessions },
-        limits: Limits::new(serve.rates.clone()),
+        limits: Limits::new(serve.rates.clone(), Arc::clone(&metrics)),
+        metrics,
+        metrics_token,
     }))
 }
 
 /// Starts the sealed children: the analysers, the sandboxes of programs, and those of the capabilities that they call.
-fn children(serve: &Serve) -> Result<(Analyser, Pool, Pool), SandboxError> {
+fn children(serve: &Serve, metrics: &Arc<Metrics>) -> Result<(Analyser, Pool, Pool), SandboxError> {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let default = PoolConfig::default();
     let pool = PoolConfig {
@@ -79,7 +86,7 @@ fn children(serve: &Serve) -> Result<(Analyser, Pool, Pool), SandboxError> {
     // Every running program can have one running capability per level.
     let nested =
         PoolConfig { warm: pool.warm.min(2), max_running: pool.max_running * MAX_NESTED, ..pool };
-    Ok((Analyser::start(cores)?, Pool::new(pool)?, Pool::new(nested)?))
+    Ok((Analyser::start(cores, Arc::clone(metrics))?, Pool::new(pool)?, Pool::new(nested)?))
 }
 
 /// Returns the token verifier, if tokens are accepted.
