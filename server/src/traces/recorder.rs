@@ -18,7 +18,7 @@ const QUEUE: usize = 40_000;
 /// The most events of one transaction.
 const BATCH: usize = 4_000;
 /// How long traces are gathered before they are stored, so that a busy gateway has few transactions.
-const GATHER: Duration = Duration::from_millis(200);
+const GATHER: Duration = Duration::from_secs(1);
 /// The time before the next try while the database does not answer.
 const RETRY: Duration = Duration::from_secs(2);
 
