@@ -110,7 +110,7 @@ impl Metrics {
             &registry,
             "pml_analyses_total",
             "pml_analysis_duration_seconds",
-            "analysis in a child",
+            "analysis of a program",
         );
         let upstreams = Work::new(
             &registry,

@@ -156,8 +156,7 @@ impl Upstreams {
             scope,
             tool,
             arguments,
-            secret,
-            redactor.as_ref(),
+            secret.zip(redactor.as_ref()),
             memory,
             &mut counted.end,
         ))
@@ -177,11 +176,11 @@ impl Upstreams {
         scope: &Scope,
         tool: &ResolvedTool,
         arguments: Value,
-        secret: Option<&Secret>,
-        redactor: Option<&Redactor>,
+        sent: Option<(&Secret, &Redactor)>,
         memory: &Slot<Reserved>,
         end: &mut UpstreamEnd,
     ) -> Result<Value, ErrorBody> {
+        let (secret, redactor) = sent.unzip();
         let unavailable = |what: String| {
             ErrorBody::new(ErrorCode::ToolUnavailable, format!("tool `{}`: {what}", tool.id))
         };
