@@ -83,6 +83,9 @@ fn state_of(gateway: &Gateway) -> Snapshot {
     let help = "Upstreams that are not called at present, because they failed several times in a row. Each tenant counts separately.";
     let open = gateway.upstreams.open_breakers();
     snapshot.gauge("pml_upstream_breakers_open", help, [], [([], open as f64)]);
+    let help = "Traces of executions that were not stored, because the database did not take them.";
+    let dropped = gateway.traces.dropped();
+    snapshot.counter("pml_traces_dropped_total", help, [], [([], dropped as f64)]);
     sandboxes(&snapshot, gateway);
     let registry = gateway.registry.stats();
     database(&snapshot, &registry.database);

@@ -53,6 +53,8 @@ struct Queue {
     size: usize,
     /// The traces that were dropped since one was stored.
     dropped: u64,
+    /// All traces that were dropped.
+    dropped_in_total: u64,
 }
 
 impl Recorder {
@@ -100,6 +102,11 @@ impl Recorder {
         self.shared.filled.notify_one();
     }
 
+    /// Returns how many traces were dropped since the start.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.shared.queue().dropped_in_total
+    }
+
     /// Waits until what is in the queue is stored.
     pub(crate) async fn flush(&self) {
         self.shared.flush.notify_one();
@@ -124,7 +131,9 @@ impl Queue {
                 "Traces of executions are dropped; the executions are unaffected"
             );
         }
-        self.dropped += u64::try_from(count).unwrap_or(u64::MAX);
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.dropped = self.dropped.saturating_add(count);
+        self.dropped_in_total = self.dropped_in_total.saturating_add(count);
     }
 }
 
@@ -236,7 +245,7 @@ mod tests {
             recorder.record(&scope("acme.web"), trace());
         }
         let queue = recorder.shared.queue();
-        assert_eq!((queue.size, queue.dropped), (QUEUE, 7));
+        assert_eq!((queue.size, queue.dropped, queue.dropped_in_total), (QUEUE, 7, 7));
     }
 
     #[tokio::test]
@@ -263,6 +272,6 @@ mod tests {
         recorder.record(&scope("acme.gone"), trace());
         recorder.flush().await;
         let queue = recorder.shared.queue();
-        assert_eq!((queue.size, queue.dropped), (0, 1));
+        assert_eq!((queue.size, queue.dropped, queue.dropped_in_total), (0, 1, 1));
     }
 }
