@@ -30,6 +30,7 @@ async fn write_canaries(store: &RunStore, run: &str, mark: &str) {
         args: content(0),
         plan: content(1),
         policy: store.content(&json!({ "rules": { "allow": ["*"] } })).unwrap(),
+        trace: None,
     };
     store.append(Record::RunBegan(began)).await.unwrap();
     for call in ["1", "1.1", "2", "11"] {
