@@ -84,7 +84,7 @@ fn state_of(gateway: &Gateway) -> Snapshot {
     let open = gateway.upstreams.open_breakers();
     snapshot.gauge("pml_upstream_breakers_open", help, [], [([], open as f64)]);
     let help = "Traces of executions that were not stored, because the database did not take them.";
-    let dropped = gateway.traces.dropped();
+    let dropped = gateway.traces.dropped_in_total();
     snapshot.counter("pml_traces_dropped_total", help, [], [([], dropped as f64)]);
     sandboxes(&snapshot, gateway);
     let registry = gateway.registry.stats();

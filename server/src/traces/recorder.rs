@@ -103,7 +103,7 @@ impl Recorder {
     }
 
     /// Returns how many traces were dropped since the start.
-    pub(crate) fn dropped(&self) -> u64 {
+    pub(crate) fn dropped_in_total(&self) -> u64 {
         self.shared.queue().dropped_in_total
     }
 
