@@ -225,7 +225,8 @@ fn the_first_match_wins() {
     let (_, result) = allowed(&project, &mut project.stdio(), ADD);
     assert!(is_of(&result, "second-db"), "{result:#}");
     // The name is sent to the gateway as one of this machine, so it does not look it up.
-    let submitted: Vec<String> = gateway.stub.received();
+    let mut submitted: Vec<String> = gateway.stub.received();
+    submitted.retain(|request| !request.starts_with("POST /api/v1/traces "));
     assert!(!submitted.is_empty());
     for request in &submitted {
         assert!(request.contains(r#""local_tools":["db:add"]"#), "{request}");

@@ -151,6 +151,7 @@ fn writes(names: &Names) -> Vec<(&'static str, String, Value)> {
         ("/api/v1/registry-links", "registry-links".to_owned(), json!({ "name": "ours" })),
         ("/api/v1/projects", "projects".to_owned(), json!({ "name": "another" })),
         ("/api/v1/sessions", "sessions".to_owned(), nothing),
+        ("/api/v1/traces", "traces".to_owned(), json!({ "runs": [] })),
     ]
 }
 
