@@ -36,7 +36,7 @@ pub struct RunTrace {
     /// The `workflowId` with which the gateway delegated it; without one, the gateway was not asked to run it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<String>,
-    /// The hash of the program.
+    /// The hash of the program; without `execution_id`, a hash that says nothing about its text.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub code_hash: Integrity,
     /// How it ended.

@@ -23,7 +23,7 @@ pub(super) fn trace_of(run: &Run, target: &TraceTarget, reader: &Reader) -> Opti
     Some(RunTrace {
         run_id: began.run.clone(),
         execution_id: target.execution.clone(),
-        code_hash: Integrity::of(code.as_bytes()),
+        code_hash: code_hash(&code, target, key(run)),
         status: status(ended.status, ended.error.as_ref()),
         error_code: ended.error.as_ref().map(|error| error.code.clone()),
         started_at: began.at.clone(),
@@ -33,6 +33,17 @@ pub(super) fn trace_of(run: &Run, target: &TraceTarget, reader: &Reader) -> Opti
         event_count: u32::try_from(events.len()).ok()?,
         events,
     })
+}
+
+/// Returns the hash of the program by which the gateway knows it. If it has not delegated the program, it may not have got
+/// its text, whose hash would confirm a guess: then the hash is keyed like those of values.
+fn code_hash(code: &str, target: &TraceTarget, key: Option<[u8; 32]>) -> Integrity {
+    match (&target.execution, key) {
+        (Some(_), _) => Integrity::of(code.as_bytes()),
+        (None, Some(key)) => Integrity::of(trace_value(&key, &json!(code)).hash.as_bytes()),
+        // It did not start, so there is no key.
+        (None, None) => Integrity::of(b""),
+    }
 }
 
 fn events(run: &Run, values: &Values<'_>) -> Vec<TraceEvent> {

@@ -147,6 +147,22 @@ fn traces_can_be_turned_off() {
     assert!(text(&wrong.stderr).contains("`off`, `summary` and `full`"), "{}", text(&wrong.stderr));
 }
 
+/// Where the text of programs stays here, its hash does too: it would confirm a guess.
+#[test]
+fn the_hash_of_a_text_that_stays_here_is_keyed() {
+    let tenant = Server::shared().tenant();
+    let mut hashes = BTreeSet::new();
+    for _ in 0..2 {
+        let project = project_of(&tenant, "summary").set("PML_ANALYSIS", "local");
+        let (_, trace) = run(&project, &tenant, &json!({ "secret": "x" }));
+        assert!(trace["execution_id"].is_null(), "{trace:#}");
+        hashes.insert(trace["code_hash"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(hashes.len(), 2, "{hashes:?}");
+    let (_, trace) = run(&project_of(&tenant, "summary"), &tenant, &json!({ "secret": "x" }));
+    assert!(!hashes.contains(trace["code_hash"].as_str().unwrap()), "{trace:#}");
+}
+
 /// A run that nobody has to be told of is not told of: without the gateway.
 #[test]
 fn runs_without_the_gateway_are_not_told_of() {
