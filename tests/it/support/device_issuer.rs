@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
@@ -69,6 +70,12 @@ impl DeviceIssuer {
 
     /// Returns how many requests with this method and path it has answered with this status.
     pub(crate) fn count(&self, request: &str, status: u16) -> usize {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        // It prints a line after it has answered. So another request is sent, and its line is awaited.
+        let marker = format!("/marker/{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let answered = send("GET", &format!("{}{marker}", self.url), &[], None).status;
+        let last = format!("GET {marker} {answered}");
+        self.program.line(PATIENCE, |line| line == last).expect("the issuer prints each request");
         let line = format!("{request} {status}");
         self.program.printed().lines().filter(|printed| *printed == line).count()
     }
