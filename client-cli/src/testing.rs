@@ -91,6 +91,7 @@ pub mod consent {
                 at: now(),
                 run: "run".to_owned(),
                 mode: "run".to_owned(),
+                of: None,
                 pml: String::new(),
                 code: none.clone(),
                 args: none.clone(),

@@ -292,6 +292,7 @@ mod tests {
             at: String::new(),
             run: id.to_owned(),
             mode: UNDO.to_owned(),
+            of: None,
             pml: String::new(),
             code: none(),
             args: none(),
@@ -305,6 +306,7 @@ mod tests {
             status,
             output: None,
             error: None,
+            console: None,
         });
         Run { ended, ..Run::of(began) }
     }

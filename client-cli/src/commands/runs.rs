@@ -23,7 +23,7 @@ use crate::run_store::reader::{Reader, Run};
 use crate::run_store::{RunStore, StoreError, Verified};
 use crate::workspace::Workspace;
 
-/// Names the last run. Ids have other letters.
+/// Names the last run that is not a replay. Ids have other letters.
 const LAST: &str = "last";
 
 /// Runs the command.
@@ -113,11 +113,12 @@ fn doubt(
     }))
 }
 
-/// Finds the run whose id begins with a text, or the last one.
+/// Finds the run whose id begins with a text, or the last one that is not a replay: `last` names the same run before and
+/// after `pml replay last`.
 fn find(reader: &Reader, start: &str) -> Result<Run, CliError> {
     if start == LAST {
         let none = || CliError::cannot_run("no run is recorded in this project");
-        return reader.last(1)?.into_iter().next().ok_or_else(none);
+        return reader.last_run()?.ok_or_else(none);
     }
     let ids = reader.ids(start)?;
     let list = "`pml runs list` lists the runs.";

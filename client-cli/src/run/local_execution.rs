@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use analysis::{Analysis, Code};
 use execution::failure;
-use protocol::{Envelope, ErrorBody, ErrorCode, ExecutedOn, Include, RunError, RunNote, Success};
+use protocol::{
+    ConsoleLine, Envelope, ErrorBody, ErrorCode, ExecutedOn, Include, Integrity, RunError, RunNote,
+    Success,
+};
 use sandbox::{Limits, Outcome, Pool, Program, ProgramClock, Repeatable};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
@@ -209,7 +212,7 @@ impl LocalExecution {
             console: outcome
                 .console
                 .into_iter()
-                .map(|line| protocol::ConsoleLine { level: line.level, text: line.text })
+                .map(|line| ConsoleLine { level: line.level, text: line.text })
                 .collect(),
             console_truncated: outcome.console_truncated,
             warnings,
@@ -246,8 +249,13 @@ async fn record_end(run: &LocalRun, live: LiveRun, envelope: &mut Envelope) {
         tracing::warn!(error = %error.message, "An unanswered question was not recorded");
     }
     let mut recorded = match envelope {
-        Envelope::Success(success) => run.recorder.end(Ok(&success.result)).await,
-        Envelope::Error(failed) => run.recorder.end(Err(&failed.error)).await,
+        Envelope::Success(success) => {
+            run.recorder.end(Ok(&success.result), printed(&success.run.console)).await
+        }
+        Envelope::Error(failed) => {
+            let console = failed.run.as_ref().and_then(|run| printed(&run.console));
+            run.recorder.end(Err(&failed.error), console).await
+        }
         Envelope::ExecuteLocally(_) | Envelope::ApprovalRequired(_) => return,
     };
     if recorded.is_err()
@@ -283,6 +291,12 @@ async fn record_end(run: &LocalRun, live: LiveRun, envelope: &mut Envelope) {
         }
         (Err(_), None) => {}
     }
+}
+
+/// Returns the hash that the record has of what a program printed; `None` if it was nothing.
+pub(crate) fn printed(console: &[ConsoleLine]) -> Option<Integrity> {
+    let lines = console.iter().map(|line| json!([line.level, line.text]));
+    (!console.is_empty()).then(|| RunStore::hash(&lines.collect()))
 }
 
 /// For a call that the engine reports as "not a function", sets the hint to the analysis' diagnostic at that line,

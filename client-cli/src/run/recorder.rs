@@ -93,7 +93,7 @@ impl Recorder {
         let run = uuid::Uuid::now_v7().to_string();
         let recorder = Self::new(store, run);
         recorder.began(code, args, &Value::Null, permissions, None)?;
-        recorder.end(Err(error)).await
+        recorder.end(Err(error), None).await
     }
 
     fn began(
@@ -108,6 +108,7 @@ impl Recorder {
             at: now(),
             run: self.run.clone(),
             mode: RUN.to_owned(),
+            of: None,
             pml: env!("CARGO_PKG_VERSION").to_owned(),
             code: self.content(&json!(code))?,
             args: self.content(args)?,
@@ -296,13 +297,17 @@ impl Recorder {
         .await
     }
 
-    /// Records the end of the run, unless another record of it was lost.
+    /// Records the end of the run, unless another record of it was lost; `console` is the hash of what its program printed.
     ///
     /// # Errors
     /// Returns `RUN_STORE_UNAVAILABLE`. If [`Recorder::none_lost`] has an error then, the run has failed, and
     /// [`Recorder::fail`] records its end.
-    pub(crate) async fn end(&self, result: Result<&Value, &ErrorBody>) -> Result<(), ErrorBody> {
-        self.end_after(&[&self.unbegun, &self.lost], result).await
+    pub(crate) async fn end(
+        &self,
+        result: Result<&Value, &ErrorBody>,
+        console: Option<Integrity>,
+    ) -> Result<(), ErrorBody> {
+        self.end_after(&[&self.unbegun, &self.lost], result, console).await
     }
 
     /// Records the end of a run of which another record was lost.
@@ -310,7 +315,7 @@ impl Recorder {
     /// # Errors
     /// Returns `RUN_STORE_UNAVAILABLE`, also if the beginning was lost: then nothing of the run is recorded.
     pub(crate) async fn fail(&self, error: &ErrorBody) -> Result<(), ErrorBody> {
-        self.end_after(&[&self.unbegun], Err(error)).await
+        self.end_after(&[&self.unbegun], Err(error), None).await
     }
 
     /// Returns whether the beginning of the run is known not to be stored.
@@ -322,6 +327,7 @@ impl Recorder {
         &self,
         after: &[&Arc<Lost>],
         result: Result<&Value, &ErrorBody>,
+        console: Option<Integrity>,
     ) -> Result<(), ErrorBody> {
         let ended = Record::RunEnded(RunEnded {
             at: now(),
@@ -332,6 +338,7 @@ impl Recorder {
                 Err(_) => None,
             },
             error: result.err().map(Failure::of),
+            console,
         });
         self.store.append_after(after, ended).await.map_err(|error| error.body())
     }

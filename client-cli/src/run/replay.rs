@@ -1,6 +1,8 @@
 //! Replays a run: its program runs again in the sandbox, and each of its calls gets the recorded answer.
 //!
-//! Nothing else happens: no tool is called, nobody is asked, and nothing is recorded.
+//! Nothing else happens: no tool is called, and nobody is asked. Afterwards, the replay is recorded as a run of its own.
+
+pub(crate) mod record;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,14 +11,13 @@ use std::time::Duration;
 use analysis::Analysis;
 use execution::failure;
 use futures::future::{BoxFuture, FutureExt as _};
-use protocol::{CallLog, CallNote, ErrorBody, ErrorCode, ToolId};
-use sandbox::{
-    CallError, ConsoleLine, Limits, Pool, Program, ProgramClock, Repeatable, ToolCall, ToolCaller,
-};
+use protocol::{CallLog, CallNote, ConsoleLine, ErrorBody, ErrorCode, Integrity, ToolId};
+use sandbox::{CallError, Limits, Pool, Program, ProgramClock, Repeatable, ToolCall, ToolCaller};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::journal::{Journal, ProgramJournal, Step};
+use super::local_execution::printed;
 
 /// How long a program that has left the record may go on, so that the place of its call is known: if it does not catch
 /// the error of the call, it ends with it.
@@ -32,6 +33,8 @@ pub(crate) struct Replayed {
     pub(crate) result: Result<Value, ErrorBody>,
     /// What it printed.
     pub(crate) console: Vec<ConsoleLine>,
+    /// The hash of that, as the record of a run has it.
+    pub(crate) printed: Option<Integrity>,
     /// The number of its calls that were answered.
     pub(crate) calls: usize,
     /// Where it has left the record, if so.
@@ -108,8 +111,11 @@ pub(crate) async fn replay(
     not_made.retain(|call| !made.contains(call) && departed != Some(*call));
     let result =
         outcome.result.map_err(|failure| failure::error_body(&failure, &journal.code, &log));
-    let (console, calls) = (outcome.console, log.notes().len());
-    Ok(Replayed { result, console, calls, left, not_made })
+    let lines = outcome.console.into_iter();
+    let lines = lines.map(|line| ConsoleLine { level: line.level, text: line.text });
+    let console: Vec<ConsoleLine> = lines.collect();
+    let (printed, calls) = (printed(&console), log.notes().len());
+    Ok(Replayed { result, console, printed, calls, left, not_made })
 }
 
 /// Ends a program that makes no call although the record has answers.

@@ -13,7 +13,7 @@ use protocol::Integrity;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 
 use super::chain::chained;
-use super::record::{ErasedRecord, Record, ValuesErased, now};
+use super::record::{ErasedRecord, REPLAY, Record, ValuesErased, now};
 use super::values::{erase, erased_files, files};
 use super::writer::{Store, add};
 use super::{StoreError, content};
@@ -47,6 +47,7 @@ pub(super) fn erase_values(
     // What an update or a rebuild frees is overwritten.
     store.database().pragma_update(None, "secure_delete", true)?;
     let mut erased = ErasedValues::default();
+    let what = &with_replays(store.database(), what)?;
     store.change(|transaction, mut end| {
         for erasing in what {
             let records = erase_records(transaction, erasing)?;
@@ -65,6 +66,25 @@ pub(super) fn erase_values(
     delete_files(store.database(), folder, what, &mut erased)?;
     sweep(store.database())?;
     Ok(erased)
+}
+
+/// Adds the replays of runs that are erased as a whole: they have the same values.
+fn with_replays(database: &Connection, what: &[Erasing]) -> Result<Vec<Erasing>, StoreError> {
+    let mut select = database.prepare(
+        "SELECT run_id FROM records
+         WHERE type = 'run_began' AND body ->> '$.mode' = ?1 AND body ->> '$.of' = ?2",
+    )?;
+    let mut all = what.to_vec();
+    for erasing in what.iter().filter(|erasing| erasing.call.is_none()) {
+        let replays = select.query_map([REPLAY, &erasing.run], |row| row.get(0))?;
+        for run in replays {
+            let replay = Erasing { run: run?, call: None };
+            if !all.contains(&replay) {
+                all.push(replay);
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Replaces the texts of records; returns what is to be stated of them.

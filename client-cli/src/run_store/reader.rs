@@ -10,7 +10,8 @@ use super::chain::{Erased, stated};
 use super::database::head;
 use super::record::{
     ApprovalGiven, CallBegan, CallEnded, CallRefused, CallRepeated, Content, FileChanging,
-    ProgramStarted, Record, Row, RunBegan, RunEnded, RunResumed, Status, UNDO, ValuesErased,
+    ProgramStarted, REPLAY, Record, ReplayCompared, Row, RunBegan, RunEnded, RunResumed, Status,
+    UNDO, ValuesErased,
 };
 use super::{StoreError, content};
 
@@ -58,6 +59,8 @@ pub(crate) struct Run {
     pub(crate) resumed: Vec<RunResumed>,
     /// The erasures of its values.
     pub(crate) erasures: Vec<ValuesErased>,
+    /// For a replay: how it compares with the run that it replays.
+    pub(crate) compared: Option<ReplayCompared>,
     /// Its end; `None` while it runs, and for a run whose `pml` was killed.
     pub(crate) ended: Option<RunEnded>,
     /// Without an end: whether its process is gone; `None` if that is not known. The records do not say.
@@ -98,6 +101,7 @@ impl Run {
             answered: Vec::new(),
             resumed: Vec::new(),
             erasures: Vec::new(),
+            compared: None,
             ended: None,
             is_stopped: None,
         }
@@ -172,6 +176,14 @@ impl Reader {
         let ids = statement.query_map([limit], |row| row.get::<_, String>(0))?;
         let ids: Vec<String> = ids.collect::<Result<_, _>>()?;
         ids.iter().filter_map(|id| self.run(id).transpose()).collect()
+    }
+
+    /// Returns the last run that is not a replay.
+    pub(crate) fn last_run(&self) -> Result<Option<Run>, StoreError> {
+        let last = "SELECT run_id FROM records
+             WHERE type = 'run_began' AND body ->> '$.mode' <> ?1 ORDER BY seq DESC LIMIT 1";
+        let id = self.database.query_row(last, [REPLAY], |row| row.get::<_, String>(0));
+        id.optional()?.map_or(Ok(None), |id| self.run(&id))
     }
 
     /// Returns the ids of the runs whose id begins with a text; at most two.
@@ -312,6 +324,7 @@ impl Reader {
                 (Record::FileChanging(change), Some(run)) => run.changes.push(change),
                 (Record::Approval(approval), Some(run)) => run.approvals.push(approval),
                 (Record::ValuesErased(erasure), Some(run)) => run.erasures.push(erasure),
+                (Record::ReplayCompared(compared), Some(run)) => run.compared = Some(compared),
                 (Record::RunEnded(ended), Some(run)) => run.ended = Some(ended),
                 // `verify` reports records that are out of order.
                 (_, _) => {}

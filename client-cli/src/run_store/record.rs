@@ -31,6 +31,8 @@ pub(crate) enum Record {
     Approval(ApprovalGiven),
     /// A run goes on whose `pml` was stopped: its program starts again, and the calls that have ended are not made.
     RunResumed(RunResumed),
+    /// A replay was compared with the run that it replays.
+    ReplayCompared(ReplayCompared),
     /// A program has ended.
     RunEnded(RunEnded),
     /// The store was not written here before.
@@ -62,8 +64,11 @@ pub(crate) struct RunBegan {
     pub(crate) at: String,
     /// The run's id.
     pub(crate) run: String,
-    /// `run`, or `undo` for `pml runs undo`. Other modes are reserved.
+    /// `run`, `replay` for `pml replay`, or `undo` for `pml runs undo`. Other modes are reserved.
     pub(crate) mode: String,
+    /// For a replay: the run that it replays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) of: Option<String>,
     /// The version of the `pml` that ran it.
     pub(crate) pml: String,
     /// The program as it was submitted.
@@ -137,6 +142,9 @@ pub(crate) struct CallRepeated {
 
 /// The mode of runs of programs.
 pub(crate) const RUN: &str = "run";
+
+/// The mode of a run that has the calls of another run answered from its record. Nothing is called.
+pub(crate) const REPLAY: &str = "replay";
 
 /// The mode of a run that puts back what another run changed.
 pub(crate) const UNDO: &str = "undo";
@@ -405,6 +413,63 @@ pub(crate) struct RunEnded {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<Failure>,
+    /// The hash of what its program printed, if it printed something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) console: Option<Integrity>,
+}
+
+/// How a replay compares with the run that it replays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReplayCompared {
+    /// The time.
+    pub(crate) at: String,
+    /// The id of the replay.
+    pub(crate) run: String,
+    /// The number of calls that were answered from the record.
+    pub(crate) answered: u64,
+    /// Whether it ended like the run; `None` if that could not be compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) matches: Option<bool>,
+    /// The first call that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) left: Option<CallDiffers>,
+    /// What the run depended on and is another one now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) changed: Vec<InputChanged>,
+}
+
+/// The first call in which a replay differs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CallDiffers {
+    /// Its number.
+    pub(crate) call: u64,
+    /// The tool that is called now; `None` if the call is not made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tool: Option<String>,
+    /// The arguments that it has now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) args: Option<Content>,
+}
+
+/// Something that a run depended on, such as its program, and that is another one now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InputChanged {
+    /// What it is: `program`, `policy`, `pml` or `tool`.
+    pub(crate) what: String,
+    /// For a tool, its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tool: Option<String>,
+    /// The name of the error that it is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) code: Option<String>,
+    /// Its hash or version in the record.
+    pub(crate) recorded: String,
+    /// The present one; `None` if it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) now: Option<String>,
 }
 
 /// The first use of a store that was moved or copied here, or whose known end was lost.

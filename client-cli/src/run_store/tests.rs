@@ -115,6 +115,7 @@ async fn write_run(store: &RunStore, run: &str, calls: u64) {
         at: at.clone(),
         run: run.clone(),
         mode: "run".to_owned(),
+        of: None,
         pml: "0".to_owned(),
         code: content(json!("return 1")),
         args: content(json!({ "z": 1, "a": { "y": 1.5, "b": null } })),
@@ -150,8 +151,14 @@ async fn write_run(store: &RunStore, run: &str, calls: u64) {
         };
         store.queue(Record::CallEnded(ended), &lost).unwrap();
     }
-    let ended =
-        RunEnded { at, run, status: Status::Success, output: Some(content(json!(1))), error: None };
+    let ended = RunEnded {
+        at,
+        run,
+        status: Status::Success,
+        output: Some(content(json!(1))),
+        error: None,
+        console: None,
+    };
     store.append(Record::RunEnded(ended)).await.unwrap();
 }
 

@@ -20,6 +20,9 @@ pub(super) fn contents(record: &Record) -> Vec<&Content> {
         Record::CallEnded(call) => call.output.iter().collect(),
         Record::Approval(approval) => vec![&approval.args],
         Record::RunEnded(run) => run.output.iter().collect(),
+        Record::ReplayCompared(replay) => {
+            replay.left.iter().filter_map(|left| left.args.as_ref()).collect()
+        }
     }
 }
 
@@ -41,6 +44,10 @@ pub(super) fn erase(record: &mut Record) -> bool {
         Record::RunEnded(run) => {
             run.output.as_mut().is_some_and(erase_content)
                 | run.error.as_mut().is_some_and(erase_failure)
+        }
+        Record::ReplayCompared(replay) => {
+            let left = replay.left.as_mut().and_then(|left| left.args.as_mut());
+            left.is_some_and(erase_content)
         }
         Record::Approval(approval) => {
             erase_content(&mut approval.args) | erase_text(&mut approval.reason)

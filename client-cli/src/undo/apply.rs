@@ -34,6 +34,7 @@ pub(crate) fn apply(
         at: now(),
         run: run.clone(),
         mode: UNDO.to_owned(),
+        of: None,
         pml: env!("CARGO_PKG_VERSION").to_owned(),
         code: content(json!(""))?,
         args: content(json!({ "run": of }))?,
@@ -78,6 +79,7 @@ pub(crate) fn apply(
         status: if failed.is_none() { Status::Success } else { Status::Error },
         output: None,
         error: failed.as_ref().map(|(_, error)| Failure::of(error)),
+        console: None,
     })))?;
     // The process ends soon.
     recorded(store.flush_blocking())?;

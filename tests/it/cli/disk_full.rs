@@ -40,7 +40,9 @@ fn what_cannot_be_recorded_does_not_happen() {
         project.write("program.ts", PROGRAM);
         std::fs::create_dir(project.path("files")).unwrap();
         // The rules and the first run are there before the disk is full; what trusts them is in the state folder.
-        success(&project.exec("return 1").0);
+        let (first, _) = project.exec("return 1");
+        success(&first);
+        let first = first["execution_id"].as_str().unwrap();
         let script = format!(
             r#"
             for folder in {full}; do
@@ -59,6 +61,7 @@ fn what_cannot_be_recorded_does_not_happen() {
             code=0
             "$1" exec program.ts --json > "$HOME/answer" 2> "$HOME/log" || code=$?
             echo "$code"
+            "$1" replay {first} --json > "$HOME/replayed"
             for folder in {full}; do rm -r "$folder/filler"; done
             "$1" runs verify > "$HOME/verified" || echo "not in order"
             "$1" runs show --json > "$HOME/run"
@@ -79,6 +82,10 @@ fn what_cannot_be_recorded_does_not_happen() {
         let answer: Value = serde_json::from_str(&home("answer")).expect(&context);
         assert_eq!(answer["error_code"], "RUN_STORE_UNAVAILABLE", "{context}");
         assert_eq!(printed.lines().next(), Some("4"), "{context}");
+        // A replay has no effect, so it needs no record. It says whether it has one.
+        let replayed: Value = serde_json::from_str(&home("replayed")).expect(&context);
+        assert_eq!(replayed["matches"], true, "{replayed:#}: {context}");
+        assert_ne!(replayed["replay"].is_null(), replayed["not_recorded"].is_null(), "{context}");
         // Each effect has a record, and most calls were not made.
         let files = std::fs::read_dir(project.path("files")).unwrap().count();
         let run: Value = serde_json::from_str(&home("run")).expect(&context);

@@ -113,6 +113,31 @@ fn an_erased_run_leaves_nothing_behind() {
     assert_eq!(shown(&project, &["runs", "verify"])["ok"], true);
 }
 
+/// A replay has the values of its run, so they are erased together.
+#[test]
+fn replays_are_erased_with_their_run() {
+    let project = Project::offline().allow(&["filesystem:*"]);
+    let (ran, code) = project.exec(PROGRAM);
+    assert_eq!(code, 0, "{ran:#}");
+    let replayed = shown(&project, &["replay", "last"]);
+    let other = PROGRAM.replace("'short'", "`other ${secret}`");
+    project.write("other.ts", other);
+    let left = project.run(&["replay", "last", "--program", "other.ts", "--json"]);
+    assert_eq!(left.status.code(), Some(1), "{}", text(&left.stdout));
+    for name in ["canary-71c9.txt", "other.ts"] {
+        std::fs::remove_file(project.path(name)).unwrap();
+    }
+    done(&project, &["runs", "erase", "last"]);
+    let found = [sweep(&project.workspace(), "canary-71c9"), sweep(&project.home(), "canary-71c9")]
+        .concat();
+    assert_eq!(found, Vec::<String>::new());
+    // It is still known that the run was replayed, and how that ended.
+    let replay = shown(&project, &["runs", "show", replayed["replay"].as_str().unwrap()]);
+    assert_eq!((&replay["of"], &replay["replay"]["matches"]), (&ran["execution_id"], &json!(true)));
+    assert!(replay["result"]["erased"].is_string(), "{replay:#}");
+    assert_eq!(shown(&project, &["runs", "verify"])["ok"], true);
+}
+
 /// One call is erased, and the others stay.
 #[test]
 fn one_call_is_erased() {

@@ -37,7 +37,6 @@ fn replay(project: &Project, program: &str) -> (Value, i32) {
 #[test]
 fn a_changed_program_is_compared_with_the_record() {
     let project = recorded();
-    let verified = project.run(&["runs", "verify"]).stdout;
     let (report, code) = replay(&project, PROGRAM);
     assert_eq!((code, &report["matches"]), (0, &json!(true)), "{report:#}");
     assert!(changed(&report, "program").is_null(), "{report:#}");
@@ -66,7 +65,6 @@ return [first, info !== ''];";
     let second =
         json!({ "call": 2, "tool": "filesystem:get_file_info", "arguments": { "path": "b.txt" } });
     assert_eq!(report["not_made"], json!([second]));
-    assert_eq!(project.run(&["runs", "verify"]).stdout, verified, "a replay is not recorded");
 }
 
 /// RP-05: the first call that differs is named, with both sides and its place, and it is not made.

@@ -7,7 +7,7 @@ use protocol::escape_text;
 use crate::consent::shortened::shortened;
 use crate::run_store::reader::{Call, MadeCall, Reader, Run};
 use crate::run_store::record::{
-    Answered, ApprovalGiven, Change, Content, Failure, KeptFile, ValuesErased,
+    Answered, ApprovalGiven, Change, Content, Failure, KeptFile, ReplayCompared, ValuesErased,
 };
 use crate::run_store::{Fault, Verified};
 
@@ -23,12 +23,17 @@ pub(super) fn list(runs: &[Run]) -> String {
     let mut out =
         format!("{:36}  {:24}  {:9}  {:>5}  TOOLS\n", "RUN", "STARTED", "STATUS", "CALLS");
     for run in runs {
-        let mut tools: String = escape_text(&run.tools().join(", "));
+        let mut tools: String = match &run.began.of {
+            Some(of) => escape_text(&format!("({} of {of})", run.began.mode)),
+            None => escape_text(&run.tools().join(", ")),
+        };
         if tools.chars().count() > SHOWN_TOOLS {
             tools = tools.chars().take(SHOWN_TOOLS - 2).chain(" …".chars()).collect();
         }
         let (id, at) = (escape_text(&run.began.run), escape_text(&run.began.at));
-        let line = format!("{id:36}  {at:24}  {:9}  {:>5}  {tools}", run.status(), run.calls.len());
+        let calls = run.compared.as_ref().map(|compared| compared.answered.to_string());
+        let calls = calls.unwrap_or_else(|| run.calls.len().to_string());
+        let line = format!("{id:36}  {at:24}  {:9}  {calls:>5}  {tools}", run.status());
         let _ = writeln!(out, "{}", line.trim_end());
     }
     out
@@ -64,6 +69,14 @@ pub(super) fn run(reader: &Reader, run: &Run) -> String {
     for erasure in &run.erasures {
         line("erased", &self::erasure(erasure));
     }
+    if let Some(compared) = &run.compared {
+        for told in self::compared(run, compared) {
+            line("replay", &told);
+        }
+        if let Some(args) = compared.left.as_ref().and_then(|left| left.args.as_ref()) {
+            line("arguments", &value(reader, args));
+        }
+    }
     line("args", &value(reader, &run.began.args));
     line("rules", &value(reader, &run.began.policy));
     out += "program\n";
@@ -98,6 +111,35 @@ pub(super) fn run(reader: &Reader, run: &Run) -> String {
         let _ = writeln!(out, "result    {}", value(reader, output));
     }
     out
+}
+
+/// Says how a replay compares with the run that it replays, in sentences.
+pub(super) fn compared(run: &Run, compared: &ReplayCompared) -> Vec<String> {
+    let of = escape_text(run.began.of.as_deref().unwrap_or("(not recorded)"));
+    let answered = i64::try_from(compared.answered).unwrap_or(i64::MAX);
+    let matches = match compared.matches {
+        Some(true) => "it ended as recorded",
+        Some(false) => "it did not end as recorded",
+        None => "its end could not be compared",
+    };
+    let mut told = vec![format!(
+        "of run {of}: {} answered from the record; {matches}",
+        counted(answered, "call")
+    )];
+    for input in &compared.changed {
+        let code = input.code.as_ref().map(|code| format!(" [{code}]")).unwrap_or_default();
+        let what = match &input.tool {
+            Some(tool) => format!("{} {tool}", input.what),
+            None => input.what.clone(),
+        };
+        let now = input.now.as_deref().unwrap_or("gone");
+        told.push(escape_text(&format!("changed: {what}, {} → {now}{code}", input.recorded)));
+    }
+    if let Some(left) = &compared.left {
+        let now = left.tool.as_deref().unwrap_or("not made");
+        told.push(escape_text(&format!("first difference: call {}, now {now}", left.call)));
+    }
+    told
 }
 
 fn call(reader: &Reader, call: &Call) -> String {

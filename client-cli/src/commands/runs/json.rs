@@ -13,6 +13,7 @@ pub(super) fn summary(run: &Run) -> Value {
         "created_at": run.began.at,
         "completed_at": run.ended.as_ref().map(|ended| &ended.at),
         "mode": run.began.mode,
+        "of": run.began.of,
         "status": run.status(),
         "total_steps": run.calls.len(),
         "denied_steps": run.calls.iter().filter(|call| matches!(call, Call::Refused(_))).count(),
@@ -34,6 +35,7 @@ pub(super) fn run(reader: &Reader, run: &Run) -> Value {
     shown["policy_hash"] = json!(run.began.policy.hash);
     shown["calls"] = json!(calls);
     shown["approvals"] = approvals(reader, run);
+    shown["replay"] = compared(reader, run);
     shown["resumed_at"] = run.resumed.iter().map(|resumed| json!(resumed.at)).collect();
     shown["erasures"] = run.erasures.iter().map(erasure).collect();
     let changes = run.changes.iter();
@@ -44,6 +46,30 @@ pub(super) fn run(reader: &Reader, run: &Run) -> Value {
         shown["result"] = value(reader, output);
     }
     shown
+}
+
+/// Returns how a replay compares with the run that it replays; `null` for another run.
+pub(super) fn compared(reader: &Reader, run: &Run) -> Value {
+    let Some(compared) = &run.compared else { return Value::Null };
+    let left = compared.left.as_ref().map(|left| {
+        let arguments = left.args.as_ref().map(|args| value(reader, args));
+        json!({ "call": left.call, "tool": left.tool, "arguments": arguments })
+    });
+    let changed = compared.changed.iter().map(|input| {
+        json!({
+            "what": input.what,
+            "tool": input.tool,
+            "error_code": input.code,
+            "recorded": input.recorded,
+            "now": input.now,
+        })
+    });
+    json!({
+        "calls": compared.answered,
+        "matches": compared.matches,
+        "left": left,
+        "changed": changed.collect::<Vec<_>>(),
+    })
 }
 
 /// Returns the questions that were answered.

@@ -21,10 +21,11 @@ use crate::commands::{exec, program};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::run::journal::Journal;
+use crate::run::replay::record::Recorded;
 use crate::run::replay::{self, Replayed};
 use crate::run_store::RunStore;
 use crate::run_store::reader::{Reader, Run};
-use crate::run_store::record::{Failure, RUN};
+use crate::run_store::record::{Failure, REPLAY, RUN, RunEnded, now};
 use crate::workspace::Workspace;
 
 /// Why a run ends whatever its program does. The record does not say what the program did then.
@@ -54,6 +55,17 @@ enum Comparison {
     Left,
 }
 
+impl Comparison {
+    /// Returns whether the end is the recorded one, if that is known.
+    fn matches(&self) -> Option<bool> {
+        match self {
+            Self::Same => Some(true),
+            Self::Other | Self::Left => Some(false),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
 /// Runs the command. `changed` is the program that runs instead of the recorded one.
 ///
 /// # Errors
@@ -67,7 +79,9 @@ pub(crate) async fn replay(
 ) -> Result<ExitCode, CliError> {
     let workspace = Workspace::find(settings.workspace.as_deref())
         .map_err(|error| CliError::cannot_run(error.to_string()))?;
-    let (reader, run, mut journal) = open(&workspace, &options)?;
+    let records = TrustStore::of_user().map_err(|error| CliError::cannot_run(error.to_string()))?;
+    let Opened { reader, run, mut journal, doubt } = open(&workspace, &records, &options)?;
+    let began_at = now();
     let analysis = match &changed {
         Some(program) => {
             journal.replace_program(program.code.clone());
@@ -75,6 +89,7 @@ pub(crate) async fn replay(
         }
         None => analyser.analyse(&journal.code).await?,
     };
+    let code = journal.code.clone();
     let sandboxes = Pool::new(PoolConfig { warm: 1, ..PoolConfig::default() })
         .map_err(|error| CliError::from_code(ErrorCode::SandboxUnavailable, error.to_string()))?;
     let patience = patience(&run);
@@ -83,36 +98,55 @@ pub(crate) async fn replay(
         (Err(error), Some(program)) => return Err(located(error, program)),
         (replayed, _) => replayed?,
     };
-    let Some(program) = changed else {
-        if let Some(left) = replayed.left {
-            return Err(left.error.into());
-        }
-        let comparison = compare(&run, &replayed.result);
-        if options.json {
-            say(&format!("{:#}\n", to_json(&run, &replayed, &comparison)))?;
-        } else {
-            show(&run, &replayed, &comparison)?;
-        }
-        return end(&run, &replayed, &comparison, options.json);
-    };
-    if let Err(error) = &mut replayed.result {
-        program::locate(&program, error);
+    if let (Err(error), Some(program)) = (&mut replayed.result, &changed) {
+        program::locate(program, error);
     }
     let comparison = match &replayed.left {
         Some(_) => Comparison::Left,
-        None => compare(&run, &replayed.result),
+        None => compare(&run, &replayed),
     };
-    let inputs = inputs::compare(&workspace, &reader, &run, &program.code);
-    let calls = calls::report(&reader, &run, &replayed, &analysis, &program);
+    let inputs = inputs::compare(&workspace, &reader, &run, &code);
+    let recorded = match &doubt {
+        // The record of a replay must not be the first that this user writes to a store that somebody else may have made.
+        Some(_) => Err("the store has a fault, or was copied here".to_owned()),
+        None => {
+            let result = match &replayed.left {
+                Some(left) => Err(&left.error),
+                None => replayed.result.as_ref(),
+            };
+            let replay = Recorded {
+                of: &run,
+                began_at,
+                changed_program: changed.as_ref().map(|program| program.code.as_str()),
+                analysis: &analysis,
+                replayed: &replayed,
+                result,
+                matches: comparison.matches(),
+                inputs: inputs.iter().filter_map(inputs::Input::recorded).collect(),
+            };
+            let stored = RunStore::open(&workspace, records.folder());
+            match stored {
+                Ok(store) => replay.write(&store).await.map_err(|error| error.message),
+                Err(error) => Err(error.body().message),
+            }
+        }
+    };
+    let whole = Bundle::of_one(code);
+    let program = changed.as_ref().unwrap_or(&whole);
+    let calls = calls::report(&reader, &run, &replayed, &analysis, program);
     if options.json {
         let mut report = to_json(&run, &replayed, &comparison);
+        report["replay"] = json!(recorded.as_ref().ok());
+        report["not_recorded"] = json!(recorded.as_ref().err());
         report["changed"] = inputs.iter().map(inputs::Input::to_json).collect();
         report["left"] = calls.departure.as_ref().map_or(Value::Null, calls::Departed::to_json);
         report["not_made"] = calls.not_made.iter().map(calls::Recorded::to_json).collect();
         say(&format!("{report:#}\n"))?;
     } else {
-        note(&inputs.iter().map(inputs::Input::line).collect::<String>());
-        show(&run, &replayed, &comparison)?;
+        // What is not known of tools matters to somebody who changes the program.
+        let shown = inputs.iter().filter(|input| changed.is_some() || input.is_changed());
+        note(&shown.map(inputs::Input::line).collect::<String>());
+        show(&run, &replayed, &comparison, &recorded)?;
         note(&calls.text());
     }
     end(&run, &replayed, &comparison, options.json)
@@ -144,25 +178,38 @@ fn end(
     if json { Ok(error.exit_code()) } else { Err(error) }
 }
 
-/// Finds the run, and reads its record.
-fn open(workspace: &Workspace, options: &Replay) -> Result<(Reader, Run, Journal), CliError> {
+/// A run whose program is run again.
+struct Opened {
+    reader: Reader,
+    run: Run,
+    journal: Journal,
+    /// Why its record may not be what this user's `pml` wrote.
+    doubt: Option<String>,
+}
+
+/// Finds the run, and reads its record; `records` are the user's own.
+fn open(workspace: &Workspace, records: &TrustStore, options: &Replay) -> Result<Opened, CliError> {
     let none = || CliError::cannot_run("no run is recorded in this project");
-    let records = TrustStore::of_user().map_err(|error| CliError::cannot_run(error.to_string()))?;
     let reader = RunStore::reader(workspace)?.ok_or_else(none)?;
     let run = find(&reader, &options.run)?;
     let refused = |reason: &str| {
         CliError::from_code(ErrorCode::Conflict, format!("the run cannot be replayed: {reason}"))
     };
-    if run.began.mode != RUN {
-        return Err(refused("it puts back what another run changed"));
+    match (run.began.mode.as_str(), &run.began.of) {
+        (RUN, _) => {}
+        (REPLAY, Some(of)) => {
+            let hint = format!("`pml replay {}` replays that run again.", escape_text(of));
+            return Err(refused("it is the replay of another run").with_hint(hint));
+        }
+        _ => return Err(refused("it puts back what another run changed")),
     }
-    let doubt = doubt(workspace, &reader, &records, &run.began.run)?;
-    if let Some(doubt) = doubt.filter(|_| !options.unverified) {
+    let doubt = doubt(workspace, &reader, records, &run.began.run)?;
+    if let Some(doubt) = doubt.as_ref().filter(|_| !options.unverified) {
         let hint = "`--unverified` replays it nevertheless.";
-        return Err(refused(&escape_text(&doubt)).with_hint(hint));
+        return Err(refused(&escape_text(doubt)).with_hint(hint));
     }
     let journal = Journal::read(&reader, &run)?;
-    Ok((reader, run, journal))
+    Ok(Opened { reader, run, journal, doubt })
 }
 
 /// Returns how long the program may take after its last answer: as long as the whole run took, and some more.
@@ -175,7 +222,8 @@ fn patience(run: &Run) -> Option<Duration> {
     Some(took.unwrap_or_default() + PATIENCE)
 }
 
-fn compare(run: &Run, result: &Result<Value, ErrorBody>) -> Comparison {
+fn compare(run: &Run, replayed: &Replayed) -> Comparison {
+    let result = &replayed.result;
     let Some(ended) = &run.ended else {
         return Comparison::Unknown(
             "The run has not ended, so there is no result to compare with.",
@@ -188,10 +236,13 @@ fn compare(run: &Run, result: &Result<Value, ErrorBody>) -> Comparison {
         (_, Some(output), _) if output.erased => {
             return Comparison::Unknown("The result was erased, so it is not compared.");
         }
-        (Ok(value), Some(output), _) => RunStore::hash(value) == output.hash,
+        (Ok(value), Some(output), _) => {
+            RunStore::hash(value) == output.hash && prints_the_same(ended, replayed)
+        }
         (Err(error), _, Some(recorded)) => {
             let error = Failure::of(error);
             (&error.code, &error.message) == (&recorded.code, &recorded.message)
+                && prints_the_same(ended, replayed)
         }
         _ => false,
     };
@@ -207,8 +258,19 @@ fn compare(run: &Run, result: &Result<Value, ErrorBody>) -> Comparison {
     }
 }
 
+/// Returns whether the program has printed the same. Runs of earlier versions of `pml` have no record of it.
+fn prints_the_same(ended: &RunEnded, replayed: &Replayed) -> bool {
+    ended.console.is_none() || ended.console == replayed.printed
+}
+
 fn differs(run: &Run, replayed: &Replayed) -> String {
-    let recorded = run.ended.as_ref().and_then(|ended| ended.error.as_ref());
+    let ended = run.ended.as_ref();
+    let result = replayed.result.as_ref().ok().map(RunStore::hash);
+    let is_result = ended.and_then(|ended| ended.output.as_ref()).map(|output| output.hash);
+    if result.is_some() && result == is_result {
+        return "the result is the recorded one, but the program printed something else".to_owned();
+    }
+    let recorded = ended.and_then(|ended| ended.error.as_ref());
     let recorded = recorded.map_or("a result".to_owned(), |error| {
         format!("{} ({})", escape_text(&error.message), error.code)
     });
@@ -225,11 +287,7 @@ fn to_json(run: &Run, replayed: &Replayed, comparison: &Comparison) -> Value {
     let mut report = json!({
         "run": run.began.run,
         "calls": replayed.calls,
-        "matches": match comparison {
-            Comparison::Same => Some(true),
-            Comparison::Other | Comparison::Left => Some(false),
-            Comparison::Unknown(_) => None,
-        },
+        "matches": comparison.matches(),
         "console": console.collect::<Vec<_>>(),
     });
     match &replayed.result {
@@ -241,7 +299,13 @@ fn to_json(run: &Run, replayed: &Replayed, comparison: &Comparison) -> Value {
     report
 }
 
-fn show(run: &Run, replayed: &Replayed, comparison: &Comparison) -> Result<(), CliError> {
+/// Prints what the program did, how that compares, and the id of the replay or why it was not `recorded`.
+fn show(
+    run: &Run,
+    replayed: &Replayed,
+    comparison: &Comparison,
+    recorded: &Result<String, String>,
+) -> Result<(), CliError> {
     for line in &replayed.console {
         note(&format!("{}\n", escape_text(&line.text)));
     }
@@ -257,12 +321,19 @@ fn show(run: &Run, replayed: &Replayed, comparison: &Comparison) -> Result<(), C
         }
     }
     let what = match comparison {
-        Comparison::Same => "The result is the recorded one.",
-        Comparison::Other | Comparison::Left => return Ok(()),
-        Comparison::Unknown(why) => why,
+        Comparison::Same => " The result is the recorded one.".to_owned(),
+        // The error says it.
+        Comparison::Other | Comparison::Left => String::new(),
+        Comparison::Unknown(why) => format!(" {why}"),
     };
     let (id, calls) = (escape_text(&run.began.run), replayed.calls);
     let word = if calls == 1 { "call" } else { "calls" };
-    note(&format!("Replayed run {id}: {calls} {word} answered from the record. {what}\n"));
+    let recorded = match recorded {
+        Ok(replay) => format!("Recorded as run {replay}."),
+        Err(why) => format!("The replay was not recorded: {}.", escape_text(why)),
+    };
+    note(&format!(
+        "Replayed run {id}: {calls} {word} answered from the record.{what}\n{recorded}\n"
+    ));
     Ok(())
 }

@@ -27,7 +27,7 @@ use crate::files::atomic::{self, Existing};
 use crate::processes::environment::Environment;
 use crate::run_store::RunStore;
 use crate::run_store::reader::{Call, Link, MadeCall, Reader, Run};
-use crate::run_store::record::{RUN, now};
+use crate::run_store::record::{UNDO, now};
 use crate::workspace::Workspace;
 
 /// The version of the JSON form.
@@ -107,7 +107,7 @@ pub(in crate::commands) async fn report(
 
 /// Draws the plan of the recorded program, or returns why there is no picture.
 async fn picture(report: &Report<'_>) -> Result<String, String> {
-    if report.run.began.mode != RUN {
+    if report.run.began.mode == UNDO {
         return Err("the run had no program".to_owned());
     }
     let code = report.reader.content(&report.run.began.code);

@@ -22,7 +22,7 @@ use crate::run::journal::{Indeterminate, Journal, Redo};
 use crate::run::{Runs, execute};
 use crate::run_store::RunStore;
 use crate::run_store::live::{Found, LiveRun};
-use crate::run_store::record::RUN;
+use crate::run_store::record::{REPLAY, RUN};
 use crate::undo::put_back_by;
 use crate::workspace::Workspace;
 
@@ -72,6 +72,10 @@ fn open(
     let run = reader.run(&id)?.ok_or_else(none)?;
     if run.ended.is_some() {
         return Err(refused("it has ended").with_hint("`pml runs show` shows its result."));
+    }
+    if run.began.mode == REPLAY {
+        let hint = "Repeat `pml replay`.";
+        return Err(refused("it is a replay").with_hint(hint));
     }
     if run.began.mode != RUN {
         let hint = "Repeat `pml runs undo`: what was put back already is taken into account.";

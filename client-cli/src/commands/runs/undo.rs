@@ -11,7 +11,7 @@ use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::run_store::RunStore;
 use crate::run_store::live::{Found, LiveRun};
-use crate::run_store::record::UNDO;
+use crate::run_store::record::{REPLAY, UNDO};
 use crate::undo::{Plan, apply, plan};
 use crate::workspace::Workspace;
 use crate::workspace::path_error::shown;
@@ -50,6 +50,10 @@ pub(super) fn undo(
         return Err(CliError::from_code(ErrorCode::Conflict, message));
     }
     let run = reader.run(&id)?.ok_or_else(none)?;
+    if run.began.mode == REPLAY {
+        let message = "the run cannot be undone: it is a replay, which changed nothing";
+        return Err(CliError::from_code(ErrorCode::Conflict, message));
+    }
     // Somebody who changes records could have any file of the project replaced. A dry run may read them.
     let doubt = doubt(workspace, &reader, &records, &id)?;
     if let Some(doubt) = doubt.as_ref().filter(|_| !unverified && !dry_run) {

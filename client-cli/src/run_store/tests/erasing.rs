@@ -25,6 +25,7 @@ async fn write_canaries(store: &RunStore, run: &str, mark: &str) {
         at: at.clone(),
         run: run.clone(),
         mode: "run".to_owned(),
+        of: None,
         pml: "0".to_owned(),
         code: content(20_000),
         args: content(0),
@@ -100,6 +101,7 @@ async fn write_canaries(store: &RunStore, run: &str, mark: &str) {
         status: Status::Error,
         output: Some(content(3)),
         error: Some(failure()),
+        console: None,
     };
     store.append(Record::RunEnded(ended)).await.unwrap();
 }
@@ -227,7 +229,14 @@ async fn a_shared_value_stays_until_nothing_needs_it() {
         project.root().join(".pml/contents").join(crate::files::records::name_of_hash(large.hash));
     let ended = |output| {
         let (at, run) = (now(), "three".to_owned());
-        Record::RunEnded(RunEnded { at, run, status: Status::Success, output, error: None })
+        Record::RunEnded(RunEnded {
+            at,
+            run,
+            status: Status::Success,
+            output,
+            error: None,
+            console: None,
+        })
     };
     std::fs::remove_file(file).unwrap();
     let error = store.append(ended(Some(large))).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What a changed program is replayed with, compared with what the run had.
+//! What a program is replayed with, compared with what the run had.
 
 use protocol::{ErrorCode, Integrity, escape_text};
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use crate::consent::program_lock::{BuiltIn, LockFile};
 use crate::consent::trust::TrustStore;
 use crate::run_store::RunStore;
 use crate::run_store::reader::{Reader, Run};
+use crate::run_store::record::InputChanged;
 use crate::workspace::Workspace;
 
 /// The version of this `pml`.
@@ -102,6 +103,23 @@ fn tools(reader: &Reader, run: &Run) -> Vec<(String, State)> {
 }
 
 impl Input {
+    /// Returns whether it is known to be another one.
+    pub(super) fn is_changed(&self) -> bool {
+        matches!(self.state, State::Changed { .. })
+    }
+
+    /// Returns it for the record of the replay, if it is another one.
+    pub(super) fn recorded(&self) -> Option<InputChanged> {
+        let State::Changed { code, recorded, now } = &self.state else { return None };
+        Some(InputChanged {
+            what: self.what.to_owned(),
+            tool: self.tool.clone(),
+            code: code.map(|code| code.name().to_owned()),
+            recorded: recorded.clone(),
+            now: now.clone(),
+        })
+    }
+
     /// Returns it as JSON.
     pub(super) fn to_json(&self) -> Value {
         let mut shown = json!({ "what": self.what });

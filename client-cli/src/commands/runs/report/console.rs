@@ -7,7 +7,7 @@ use protocol::escape_text;
 use super::resources::Used;
 use super::{Counts, Named, Report, duration, milliseconds};
 use crate::commands::plan::{Part, Style};
-use crate::commands::runs::display::{answer, counted};
+use crate::commands::runs::display::{answer, compared, counted};
 use crate::consent::shortened::shortened;
 use crate::diagram::display::padded;
 use crate::run_store::reader::{Call, Run};
@@ -69,6 +69,9 @@ fn opening(report: &Report<'_>, style: Style, out: &mut String) {
             None => shown,
         },
     );
+    for told in run.compared.iter().flat_map(|compared| self::compared(run, compared)) {
+        line("replay", &told);
+    }
     line("started", &escape_text(&run.began.at));
     if let Some(ended) = &run.ended {
         line("ended", &escape_text(&ended.at));

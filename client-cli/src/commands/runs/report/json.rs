@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::resources::Resources;
 use super::{Counts, Report, VERSION, duration, milliseconds};
-use crate::commands::runs::json::{approvals, call, error, value};
+use crate::commands::runs::json::{approvals, call, compared, error, value};
 use crate::run_store::reader::Call;
 
 /// Returns a report with all values in full.
@@ -38,6 +38,8 @@ pub(super) fn report(report: &Report<'_>) -> Value {
             "resumed_at": run.resumed.iter().map(|resumed| &resumed.at).collect::<Vec<_>>(),
             "status": run.status(),
             "mode": began.mode,
+            "of": began.of,
+            "replay": compared(reader, run),
             "pml": began.pml,
             "total_steps": run.calls.len(),
             "completed_steps": counts.success,

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::differences;
 use super::page::{Page, Source, head};
 use super::records::Places;
-use crate::commands::runs::display::{answer, counted};
+use crate::commands::runs::display::{answer, compared, counted};
 use crate::commands::runs::report::resources::Used;
 use crate::commands::runs::report::{Counts, Named, Report, duration, milliseconds};
 use crate::run_store::reader::{Call, Link};
@@ -64,6 +64,9 @@ impl Sections<'_> {
         page.markup("</dd>");
         if run.began.mode != "run" {
             row(page, "Mode", &run.began.mode);
+        }
+        for told in run.compared.iter().flat_map(|compared| self::compared(run, compared)) {
+            row(page, "Replay", &told);
         }
         row(page, "Started", &run.began.at);
         for resumed in run.resumed.iter().take(20) {
