@@ -219,6 +219,7 @@ fn local_tool(
         score: 1.0,
         version: None,
         hides,
+        own_machine: false,
         descriptor,
     })
 }
@@ -243,6 +244,7 @@ fn stored_capabilities(app: &App) -> Result<Vec<FoundTool>, ErrorBody> {
             score: 1.0,
             version: None,
             hides: Vec::new(),
+            own_machine: false,
             descriptor,
         };
         found.insert(module.id, tool);

@@ -6,8 +6,11 @@
 
 mod formats;
 mod names;
+mod schema;
 
 use serde_json::{Map, Value};
+
+pub use self::schema::sanitize_tool;
 
 use self::formats::clean_text;
 

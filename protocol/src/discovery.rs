@@ -205,6 +205,9 @@ fn invalid(message: &str) -> ErrorBody {
     ErrorBody::new(ErrorCode::InvalidRequest, message)
 }
 
+/// What a tool of the user's own machine needs, in the answer to a client that is not there.
+const OWN_MACHINE: &str = "`pml` on the user's machine; it cannot be called from here";
+
 /// A found tool, before it is rendered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundTool {
@@ -226,6 +229,8 @@ pub struct FoundTool {
     pub version: Option<String>,
     /// The entries to which its name would resolve without it.
     pub hides: Vec<String>,
+    /// Whether only the user's own machine has it, which is not where it is searched for.
+    pub own_machine: bool,
     /// Its description and schemas.
     pub descriptor: ToolDescriptor,
 }
@@ -274,6 +279,9 @@ impl FoundTool {
         }
         if let Some(version) = &self.version {
             rendered["version"] = json!(version);
+        }
+        if self.own_machine {
+            rendered["needs"] = json!(OWN_MACHINE);
         }
         if !self.hides.is_empty() {
             rendered["hides"] = json!(self.hides);
@@ -374,6 +382,7 @@ mod tests {
             score: 0.876_5,
             version: None,
             hides: Vec::new(),
+            own_machine: false,
             descriptor: serde_json::from_value(json!({
                 "name": "read_text_file",
                 "description": "Reads a file as text. It has more to say.",

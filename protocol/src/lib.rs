@@ -39,6 +39,7 @@ pub mod redaction;
 mod routing;
 pub mod server_json;
 pub mod signature;
+mod synced_tools;
 mod trace;
 mod visibility;
 
@@ -61,6 +62,10 @@ pub use outcome::{ResultMode, ToolError, unwrap_tool_result, wrap_value};
 pub use pattern::ToolPattern;
 pub use program_error::{ProgramFailure, code_frame, escape_text, program_error};
 pub use routing::{Routing, RoutingRules};
+pub use synced_tools::{
+    SYNCED_SERVER_BYTES, SYNCED_TOOL_BYTES, SYNCED_TOOLS, SyncedTool, ToolHints, ToolSync,
+    ToolSyncReceipt,
+};
 pub use trace::{
     RunTrace, TRACE_EVENTS, TRACE_RUNS, TRACE_VALUE_BYTES, TraceBatch, TraceEvent, TraceKind,
     TraceOutcome, TraceReceipt, TraceReceipts, TraceStatus, TraceValue,

@@ -99,6 +99,7 @@ pub use records::executions::{
 };
 pub use records::expiry::Retention;
 pub use records::idempotency::{Claim, IdempotencyKey, StoredAnswer};
+pub use records::synced_tools::{NewSyncedServer, SyncedServer};
 pub use records::traces::{
     NewTrace, NewTraceEvent, OwnTrace, StoredTrace, TraceOrigin, TraceRecord,
 };

@@ -25,6 +25,7 @@ pub(crate) mod secrets;
 pub(crate) mod servers;
 pub(crate) mod sessions;
 mod singular;
+mod synced_tools;
 pub(crate) mod traces;
 
 use std::sync::Arc;
@@ -163,6 +164,11 @@ fn api_routes() -> OpenApiRouter<SharedGateway> {
         .routes(routes!(executions::get_execution))
         .routes(routes!(traces::store_traces).layer(DefaultBodyLimit::max(traces::BODY_LIMIT)))
         .routes(routes!(traces::get_trace))
+        .routes(
+            routes!(synced_tools::sync_tools, synced_tools::list_synced_tools)
+                .layer(DefaultBodyLimit::max(synced_tools::BODY_LIMIT)),
+        )
+        .routes(routes!(synced_tools::get_synced_tools, synced_tools::forget_synced_tools))
         .routes(routes!(capabilities::publish_capability))
         .routes(routes!(capabilities::deprecate_capability))
         .routes(routes!(capabilities::yank_capability))

@@ -32,6 +32,7 @@ mod private_settings;
 mod proxy;
 mod publish;
 mod state;
+mod synced_tools;
 mod telemetry;
 mod tools;
 mod traces;

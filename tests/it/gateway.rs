@@ -12,4 +12,5 @@ mod noisy_neighbour;
 mod openapi;
 mod operations;
 mod rate_limits;
+mod synced_tools;
 mod traces;

@@ -112,6 +112,7 @@ fn found(
         score: 1.0,
         version: server.server_version.clone(),
         hides: Vec::new(),
+        own_machine: false,
         descriptor,
     })
 }

@@ -38,6 +38,24 @@ pub enum DiscoverQuery {
     Text(String),
 }
 
+impl DiscoverQuery {
+    /// Returns whether it names a tool with this id; words name none.
+    pub fn names(&self, id: &ToolId) -> bool {
+        match self {
+            Self::Name(name) => {
+                id.as_str() == name
+                    || id.namespace() == name
+                    || ToolId::from_wire(name).is_ok_and(|named| named == *id)
+            }
+            Self::Pattern(text) => {
+                let pattern = Pattern { text: text.clone(), has_wildcards: true };
+                pattern.can_match() && pattern.matches(id.as_str())
+            }
+            Self::Text(_) => false,
+        }
+    }
+}
+
 /// A tool that was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Discovered {

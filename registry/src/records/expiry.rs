@@ -11,6 +11,8 @@ pub struct Retention {
     pub traces: NonZeroU16,
     /// Executions.
     pub executions: NonZeroU16,
+    /// Tools of users' own servers, since they were sent last.
+    pub synced_tools: NonZeroU16,
 }
 
 /// The most rows of a table that one statement removes.
@@ -42,10 +44,11 @@ impl Registry {
             .pool
             .outside(move |connection| {
                 let gone = sqlx::query_scalar!(
-                    r#"select expire_records($1, $2, $3) as "gone!""#,
+                    r#"select expire_records($1, $2, $3) + expire_synced_tools($4, $3) as "gone!""#,
                     i32::from(retention.traces.get()),
                     i32::from(retention.executions.get()),
                     ROWS,
+                    i32::from(retention.synced_tools.get()),
                 );
                 Box::pin(gone.fetch_one(connection))
             })

@@ -55,7 +55,7 @@ fn trace(calls: i32) -> NewTrace {
 
 fn retention(traces: u16, executions: u16) -> Retention {
     let days = |days| NonZeroU16::new(days).unwrap();
-    Retention { traces: days(traces), executions: days(executions) }
+    Retention { traces: days(traces), executions: days(executions), synced_tools: days(30) }
 }
 
 async fn expire(registry: &Registry) {

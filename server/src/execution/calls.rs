@@ -24,12 +24,14 @@ use tokio_util::sync::CancellationToken;
 use self::nested::Nesting;
 use self::once::{CallName, has_effects, once};
 use crate::admission::memory::Reserved;
+use crate::error::registry_error;
 use crate::execution::capabilities::{self, Reach};
 use crate::execution::discover::discover;
 use crate::execution::refusal;
 use crate::execution::result::raw_result;
-use crate::identity::requester::Requester;
+use crate::identity::requester::{ClientKind, Requester};
 use crate::state::SharedGateway;
+use crate::synced_tools;
 use crate::tools::{self, ToolFailure};
 use crate::traces::run_log::RunLog;
 use crate::upstreams::secrets::{self, Need};
@@ -264,6 +266,13 @@ async fn call_registered(
     let (resolved, reached) =
         capabilities::reach(gateway, &tenant, &base, std::slice::from_ref(id)).await?;
     let Some(tool) = resolved.tools.first() else {
+        if requester.client == ClientKind::Plain {
+            let own = synced_tools::among_missing(&gateway.registry, &tenant, &resolved).await;
+            if own.map_err(|error| registry_error(&error))?.contains(id) {
+                let why = format!("tool `{id}` runs on the user's machine");
+                return Err(refusal::needs_package(why, vec![id.to_string()]));
+            }
+        }
         let why = resolved
             .missing
             .first()

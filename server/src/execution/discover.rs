@@ -1,14 +1,15 @@
 //! `pml_discover`: finds tools by name, pattern or words.
 
 use protocol::discovery::{self, DiscoverFilter, DiscoverRequest, FoundTool, Lookup};
-use protocol::ranking;
-use protocol::{EntryType, ErrorBody, ErrorCode, ToolUseType};
+use protocol::ranking::{self, Intent, SCORE_FLOOR};
+use protocol::{EntryType, ErrorBody, ErrorCode, ToolId, ToolUseType};
 use registry::{DiscoverQuery, Discovered, RegistryError};
 use serde_json::{Value, json};
 
 use crate::error::registry_error;
-use crate::identity::requester::Requester;
+use crate::identity::requester::{ClientKind, Requester};
 use crate::state::SharedGateway;
+use crate::synced_tools::{self, may_be_synced};
 
 /// The number of candidates to read when a filter may remove some of them.
 const FILTERED: usize = 100;
@@ -75,8 +76,43 @@ async fn find(
         RegistryError::Invalid(reason) => ErrorBody::new(ErrorCode::InvalidRequest, reason),
         other => registry_error(&other),
     })?;
-    let found = found.into_iter().map(found_tool).filter(|tool| tool.passes(filter));
-    Ok(found.take(limit).collect())
+    let mut found: Vec<FoundTool> = found.into_iter().map(found_tool).collect();
+    found.extend(synced(gateway, requester, &query).await?);
+    if matches!(query, DiscoverQuery::Text(_)) {
+        ranking::rank(&mut found, |tool| tool.score, |tool| tool.id.as_str());
+    }
+    Ok(found.into_iter().filter(|tool| tool.passes(filter)).take(limit).collect())
+}
+
+/// Finds tools of the caller's own machine, as far as the user had them sent.
+async fn synced(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    query: &DiscoverQuery,
+) -> Result<Vec<FoundTool>, ErrorBody> {
+    // `pml` knows its own, and those of another machine cannot be called there.
+    if requester.client == ClientKind::Package {
+        return Ok(Vec::new());
+    }
+    let tenant = requester.tenant();
+    let servers = gateway.registry.synced_servers(&tenant, None).await;
+    let tools = synced_tools::found(servers.map_err(|error| registry_error(&error))?);
+    let mut tools: Vec<FoundTool> = match query {
+        DiscoverQuery::Text(text) => {
+            let intent = Intent::new(text);
+            let scored = tools.into_iter().map(|tool| tool.scored(&intent));
+            scored.filter(|tool| tool.score >= SCORE_FLOOR).collect()
+        }
+        by_name => tools.into_iter().filter(|tool| by_name.names(&tool.id)).collect(),
+    };
+    ranking::rank(&mut tools, |tool| tool.score, |tool| tool.id.as_str());
+    tools.truncate(FILTERED);
+    // A program that names such a tool gets the entry of the registry, so that is what is found.
+    let ids: Vec<ToolId> = tools.iter().map(|tool| tool.id.clone()).collect();
+    let resolved = gateway.registry.resolve(&tenant, &ids).await;
+    let resolved = resolved.map_err(|error| registry_error(&error))?;
+    tools.retain(|tool| may_be_synced(&resolved, &tool.id));
+    Ok(tools)
 }
 
 fn found_tool(found: Discovered) -> FoundTool {
@@ -91,6 +127,7 @@ fn found_tool(found: Discovered) -> FoundTool {
         score: found.score,
         version: found.version,
         hides: found.hides.iter().map(ToString::to_string).collect(),
+        own_machine: false,
         descriptor: found.descriptor,
     }
 }

@@ -33,6 +33,7 @@ use crate::execution::refusal;
 use crate::identity::requester::{ClientKind, Requester};
 use crate::metrics::{Decision as Decided, Limit, ProgramCount};
 use crate::state::SharedGateway;
+use crate::synced_tools;
 use crate::traces::run_log::{RunEnd, RunLog};
 use crate::upstreams::secrets::{self, Need};
 
@@ -144,6 +145,14 @@ async fn plan(
     let scope = capabilities::scope_of(&tenant);
     let base = request.within.unwrap_or_else(|| scope.clone());
     let (resolved, reach) = capabilities::reach(gateway, &tenant, &base, &analysis.tools).await?;
+    let local_tools = match requester.client {
+        ClientKind::Package => local_tools,
+        // Such a caller names none, so these are only names that the registry does not have.
+        ClientKind::Plain => {
+            let known = synced_tools::among_missing(&gateway.registry, &tenant, &resolved).await;
+            known.map_err(|error| registry_error(&error))?
+        }
+    };
     // Tools of the caller's machine need not be registered.
     let unknown: Vec<&MissingTool> =
         resolved.missing.iter().filter(|missing| !local_tools.contains(&missing.id)).collect();

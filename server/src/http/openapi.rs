@@ -80,6 +80,7 @@ pub(super) struct Problem {
         (name = "secrets", description = "Stored secrets for the upstreams of tools"),
         (name = "audit", description = "The audit log"),
         (name = "executions", description = "Decisions about programs, and the calls of their runs"),
+        (name = "tools", description = "Tools of the caller's own MCP servers, which run on the caller's machine"),
         (name = "routing", description = "Where tools run"),
         (name = "identity", description = "Discovery of the token issuer"),
         (name = "operation", description = "Liveness, readiness, version"),

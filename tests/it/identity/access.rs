@@ -54,6 +54,8 @@ struct Side {
     member: String,
     /// An execution with a trace, which has the same id.
     execution: String,
+    /// A workspace whose tools were sent.
+    client: String,
 }
 
 impl Side {
@@ -100,6 +102,9 @@ impl Side {
             let url = format!("{}/api/v1/{path}", tenant.url);
             assert_eq!(call(&tenant.key, method, &url, Some(&body)).status, 201, "{path}");
         }
+        let client = format!("0195d2a0-0000-7000-8000-{number:012}");
+        let tools = format!("{}/api/v1/tools/sync", tenant.url);
+        assert_eq!(call(&tenant.key, "POST", &tools, Some(&synced(&client))).status, 200);
         let links = format!("{}/api/v1/registry-links", tenant.url);
         let link = call(&tenant.key, "POST", &links, Some(&json!({ "name": "ours" }))).json();
         let mcp = format!("{namespace}_mcp");
@@ -111,6 +116,7 @@ impl Side {
         });
         Self {
             execution,
+            client,
             link: text(&link, "id"),
             server: crate::registry::official::write_server(operator, &scope, &mcp, "Ours."),
             url: tenant.url,
@@ -141,6 +147,8 @@ impl Side {
         let [members, projects] = ["/api/v1/members", "/api/v1/projects"].map(read);
         let executions = read("/api/v1/executions");
         let trace = read(&format!("/api/v1/traces/{}", self.execution));
+        let synced = read("/api/v1/tools/sync");
+        assert!(synced.contains(&self.client), "{synced}");
         assert!(executions.contains(&self.execution), "{executions}");
         assert!(members.contains(&self.member) && projects.contains(&self.scope), "{members}");
         let secrets = read("/api/v1/secrets");
@@ -149,6 +157,7 @@ impl Side {
             "keys": keys, "audit": audit.json(), "capability": capability, "published": published, "secrets": secrets,
             "links": read("/api/v1/registry-links"), "servers": read("/v0.1/servers?limit=100"),
             "members": members, "projects": projects, "executions": executions, "trace": trace,
+            "synced": synced,
         })
     }
 }
@@ -188,6 +197,9 @@ fn fill(route: &Route, side: &Side) -> Option<[String; 2]> {
         "/api/v1/executions/{id}" | "/api/v1/traces/{id}" => {
             [side.execution.clone(), "00000000-0000-7000-8000-000000000000".to_owned()]
         }
+        "/api/v1/tools/sync/{client}" => {
+            [side.client.clone(), "00000000-0000-7000-8000-000000000000".to_owned()]
+        }
         "/mcp/proxy/{server}" => {
             [format!("{}.up_{}", side.scope, side.namespace), "no.such.thing".to_owned()]
         }
@@ -210,6 +222,13 @@ fn published(name: &str) -> Value {
     })
 }
 
+/// Returns the request that sends the tools of a workspace's server.
+fn synced(client: &str) -> Value {
+    let tool =
+        json!({ "name": "own", "description": "Ours.", "inputSchema": { "type": "object" } });
+    json!({ "client": client, "namespace": "own", "tools": [tool] })
+}
+
 fn body(route: &Route) -> Option<Value> {
     match (route.method.as_str(), route.path.as_str()) {
         ("POST", "/api/v1/capabilities") => {
@@ -223,6 +242,7 @@ fn body(route: &Route) -> Option<Value> {
         ("POST", "/api/v1/keys") => Some(json!({ "name": "n", "can": ["read"] })),
         ("POST", "/api/v1/registry-links") => Some(json!({ "name": "n" })),
         ("POST", "/api/v1/traces") => Some(json!({ "runs": [] })),
+        ("POST", "/api/v1/tools/sync") => Some(synced("0195d2a0-0000-7000-8000-999999999999")),
         ("POST", "/api/v1/projects") => Some(json!({ "name": "another" })),
         ("PUT", "/api/v1/members/{principal}") => Some(json!({ "role": "viewer" })),
         ("POST", _) => Some(json!({})),

@@ -152,6 +152,11 @@ fn writes(names: &Names) -> Vec<(&'static str, String, Value)> {
         ("/api/v1/projects", "projects".to_owned(), json!({ "name": "another" })),
         ("/api/v1/sessions", "sessions".to_owned(), nothing),
         ("/api/v1/traces", "traces".to_owned(), json!({ "runs": [] })),
+        (
+            "/api/v1/tools/sync",
+            "tools/sync".to_owned(),
+            json!({ "client": "0195d2a0-0000-7000-8000-000000000000", "namespace": "notes", "tools": [] }),
+        ),
     ]
 }
 
