@@ -38,6 +38,7 @@ use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::registries::{Registries, Registry};
 use crate::run_store::RunStore;
+use crate::tool_sync::{self, SyncedTools};
 use crate::tools::{self, NativeTools};
 use crate::traces::Traces;
 use crate::workspace::Workspace;
@@ -59,9 +60,12 @@ pub(crate) struct App {
     serve_port: Option<u16>,
     /// Whether agents are offered tools next to the meta-tools.
     exposes: bool,
-    known: KnownTools,
+    known: Arc<KnownTools>,
     cloud: Result<Cloud, ErrorBody>,
     traces: Option<Traces>,
+    synced: Option<SyncedTools>,
+    /// The namespaces of servers whose tools the gateway is told.
+    told: BTreeSet<String>,
     registries: Result<Registries, ErrorBody>,
     analyser: OnceLock<Result<Analyser, ErrorBody>>,
     sandboxes: OnceLock<Result<Pool, ErrorBody>>,
@@ -115,10 +119,18 @@ impl App {
                 "`optional` has no effect for the gateway, which `registries` of `.pml.json` lists"
             );
         }
+        let known = Arc::new(KnownTools::new(store.folder(), workspace.root()));
         let traces = cloud.as_ref().ok();
         let traces =
             traces.map(|cloud| Traces::new(Arc::clone(&workspace), store.folder(), cloud.clone()));
-        let known = KnownTools::new(store.folder(), workspace.root());
+        let synced = cloud.as_ref().ok().map(|cloud| {
+            let (records, of) = (store.folder().to_owned(), Arc::clone(&workspace));
+            let spec_of = Box::new(move |namespace: &str, server: &config::McpServer| {
+                server.spec(folder_of(&records, &of, HOMES, namespace), records.join(PACKAGES))
+            });
+            let (workspace, known) = (Arc::clone(&workspace), Arc::clone(&known));
+            SyncedTools::new(workspace, store.clone(), known, spec_of, cloud.clone())
+        });
         Ok(Arc::new(Self {
             lockfile: Lockfile::load(Arc::clone(&workspace), store.clone())?,
             native: NativeTools::new(Arc::clone(&workspace), environment, supervisor),
@@ -133,6 +145,8 @@ impl App {
             known,
             cloud,
             traces,
+            synced,
+            told: config.synced,
             registries,
             analyser: OnceLock::new(),
             sandboxes: OnceLock::new(),
@@ -149,11 +163,20 @@ impl App {
         self.cloud.as_ref().map_err(Clone::clone)
     }
 
-    /// Sends the traces of runs that have ended to the gateway, in the background.
-    pub(crate) fn send_traces(&self) {
+    /// Tells the gateway in the background what it may know: traces of runs that have ended, and tools of own servers.
+    pub(crate) fn tell_gateway(&self) {
         if let Some(traces) = &self.traces {
             traces.send();
         }
+        if let Some(synced) = &self.synced {
+            synced.send();
+        }
+    }
+
+    /// Returns whether the gateway has the tools of own servers, by namespace.
+    pub(crate) fn tool_syncs(&self) -> BTreeMap<String, tool_sync::Status> {
+        let Ok(cloud) = &self.cloud else { return BTreeMap::new() };
+        tool_sync::statuses(&self.told, &self.workspace, self.records(), &cloud.gateway().origin())
     }
 
     /// Returns the analyser, which starts with its first use.
@@ -347,11 +370,21 @@ impl App {
         environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
-    /// Waits for a moment until the traces of runs are sent; the next `pml` sends the rest.
-    pub(crate) async fn finish_traces(&self) {
-        if let Some(traces) = &self.traces {
-            traces.finish(TRACE_PATIENCE).await;
-        }
+    /// Waits for a moment until the gateway is told; the next `pml` tells the rest.
+    pub(crate) async fn finish_telling(&self) {
+        let traces = async {
+            if let Some(traces) = &self.traces {
+                traces.finish(TELLING).await;
+            }
+        };
+        let synced = async {
+            if let Some(synced) = &self.synced {
+                // Not every run ends here: the gateway may have executed the program.
+                synced.send();
+                synced.finish(TELLING).await;
+            }
+        };
+        tokio::join!(traces, synced);
     }
 
     /// Stops the local MCP servers, and waits until everything that was recorded is stored.
@@ -411,8 +444,8 @@ fn add_configured(
     Ok(())
 }
 
-/// How long the end of `pml` is delayed by traces.
-const TRACE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the end of `pml` is delayed by what the gateway is told.
+const TELLING: Duration = Duration::from_secs(1);
 
 /// The homes of sealed servers, among the user's records.
 const HOMES: &str = "server-homes";

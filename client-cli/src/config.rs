@@ -7,7 +7,7 @@ mod registries;
 mod settings;
 mod stored;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -108,6 +108,9 @@ pub(crate) struct Config {
     pub(crate) mcp_servers: BTreeMap<String, McpServer>,
     /// MCP servers that hide those of the registry, by namespace.
     pub(crate) private_mcps: BTreeMap<String, McpServer>,
+    /// The namespaces of servers whose tools the gateway is told. In an untrusted file they are named, and there are no
+    /// such servers: what the gateway has stays as it is.
+    pub(crate) synced: BTreeSet<String>,
     /// The registries that have MCP servers, in the order in which they are asked.
     pub(crate) registries: Vec<Registry>,
     /// Tools that are listed next to the meta-tools.
@@ -168,6 +171,9 @@ impl Config {
 
     fn of(mut file: ConfigFile, trust: Trust) -> Self {
         let mut ignored = Vec::new();
+        let servers = file.servers.private_mcps.iter().chain(&file.servers.mcp_servers);
+        let synced = servers.filter(|(_, server)| server.syncs_tools);
+        let synced = synced.map(|(namespace, _)| namespace.clone()).collect();
         // `ask` and `deny` remain: restrictions apply without trust. Everything that grants something is dropped.
         if trust == Trust::Untrusted {
             let mut drop_if = |is_set: bool, name: &str| {
@@ -217,6 +223,7 @@ impl Config {
             misnamed,
             mcp_servers,
             private_mcps,
+            synced,
             registries: file.registries.0,
             expose_tools: file.expose_tools,
         }

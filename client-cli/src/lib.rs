@@ -31,6 +31,7 @@ mod app;
 mod approval_page;
 mod args;
 mod attestation;
+mod background;
 mod browser;
 mod capabilities;
 mod commands;
@@ -59,6 +60,7 @@ mod serve;
 mod stdio;
 #[doc(hidden)]
 pub mod testing;
+mod tool_sync;
 mod tools;
 mod traces;
 mod undo;

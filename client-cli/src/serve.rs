@@ -70,8 +70,8 @@ impl Server {
         let port = listener.local_addr().map_err(failed)?.port();
         let token = Token::open(app.project())?;
         let runs = Arc::new(Runs::with_posted_questions(app));
-        // Those of runs that ended with an earlier `pml`.
-        runs.app.send_traces();
+        // Also what an earlier `pml` could not.
+        runs.app.tell_gateway();
         let handler = AgentHandler::exposing(Arc::clone(&runs));
         let requests = Arc::new(Requests::new(handler, token, stop.clone()));
         let url = format!("http://127.0.0.1:{port}{}", requests::PATH);
@@ -87,6 +87,6 @@ impl Server {
         })
         .await;
         runs.shut_down().await;
-        runs.app.finish_traces().await;
+        runs.app.finish_telling().await;
     }
 }

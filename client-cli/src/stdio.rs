@@ -19,12 +19,12 @@ use crate::run::Runs;
 /// As [`serve_tools`].
 pub(crate) async fn serve(app: Arc<App>, stop: CancellationToken) -> anyhow::Result<()> {
     let runs = Arc::new(Runs::with_posted_questions(Arc::clone(&app)));
-    // Those of runs that ended with an earlier `pml`.
-    app.send_traces();
+    // Also what an earlier `pml` could not.
+    app.tell_gateway();
     let handler = AgentHandler::exposing(Arc::clone(&runs));
     // Boxed: its future is large, and would make that of every caller as large.
     let served = Box::pin(serve_tools(handler, runs, stop)).await;
-    app.finish_traces().await;
+    app.finish_telling().await;
     served
 }
 

@@ -8,29 +8,18 @@ mod pending;
 mod projection;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{ErrorBody, ErrorCode, TraceBatch, TraceOutcome, TraceReceipts};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use protocol::{ErrorBody, TraceBatch, TraceOutcome, TraceReceipts};
 
 use self::pending::{Pending, Sent};
+use crate::background::{Background, Left, Work, blocking};
 use crate::gateway::cloud::Cloud;
 use crate::workspace::Workspace;
 
-/// How long to wait before the first and the last attempts after a failure.
-const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
-
 /// Sends the traces of a project's runs to its gateway, in the background.
-pub(crate) struct Traces {
-    sender: Arc<Sender>,
-    /// How many attempts were asked for.
-    asked: watch::Sender<u64>,
-    /// How many of them have been made.
-    made: watch::Sender<u64>,
-    task: Mutex<Option<JoinHandle<()>>>,
-}
+pub(crate) struct Traces(Background<Sender>);
 
 struct Sender {
     workspace: Arc<Workspace>,
@@ -38,48 +27,21 @@ struct Sender {
     cloud: Cloud,
 }
 
-/// What an attempt has left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
-    /// Nothing.
-    Nothing,
-    /// Some traces, which the gateway may take later.
-    Some,
-    /// Some traces, which this gateway takes from nobody or not with this key: there is no other attempt until another
-    /// run has ended.
-    Refused,
-}
-
 impl Traces {
     /// Prepares the sending of traces; `records` is the folder of the user's own records.
     pub(crate) fn new(workspace: Arc<Workspace>, records: &Path, cloud: Cloud) -> Self {
         let sent = Sent::of(records, workspace.root(), &cloud.gateway().origin());
-        Self {
-            sender: Arc::new(Sender { workspace, sent, cloud }),
-            asked: watch::Sender::new(0),
-            made: watch::Sender::new(0),
-            task: Mutex::default(),
-        }
+        Self(Background::new(Sender { workspace, sent, cloud }))
     }
 
     /// Sends what has not been sent yet, in the background: a run has ended, or an agent has connected.
     pub(crate) fn send(&self) {
-        self.asked.send_modify(|asked| *asked += 1);
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        if task.is_none() {
-            let (sender, asked) = (Arc::clone(&self.sender), self.asked.subscribe());
-            *task = Some(tokio::spawn(send_all(sender, asked, self.made.clone())));
-        }
+        self.0.ask();
     }
 
-    /// Waits for the attempts that were asked for, for at most `patience`. Then the next `pml` makes them.
+    /// Waits until it is sent, for at most `patience`. Then the next `pml` sends it.
     pub(crate) async fn finish(&self, patience: Duration) {
-        let asked = *self.asked.borrow();
-        let mut made = self.made.subscribe();
-        let _ = tokio::time::timeout(patience, made.wait_for(|made| *made >= asked)).await;
-        if let Some(task) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            task.abort();
-        }
+        self.0.finish(patience).await;
     }
 }
 
@@ -96,33 +58,9 @@ pub(crate) fn waiting(
     Pending::count(workspace, &Sent::of(records, workspace.root(), origin))
 }
 
-/// Makes an attempt whenever one is asked for, and repeats it until nothing is left.
-async fn send_all(sender: Arc<Sender>, mut asked: watch::Receiver<u64>, made: watch::Sender<u64>) {
-    let mut wait = WAITS.0;
-    loop {
-        let round = *asked.borrow_and_update();
-        let left = sender.send_pending().await;
-        made.send_replace(round);
-        match left {
-            Left::Some => {
-                tokio::select! {
-                    () = tokio::time::sleep(wait) => wait = (wait * 2).min(WAITS.1),
-                    changed = asked.changed() => if changed.is_err() { return },
-                }
-            }
-            Left::Nothing | Left::Refused => {
-                wait = WAITS.0;
-                if asked.changed().await.is_err() {
-                    return;
-                }
-            }
-        }
-    }
-}
-
-impl Sender {
+impl Work for Sender {
     /// Sends the traces of all runs that have ended, in the order of their ends.
-    async fn send_pending(self: &Arc<Self>) -> Left {
+    async fn attempt(self: &Arc<Self>) -> Left {
         loop {
             let sender = Arc::clone(self);
             let pending = blocking(move || Pending::read(&sender.workspace, &sender.sent)).await;
@@ -149,7 +87,9 @@ impl Sender {
             }
         }
     }
+}
 
+impl Sender {
     /// Sends one batch. What the gateway has acknowledged, also by the refusal of a run, is not sent again.
     async fn send(&self, batch: &TraceBatch) -> Result<(), Left> {
         match self.cloud.send_traces(batch).await {
@@ -162,15 +102,7 @@ impl Sender {
                 }
             }
             Err(error) => {
-                let left = match error.error_code {
-                    ErrorCode::GatewayUnreachable
-                    | ErrorCode::DatabaseUnavailable
-                    | ErrorCode::Busy
-                    | ErrorCode::RateLimited
-                    | ErrorCode::Internal => Left::Some,
-                    // For example a gateway of an earlier version, or a key without the right to run programs.
-                    _ => Left::Refused,
-                };
+                let left = Left::after(&error);
                 tracing::debug!(error = %error.message, ?left, "The traces were not sent");
                 Err(left)
             }
@@ -189,11 +121,4 @@ fn note_refusals(receipts: &TraceReceipts) {
             );
         }
     }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ErrorBody> + Send + 'static,
-) -> Result<T, ErrorBody> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(ErrorBody::new(ErrorCode::Internal, error.to_string())))
 }

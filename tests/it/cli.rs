@@ -57,6 +57,7 @@ mod serve;
 mod server_starts;
 mod shadowing;
 mod tasks;
+mod tool_sync;
 mod traces;
 mod types;
 mod undo;

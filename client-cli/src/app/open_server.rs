@@ -182,6 +182,9 @@ impl App {
     pub(super) fn learn(&self, namespace: &str, tools: &[ToolDescriptor]) {
         if let Some(spec) = self.local.spec(namespace) {
             self.known.store(namespace, &spec, tools.to_vec());
+            if let Some(synced) = &self.synced {
+                synced.send();
+            }
         }
         // What somebody may read in a search is what a call is compared with.
         if let Some(of) = self.tools_of_configured(namespace)

@@ -136,7 +136,7 @@ pub(super) async fn finish(
     runs.shut_down().await;
     let printed = ended.and_then(|envelope| print_outcome(envelope, analysis, program, json));
     // Behind the result, which nobody should wait for.
-    runs.app.finish_traces().await;
+    runs.app.finish_telling().await;
     printed
 }
 

@@ -1,5 +1,6 @@
 //! `pml list` and `pml remove`: the servers and capabilities of this project.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::added::{Added, AddedCapability};
 use crate::app::{App, ListedServer};
 use crate::args::{List, Remove};
 use crate::error::CliError;
+use crate::tool_sync::Status;
 
 /// Prints the servers and capabilities that programs can use here without the gateway's catalog.
 ///
@@ -20,12 +22,13 @@ use crate::error::CliError;
 /// Returns that the project's files are invalid.
 pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError> {
     let configured = app.configured_servers();
+    let syncs = app.tool_syncs();
     let allowed = app.lockfile.servers()?;
     let capabilities = app.lockfile.all_capabilities()?;
     let added = Added::read(app.project())?.0;
     if options.json {
         let answer = json!({
-            "configured": configured.iter().map(json_of).collect::<Vec<_>>(),
+            "configured": configured.iter().map(|server| json_of(server, &syncs)).collect::<Vec<_>>(),
             "allowed": allowed.iter().map(|server| json!({
                 "name": server.name,
                 "registry": server.registry,
@@ -46,7 +49,7 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
         return Ok(ExitCode::SUCCESS);
     }
     let mut sections = Vec::new();
-    let lines = configured.iter().map(text_of).collect::<String>();
+    let lines = configured.iter().map(|server| text_of(server, &syncs)).collect::<String>();
     sections.push(("Servers of .pml.json", lines));
     let lines = allowed.iter().map(|server| {
         // What it will reach is not known before the question.
@@ -183,7 +186,7 @@ fn remove_added(app: &App, name: &str) -> Result<Option<(AddedCapability, String
     Ok(Some((removed, done)))
 }
 
-fn json_of(server: &ListedServer) -> Value {
+fn json_of(server: &ListedServer, syncs: &BTreeMap<String, Status>) -> Value {
     json!({
         "name": server.name,
         "command": server.command,
@@ -191,13 +194,16 @@ fn json_of(server: &ListedServer) -> Value {
         "hosts": server.hosts,
         "package": server.package,
         "installed": server.installed,
+        "tool_sync": syncs.get(&server.name).map(Status::json),
     })
 }
 
-fn text_of(server: &ListedServer) -> String {
+fn text_of(server: &ListedServer, syncs: &BTreeMap<String, Status>) -> String {
     let name = escape_text(&server.name);
+    let sync = syncs.get(&server.name);
+    let sync = sync.map_or_else(String::new, |status| format!("    {}\n", status.text()));
     if let Some(url) = &server.url {
-        return format!("  {name}\n    {}\n", escape_text(url));
+        return format!("  {name}\n    {}\n{sync}", escape_text(url));
     }
     let installed = match (&server.package, &server.installed) {
         (None, _) => String::new(),
@@ -205,7 +211,7 @@ fn text_of(server: &ListedServer) -> String {
         (Some(_), None) => "; installed at the first call".to_owned(),
     };
     let reach = reach(server.hosts.as_deref());
-    format!("  {name}\n    {}\n    {reach}{installed}\n", words(&server.command))
+    format!("  {name}\n    {}\n    {reach}{installed}\n{sync}", words(&server.command))
 }
 
 fn reach(hosts: Option<&[String]>) -> String {

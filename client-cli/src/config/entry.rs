@@ -52,6 +52,9 @@ pub(super) struct Entry {
     /// Whether it may replace a built-in namespace.
     #[serde(default, rename = "override")]
     replaces_native: bool,
+    /// Whether the gateway is told its tools.
+    #[serde(default)]
+    sync_tools: bool,
 }
 
 /// A program in the form of the registry's entries.
@@ -116,6 +119,8 @@ pub(crate) struct McpServer {
     pub(crate) name: String,
     /// Whether it may replace a built-in namespace.
     pub(super) replaces_native: bool,
+    /// Whether the gateway is told its tools.
+    pub(super) syncs_tools: bool,
     /// Its namespace and tools.
     pub(super) offered: Offered,
     /// How it is started or reached, apart from its folders.
@@ -175,6 +180,7 @@ impl Entry {
         Ok(McpServer {
             name: name.to_owned(),
             replaces_native: self.replaces_native,
+            syncs_tools: self.sync_tools,
             start: ServerSpec {
                 command: with_workspace(self.command),
                 args: self.args.into_iter().map(with_workspace).collect(),

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use protocol::Integrity;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::atomic::{self, Existing};
 
@@ -65,6 +66,21 @@ impl RecordFile {
         match std::fs::remove_file(self.folder.join(&self.name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
+        }
+    }
+
+    /// Excludes other processes from what this file is about, until the result is dropped; `None` if another one does.
+    pub(crate) fn try_lock(&self) -> Result<Option<File>, io::Error> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        // A file of its own, because each write replaces the other one.
+        let name = format!("{}.lock", self.name);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o600);
+        let file = File::from(rustix::fs::openat(self.open()?, &name, flags, mode)?);
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(errno.into()),
         }
     }
 

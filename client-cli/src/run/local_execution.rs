@@ -284,7 +284,7 @@ async fn record_end(run: &LocalRun, live: LiveRun, envelope: &mut Envelope) {
     match (recorded, warnings) {
         (Ok(()), _) => {
             live.end();
-            run.app.send_traces();
+            run.app.tell_gateway();
         }
         (Err(error), Some(warnings)) => {
             warnings.push(format!("the end of the run was not recorded: {}", error.message));

@@ -139,6 +139,7 @@ pages! {
     secrets: "docs/secrets.md",
     security: "docs/security.md",
     threats: "docs/threats.md",
+    tool_sync: "docs/tool-sync.md",
     traces: "docs/traces.md",
 }
 

@@ -62,6 +62,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("server", "telemetry", &[]),
     ("server", "tools", &[]),
     ("server", "analyser", &["metrics"]),
+    ("server", "synced_tools", &[]),
     ("server", "traces", &[]),
     ("server", "database", &["config", "private_settings"]),
     ("server", "admission", &["config", "error", "metrics"]),
@@ -77,7 +78,17 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     (
         "server",
         "execution",
-        &["admission", "error", "identity", "metrics", "state", "tools", "traces", "upstreams"],
+        &[
+            "admission",
+            "error",
+            "identity",
+            "metrics",
+            "state",
+            "synced_tools",
+            "tools",
+            "traces",
+            "upstreams",
+        ],
     ),
     ("server", "publish", &["error", "execution", "identity", "state"]),
     (
@@ -99,6 +110,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "proxy",
             "publish",
             "state",
+            "synced_tools",
             "traces",
         ],
     ),
@@ -123,6 +135,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "upstreams",
         ],
     ),
+    ("client-cli", "background", &[]),
     ("client-cli", "files", &[]),
     ("client-cli", "attestation", &["files"]),
     ("client-cli", "policy", &["files"]),
@@ -145,7 +158,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
         &["capabilities", "files", "http_client", "origin", "processes", "*"],
     ),
     // What was decided before a run is in its record.
-    ("client-cli", "traces", &["files", "gateway", "run_store", "workspace"]),
+    ("client-cli", "traces", &["background", "files", "gateway", "run_store", "workspace"]),
     // It knows no project.
     ("client-cli", "release", &["files", "http_client"]),
     // It asks, and decides nothing.
@@ -186,6 +199,21 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
         "config",
         &["consent", "files", "local_mcp", "origin", "policy", "processes", "tools", "workspace"],
     ),
+    // It says what the file says, of tools that are known already; it starts nothing.
+    (
+        "client-cli",
+        "tool_sync",
+        &[
+            "background",
+            "config",
+            "consent",
+            "files",
+            "gateway",
+            "local_mcp",
+            "processes",
+            "workspace",
+        ],
+    ),
     (
         "client-cli",
         "app",
@@ -200,6 +228,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "processes",
             "registries",
             "run_store",
+            "tool_sync",
             "tools",
             "traces",
             "policy",
@@ -273,6 +302,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "run_store",
             "serve",
             "stdio",
+            "tool_sync",
             "traces",
             "policy",
             "undo",

@@ -1,6 +1,7 @@
 //! What `pml doctor` checks in a project: its folder, its files, its gateway, its API key and the programs that it
 //! needs.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use futures::future::join_all;
@@ -17,6 +18,7 @@ use crate::gateway::cloud::Cloud;
 use crate::gateway::keys::{self, Gateway, KeyError, KeyPlace, KeySource, Login, SignIn};
 use crate::processes::programs::{ProgramError, Programs};
 use crate::registries::Registries;
+use crate::tool_sync;
 use crate::traces;
 use crate::workspace::Workspace;
 
@@ -90,10 +92,11 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     let config = TrustStore::of_user()
         .map_err(|error| error.to_string())
         .and_then(|store| Config::open(&mut workspace, &store).map_err(|error| error.to_string()));
-    let mut registries = Vec::new();
+    let (mut registries, mut told) = (Vec::new(), BTreeSet::new());
     let url = match config {
         Ok(mut config) => {
             registries = std::mem::take(&mut config.registries);
+            told = std::mem::take(&mut config.synced);
             findings.push(trust(&config));
             let further = workspace.root_paths().into_iter().skip(1);
             findings.extend(
@@ -111,6 +114,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     let roots = workspace.root_paths();
     findings.extend(gateway(settings, url.as_deref(), &roots).await);
     findings.extend(traces(settings, url.as_deref(), &workspace));
+    findings.extend(tool_sync(settings, url.as_deref(), &workspace, &told));
     findings.extend(further_registries(settings, url.as_deref(), registries, &roots).await);
     findings.push(match Confinement::check_support() {
         Ok(()) => Finding::new("commands", State::Good, "can be confined to the workspace"),
@@ -255,6 +259,24 @@ fn traces(settings: &Settings, file: Option<&str>, workspace: &Workspace) -> Opt
         }
         Err(error) => Some(Finding::new("traces", State::Warning, error.message)),
     }
+}
+
+/// Returns the servers whose tools the gateway has, or should have.
+fn tool_sync(
+    settings: &Settings,
+    file: Option<&str>,
+    workspace: &Workspace,
+    told: &BTreeSet<String>,
+) -> Vec<Finding> {
+    let (Ok(gateway), Ok(store)) = (chosen_gateway(settings, file), TrustStore::of_user()) else {
+        return Vec::new();
+    };
+    let statuses = tool_sync::statuses(told, workspace, store.folder(), &gateway.origin());
+    let findings = statuses.into_iter().map(|(name, status)| {
+        let state = if status.is_settled() { State::Good } else { State::Warning };
+        Finding::new("tool sync", state, format!("`{}`: {}", escape_text(&name), status.text()))
+    });
+    findings.collect()
 }
 
 /// Checks a sign-in, which is refreshed if that is due.

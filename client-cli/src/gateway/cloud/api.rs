@@ -1,6 +1,8 @@
 //! Requests to `/api/v1` of the gateway: JSON bodies, answered with JSON or an RFC 9457 problem.
 
-use protocol::{ErrorBody, ErrorCode, RoutingRules, TraceBatch, TraceReceipts};
+use protocol::{
+    ErrorBody, ErrorCode, RoutingRules, ToolSync, ToolSyncReceipt, TraceBatch, TraceReceipts,
+};
 use reqwest::Method;
 use reqwest::header::{ACCEPT, ETAG, IF_NONE_MATCH};
 use serde::Deserialize;
@@ -62,6 +64,17 @@ impl Cloud {
         let body = serde_json::to_value(batch)
             .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
         let answer = self.api(Method::POST, "api/v1/traces", Some(body)).await?;
+        serde_json::from_slice(&answer).map_err(|error| self.invalid_answer(&error.to_string()))
+    }
+
+    /// Replaces what the gateway has of the tools of an own server.
+    ///
+    /// # Errors
+    /// Returns why there is no receipt, with the gateway's error code.
+    pub(crate) async fn sync_tools(&self, tools: &ToolSync) -> Result<ToolSyncReceipt, ErrorBody> {
+        let body = serde_json::to_value(tools)
+            .map_err(|error| ErrorBody::new(ErrorCode::Internal, error.to_string()))?;
+        let answer = self.api(Method::POST, "api/v1/tools/sync", Some(body)).await?;
         serde_json::from_slice(&answer).map_err(|error| self.invalid_answer(&error.to_string()))
     }
 
