@@ -11,9 +11,11 @@ mod tenancy;
 mod tools;
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use clap::CommandFactory as _;
 use protocol::Scope;
 use protocol::redaction::keys_in_use;
 use tokio::runtime::Runtime;
@@ -85,6 +87,8 @@ pub(crate) fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
             print(&runtime.block_on(secrets::run(&database, settings, &command))?)?;
         }
         Some(Command::Routes { json }) => print(&routes(json)?)?,
+        Some(Command::Completions { shell }) => print(&completions(shell))?,
+        Some(Command::Man { folder }) => print(&man(&folder)?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -124,6 +128,19 @@ fn routes(json: bool) -> anyhow::Result<String> {
         writeln!(out, "{:6} {:45} {auth}", route.method, route.path)?;
     }
     Ok(out)
+}
+
+fn completions(shell: clap_complete::Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "pml-server", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+fn man(folder: &Path) -> anyhow::Result<String> {
+    let refused = || format!("cannot write manual pages to `{}`", folder.display());
+    std::fs::create_dir_all(folder).with_context(refused)?;
+    clap_mangen::generate_to(Cli::command(), folder).with_context(refused)?;
+    Ok(format!("Wrote the manual pages to {}\n", folder.display()))
 }
 
 /// Writes to stdout; a closed pipe is an error, never a panic.

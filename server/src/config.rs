@@ -192,6 +192,21 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands into a folder.
+    #[command(after_help = "\
+Examples:
+  pml-server man /usr/local/share/man/man1    then `man pml-server` shows it
+
+Files of the same names are replaced.")]
+    Man {
+        /// The folder. It is created if it is missing.
+        folder: PathBuf,
+    },
 }
 
 /// Settings of `serve`.

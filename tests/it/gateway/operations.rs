@@ -334,3 +334,39 @@ fn discover_finds_tools_by_name_pattern_and_intent() {
     let both = client.call("pml_discover", json!({ "name": "a:b", "intent": "x" }));
     assert_eq!(both["structuredContent"]["error_code"], "INVALID_REQUEST", "{both}");
 }
+
+/// `completions` and `man` describe every command, need no database, and contain no value of a setting.
+#[test]
+fn there_are_completions_and_manual_pages() {
+    let installation = Installation::new();
+    let with_secret = |arguments: &[&str]| {
+        let mut command = installation.command(arguments);
+        command.env("PML_DATABASE_URL", "postgres://u:canary@127.0.0.1:1/x");
+        command.output().unwrap()
+    };
+    for (shell, words) in
+        [("bash", "_pml-server()"), ("zsh", "#compdef pml-server"), ("fish", "-c pml-server")]
+    {
+        let script = with_secret(&["completions", shell]);
+        assert!(script.status.success(), "{}", text(&script.stderr));
+        let script = text(&script.stdout);
+        assert!(script.contains(words) && script.contains("migrate"), "{shell}: {script}");
+        assert!(!script.contains("canary"), "{script}");
+    }
+    let folder = installation.data_dir().with_file_name("man1");
+    let written = with_secret(&["man", folder.to_str().unwrap()]);
+    assert!(written.status.success(), "{}", text(&written.stderr));
+    for (page, words) in [
+        ("pml-server.1", "pml\\-server\\-serve(1)"),
+        ("pml-server-serve.1", "\\-\\-listen"),
+        ("pml-server-keys-create.1", "\\-\\-scope"),
+    ] {
+        let page = std::fs::read_to_string(folder.join(page)).unwrap();
+        assert!(page.contains(words) && !page.contains("canary"), "{words}: {page}");
+    }
+    let file = folder.join("pml-server.1/x");
+    let refused = with_secret(&["man", file.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("cannot write manual pages to"), "{refused:?}");
+    assert!(!installation.data_dir().exists(), "no database was started");
+}
