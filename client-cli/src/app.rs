@@ -34,6 +34,7 @@ use crate::gateway::cloud::Cloud;
 use crate::gateway::keys::{self, Gateway, KeySource};
 use crate::local_mcp::known::KnownTools;
 use crate::local_mcp::{LocalMcpError, LocalServers, Timing};
+use crate::packages;
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::registries::{Registries, Registry};
@@ -46,7 +47,7 @@ use crate::workspace::Workspace;
 /// One project, opened.
 pub(crate) struct App {
     /// The registry's servers that may start here.
-    pub(crate) lockfile: Lockfile,
+    pub(crate) lockfile: Arc<Lockfile>,
     workspace: Arc<Workspace>,
     store: TrustStore,
     permissions: RwLock<Arc<Permissions>>,
@@ -131,8 +132,10 @@ impl App {
             let (workspace, known) = (Arc::clone(&workspace), Arc::clone(&known));
             SyncedTools::new(workspace, store.clone(), known, spec_of, cloud.clone())
         });
+        let lockfile = Arc::new(Lockfile::load(Arc::clone(&workspace), store.clone())?);
+        local.pin_packages(Arc::clone(&lockfile) as _);
         Ok(Arc::new(Self {
-            lockfile: Lockfile::load(Arc::clone(&workspace), store.clone())?,
+            lockfile,
             native: NativeTools::new(Arc::clone(&workspace), environment, supervisor),
             permissions: RwLock::new(Arc::new(config.permissions)),
             store,
@@ -301,6 +304,15 @@ impl App {
             }
         }
         Ok(deleted)
+    }
+
+    /// Forgets which packages were installed for a request, by its name in the lock.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` if the record cannot be deleted.
+    pub(crate) fn forget_package(&self, request: &str) -> Result<(), ErrorBody> {
+        let forgotten = packages::forget(&self.records().join(PACKAGES), request);
+        forgotten.map_err(|error| config_error(format!("cannot forget `{request}`: {error}")))
     }
 
     /// Returns the last known tools of a server in `.pml.json`.

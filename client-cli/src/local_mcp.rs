@@ -15,7 +15,7 @@ mod spec;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use protocol::{ErrorBody, ToolDescriptor};
@@ -31,7 +31,7 @@ pub use spec::{HostList, ListOf, Reachable, Seal, ServerSpec};
 
 use crate::files::hashes::FileHashes;
 pub(crate) use crate::packages::Activity;
-use crate::packages::Installer;
+use crate::packages::{Installer, Pins};
 use crate::processes::environment::{Environment, check_variable};
 use crate::processes::supervise::Supervisor;
 use crate::workspace::Workspace;
@@ -72,6 +72,8 @@ struct Shared {
     allows_network: OnceCell<bool>,
     /// What is done with packages.
     activity: watch::Sender<Activity>,
+    /// Knows from which packages servers start.
+    pins: OnceLock<Arc<dyn Pins>>,
     /// The hashes of programs.
     hashes: FileHashes,
     /// Cancelled at shutdown: pending starts are aborted, and no server starts afterwards.
@@ -102,6 +104,7 @@ impl LocalServers {
             timing,
             allows_network: OnceCell::new(),
             activity: watch::Sender::default(),
+            pins: OnceLock::new(),
             hashes: FileHashes::new(records),
             closing,
         };
@@ -131,6 +134,20 @@ impl LocalServers {
                 Ok(())
             }
         }
+    }
+
+    /// Has the packages from which servers start locked. Without it, each is installed as it is the first time.
+    pub(crate) fn pin_packages(&self, pins: Arc<dyn Pins>) {
+        // Set once, when the project is opened.
+        let _ = self.shared.pins.set(pins);
+    }
+
+    /// Returns how a lock names the package that a server starts from; `None` for another program.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn package_request(&self, namespace: &str) -> Result<Option<String>, LocalMcpError> {
+        Ok(self.server(namespace)?.request()?.map(|request| request.locked_name()))
     }
 
     /// Returns what is done with packages, now and later.

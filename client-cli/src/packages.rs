@@ -2,13 +2,17 @@
 //!
 //! An installed package is kept in a folder of the user's own records and started from there, without its package
 //! manager and without the network. Nothing of a package runs while it is installed: scripts are ignored, and Python
-//! packages are wheels. Each download has a hash, which the package manager compares with the one that the registry lists.
+//! packages are wheels. It is found out first what would be installed, in exact versions with their hashes, unless a lock
+//! has that. Then exactly this is installed, and the package manager compares each download with its hash.
 
 mod cleanup;
 mod contents;
 mod folder;
+mod locked;
 mod npm;
+mod pins;
 mod pypi;
+mod reason;
 mod request;
 
 use std::collections::BTreeMap;
@@ -20,8 +24,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::watch;
 
 pub(crate) use self::cleanup::{Unused, clean};
-pub(crate) use self::folder::InUse;
 use self::folder::{Access, Folder};
+pub(crate) use self::folder::{InUse, forget};
+pub(crate) use self::locked::LockedPackages;
+pub(crate) use self::pins::{NotInstalled, Pinned, Pins};
+use self::reason::reason;
 use self::request::Ecosystem;
 pub(crate) use self::request::Request;
 use crate::processes::environment::Environment;
@@ -30,9 +37,6 @@ use crate::processes::supervise::{Input, Supervisor};
 
 /// The time limit of an installation.
 const LIMIT: Duration = Duration::from_secs(5 * 60);
-
-/// The number of bytes at the end of a package manager's output that an error quotes.
-const QUOTED: usize = 1_500;
 
 /// What is done with packages at this moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -94,54 +98,144 @@ impl Installer<'_> {
 
     /// Returns the version of a package that is installed.
     pub(crate) fn installed(&self, request: &Request) -> Option<String> {
-        folder::installed(self.folder, request)
+        folder::last(self.folder, request)?.version().map(str::to_owned)
     }
 
     /// Returns the program of a package as a file, which stays while the other value exists. The package is installed if
-    /// it is not there.
+    /// it is not there: as it is locked, else as it is now, which is locked first.
     ///
     /// # Errors
-    /// Returns why it cannot be installed or has no such program, as the rest of a sentence about the server.
-    pub(crate) async fn install(&self, request: &Request) -> Result<(PathBuf, InUse), String> {
-        let mut folder = Folder::lock(self.folder, request, Access::Use).await?;
+    /// Returns why it cannot or may not be installed, or has no such program.
+    pub(crate) async fn install(
+        &self,
+        request: &Request,
+        pinned: Pinned<'_>,
+    ) -> Result<(PathBuf, InUse), NotInstalled> {
+        let mut shown = None;
+        let locked = match pinned.locked(request)? {
+            Some(packages) => packages,
+            None => self.lock(request, pinned, None, &mut shown).await?,
+        };
+        let (program, in_use) = match self.installed_folder(request, &locked, &mut shown).await? {
+            Some(found) => found,
+            None => {
+                // It was locked on another platform.
+                let locked = self.lock(request, pinned, Some(&locked), &mut shown).await?;
+                let found = self.installed_folder(request, &locked, &mut shown).await?;
+                found.ok_or_else(|| "its packages are not locked for this platform".to_owned())?
+            }
+        };
+        if let Some(shown) = &mut shown {
+            shown.is_complete = true;
+        }
+        Ok((program, in_use))
+    }
+
+    /// Returns the program in the folder of exactly these packages, which are installed if they are not there; `None` if
+    /// they are not known for this platform.
+    async fn installed_folder<'s>(
+        &'s self,
+        request: &Request,
+        locked: &LockedPackages,
+        shown: &mut Option<Shown<'s>>,
+    ) -> Result<Option<(PathBuf, InUse)>, NotInstalled> {
+        let key = folder::key(locked);
+        let mut folder = Folder::lock(self.folder, &key, Access::Use).await?;
         if !folder.is_complete() {
             // First released: the lock is held for both only by one.
             drop(folder);
-            folder = Folder::lock(self.folder, request, Access::Change).await?;
+            folder = Folder::lock(self.folder, &key, Access::Change).await?;
         }
         // Another process may have installed it in between.
         if !folder.is_complete() {
-            tracing::info!(package = %request.shown(), "Installing a package");
-            let mut shown = Shown::begin(self.activity, request);
             folder.clear()?;
+            if request.ecosystem == Ecosystem::PyPi {
+                let platform = pypi::platform(self, request, folder.path()).await?;
+                if !locked.pypi.contains_key(&platform) {
+                    return Ok(None);
+                }
+            }
+            tracing::info!(package = %request.shown(), "Installing a package");
+            shown.get_or_insert_with(|| Shown::begin(self.activity, request));
             let install = async {
                 match request.ecosystem {
-                    Ecosystem::Npm => npm::install(self, request, folder.path()).await,
-                    Ecosystem::PyPi => pypi::install(self, request, folder.path()).await,
+                    Ecosystem::Npm => npm::install(self, request, locked, folder.path()).await,
+                    Ecosystem::PyPi => pypi::install(self, request, locked, folder.path()).await,
                 }
             };
-            let installed = tokio::time::timeout(LIMIT, install).await;
-            let installed = installed.unwrap_or_else(|_| {
-                Err(format!("its installation took longer than {} s", LIMIT.as_secs()))
-            });
-            let packages = installed
-                .map_err(|reason| format!("`{}` was not installed: {reason}", request.shown()))?;
-            folder.complete(request, packages)?;
-            shown.is_complete = true;
+            self.within_limit(request, install).await?;
+            folder.complete(request)?;
         } else if let Err(reason) = folder.check() {
             let (package, path) = (request.shown(), folder.path().display());
-            return Err(format!("`{package}` {reason}; to install it again, delete `{path}`"));
+            let message = format!("`{package}` {reason}; to install it again, delete `{path}`");
+            return Err(NotInstalled::Failed(message));
         }
         let program = match request.ecosystem {
             Ecosystem::Npm => npm::program(request, folder.path()),
             Ecosystem::PyPi => pypi::program(request, folder.path()),
         };
         let program = program.map_err(|reason| format!("`{}` {reason}", request.shown()))?;
-        Ok((program, folder.into_use()?))
+        Ok(Some((program, folder.into_use()?)))
     }
 
-    /// Runs a package manager in the folder of a package.
-    async fn run(&self, program: &Path, arguments: &[&str], folder: &Path) -> Result<(), String> {
+    /// Finds out what is installed for a request, and has it locked; `others` are the packages of other platforms.
+    async fn lock<'s>(
+        &'s self,
+        request: &Request,
+        pinned: Pinned<'_>,
+        others: Option<&LockedPackages>,
+        shown: &mut Option<Shown<'s>>,
+    ) -> Result<LockedPackages, NotInstalled> {
+        let key = folder::resolution_key(request);
+        let folder = Folder::lock(self.folder, &key, Access::Change).await?;
+        // Another process may have locked it while this one waited.
+        let now = pinned.locked(request)?;
+        if let Some(now) = now.filter(|now| Some(now) != others) {
+            return Ok(now);
+        }
+        if let Some(last) = folder::last(self.folder, request).filter(|_| others.is_none()) {
+            return pinned.keep(last);
+        }
+        shown.get_or_insert_with(|| Shown::begin(self.activity, request));
+        folder.clear()?;
+        let resolve = async {
+            match request.ecosystem {
+                Ecosystem::Npm => npm::resolve(self, request, folder.path()).await,
+                Ecosystem::PyPi => pypi::resolve(self, request, others, folder.path()).await,
+            }
+        };
+        let resolved = self.within_limit(request, resolve).await?;
+        let removed = folder.remove();
+        removed.map_err(|error| format!("cannot remove `{}`: {error}", folder.path().display()))?;
+        let kept = pinned.keep(resolved.clone())?;
+        // Else each project without a lock asks the registry again. Not what a lock has, which may be of somebody else.
+        if others.is_none() && kept == resolved {
+            let remembered = folder::remember(self.folder, request, &kept);
+            remembered.map_err(|error| format!("cannot store what is installed: {error}"))?;
+        }
+        Ok(kept)
+    }
+
+    /// Waits for a step of an installation, for a limited time.
+    async fn within_limit<T>(
+        &self,
+        request: &Request,
+        step: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, String> {
+        let ended = tokio::time::timeout(LIMIT, step).await;
+        let ended = ended.unwrap_or_else(|_| {
+            Err(format!("its installation took longer than {} s", LIMIT.as_secs()))
+        });
+        ended.map_err(|reason| format!("`{}` was not installed: {reason}", request.shown()))
+    }
+
+    /// Runs a package manager in the folder of a package; returns what it prints.
+    async fn run(
+        &self,
+        program: &Path,
+        arguments: &[&str],
+        folder: &Path,
+    ) -> Result<Vec<u8>, String> {
         let argv: Vec<&std::ffi::OsStr> = std::iter::once(program.as_os_str())
             .chain(arguments.iter().map(AsRef::as_ref))
             .collect();
@@ -158,7 +252,7 @@ impl Installer<'_> {
         let status = child.wait().await.map_err(|error| format!("`{name}` was lost: {error}"))?;
         drop(input);
         if status.success() {
-            return Ok(());
+            return Ok(out);
         }
         let said = if err.is_empty() { out } else { err };
         Err(reason(&name, String::from_utf8_lossy(&said).trim()))
@@ -210,62 +304,5 @@ fn no_program<'a>(request: &Request, others: impl Iterator<Item = &'a String>) -
     match others.is_empty() {
         true => format!("{wanted}; it has none"),
         false => format!("{wanted}; it has: {}", others.join(", ")),
-    }
-}
-
-/// What package managers print if their registry cannot be reached.
-const UNREACHABLE: &[&str] = &[
-    "ECONNREFUSED",
-    "ECONNRESET",
-    "EAI_AGAIN",
-    "EHOSTUNREACH",
-    "ENETUNREACH",
-    "ENOTFOUND",
-    "ERR_SOCKET_TIMEOUT",
-    "ETIMEDOUT",
-    "Failed to establish a new connection",
-    "Connection refused",
-    "Temporary failure in name resolution",
-    "ConnectTimeoutError",
-];
-
-/// What they print if it has no such package or version, or none that can be installed here.
-const UNKNOWN: &[&str] =
-    &["code E404", "code ETARGET", "No matching distribution found", "is not in this registry"];
-
-/// What they print if a download does not have the hash that the registry lists.
-const CHANGED: &[&str] = &["EINTEGRITY", "DO NOT MATCH THE HASHES"];
-
-/// Returns why a package manager failed, from what it printed.
-fn reason(program: &str, said: &str) -> String {
-    let contains = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    if contains(CHANGED) {
-        return "what its registry sent does not have the hash that it lists".to_owned();
-    }
-    if contains(UNREACHABLE) {
-        return "its registry cannot be reached; check the network, and the registry and proxy in your settings of npm or pip".to_owned();
-    }
-    if contains(UNKNOWN) {
-        return "its registry has no such package or version for this machine".to_owned();
-    }
-    let from = said.len().saturating_sub(QUOTED);
-    let from = (from..said.len()).find(|at| said.is_char_boundary(*at)).unwrap_or(said.len());
-    format!("`{program}` failed: {}", &said[from..])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_reason_is_what_the_package_manager_printed() {
-        let npm = "npm error code ENOTFOUND\nnpm error network request to https://r.test failed";
-        assert!(reason("npm", npm).contains("registry cannot be reached"));
-        let pip = "ERROR: No matching distribution found for none-such==9";
-        assert!(reason("python3", pip).contains("no such package or version"));
-        let long = format!("{}é the end", "é".repeat(2_000));
-        let quoted = reason("npm", &long);
-        assert!(quoted.ends_with("the end") && quoted.len() < 2_000, "{quoted}");
-        assert_eq!(reason("npm", ""), "`npm` failed: ");
     }
 }

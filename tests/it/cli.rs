@@ -28,6 +28,7 @@ mod keyring;
 mod left_out;
 mod list;
 mod local_capabilities;
+mod locked_packages;
 mod login;
 mod odd_clients;
 mod offline;

@@ -12,7 +12,7 @@ use super::open_server::body;
 use super::{App, config_error, own_program};
 use crate::capabilities::{self, RegisteredServer, Target};
 use crate::consent::decision::{Call, Decision, decide};
-use crate::consent::lockfile::ToolsOf;
+use crate::consent::lockfile::{ToolsOf, server_name};
 use crate::consent::program_lock::ConfiguredServer;
 use crate::local_mcp::{Folders, Grant, LocalServers, ServerSpec, Timing};
 use crate::origin::Origin;
@@ -199,10 +199,12 @@ impl App {
             home: folder(super::HOMES),
             packages: self.records().join(super::PACKAGES),
         };
-        ServerSpec::of_registry(install, folders).map_err(|reason| {
+        let mut spec = ServerSpec::of_registry(install, folders).map_err(|reason| {
             let message = format!("the registry's entry `{}` {reason}", entry.fqdn);
             ErrorBody::new(ErrorCode::ToolUnavailable, message)
-        })
+        })?;
+        spec.locked_as = Some(server_name(entry));
+        Ok(spec)
     }
 
     /// Returns what a program that calls a server in `.pml.json` is locked to.

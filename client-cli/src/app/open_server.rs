@@ -120,8 +120,9 @@ impl App {
     /// Returns the error that the start would fail with, and `CONFIG_INVALID` if the lock is invalid.
     pub(crate) fn changed_program(&self, namespace: &str) -> Result<Option<Start>, ErrorBody> {
         let Some((of, files)) = self.program_of(namespace)? else { return Ok(None) };
+        let request = self.local.package_request(namespace).map_err(body)?;
         let spec = || self.local.spec(namespace).unwrap_or_default();
-        self.lockfile.files_question(&of, &files, spec)
+        self.lockfile.files_question(&of, &files, request.as_deref(), spec)
     }
 
     /// Records that the program of a server of `.pml.json` may start as it is now; `shown` is the hash of what the user saw.
@@ -135,7 +136,10 @@ impl App {
         by: &str,
     ) -> Result<(), ErrorBody> {
         match self.program_of(namespace)? {
-            Some((of, files)) => self.lockfile.approve_files(&of, &files, shown, by),
+            Some((of, files)) => {
+                let request = self.local.package_request(namespace).map_err(body)?;
+                self.lockfile.approve_files(&of, &files, request.as_deref(), shown, by)
+            }
             None => Ok(()),
         }
     }

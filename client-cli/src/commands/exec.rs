@@ -65,6 +65,9 @@ pub(crate) async fn exec(
         ..ExecuteRequest::default()
     };
     let lock = lock_of(&exec)?;
+    if exec.frozen {
+        app.lockfile.freeze();
+    }
     let person = is_person(exec.json);
     let runs = if person { Runs::of(app) } else { Runs::unattended(app) }.locked_to(lock);
     if std::io::stderr().is_terminal() {

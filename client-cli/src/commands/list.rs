@@ -1,6 +1,5 @@
 //! `pml list` and `pml remove`: the servers and capabilities of this project.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use crate::added::{Added, AddedCapability};
 use crate::app::{App, ListedServer};
 use crate::args::{List, Remove};
 use crate::error::CliError;
+use crate::packages::LockedPackages;
 use crate::tool_sync::Status;
 
 /// Prints the servers and capabilities that programs can use here without the gateway's catalog.
@@ -28,7 +28,10 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
     let added = Added::read(app.project())?.0;
     if options.json {
         let answer = json!({
-            "configured": configured.iter().map(|server| json_of(server, &syncs)).collect::<Vec<_>>(),
+            "configured": configured
+                .iter()
+                .map(|server| json_of(server, locked(app, &server.name), syncs.get(&server.name)))
+                .collect::<Vec<_>>(),
             "allowed": allowed.iter().map(|server| json!({
                 "name": server.name,
                 "registry": server.registry,
@@ -36,6 +39,7 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
                 "hosts": server.hosts,
                 "variables": server.variables,
                 "counts": server.counts,
+                "packages": locked(app, &server.name),
                 "approved": server.approved,
             })).collect::<Vec<_>>(),
             "capabilities": capabilities.iter().map(|pinned| json!({
@@ -49,7 +53,10 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
         return Ok(ExitCode::SUCCESS);
     }
     let mut sections = Vec::new();
-    let lines = configured.iter().map(|server| text_of(server, &syncs)).collect::<String>();
+    let lines = configured
+        .iter()
+        .map(|server| text_of(server, locked(app, &server.name), syncs.get(&server.name)));
+    let lines = lines.collect::<String>();
     sections.push(("Servers of .pml.json", lines));
     let lines = allowed.iter().map(|server| {
         // What it will reach is not known before the question.
@@ -67,10 +74,13 @@ pub(crate) fn list(app: &Arc<App>, options: &List) -> Result<ExitCode, CliError>
             let (at, through) = (escape_text(&approved.at), escape_text(&approved.through));
             format!("    allowed{user} at {at}, through: {through}\n")
         });
+        let packages = locked(app, &server.name);
+        let packages = packages.map(|packages| format!("    {}\n", summary(&packages)));
         format!(
-            "  {}{of}\n    {}\n    {reach}\n{approved}",
+            "  {}{of}\n    {}\n    {reach}\n{}{approved}",
             escape_text(&server.name),
-            words(&server.command)
+            words(&server.command),
+            packages.unwrap_or_default(),
         )
     });
     sections.push(("Servers of the registry that may start here", lines.collect()));
@@ -115,6 +125,7 @@ pub(crate) fn remove(app: &Arc<App>, options: &Remove) -> Result<ExitCode, CliEr
     let capability = added.as_ref().map(|(added, _)| format!("{}@{}", added.name, added.version));
     let configured = app.namespace_of(&options.name);
     let name = capability.as_deref().or(configured).unwrap_or(&options.name);
+    let packages = app.lockfile.requests_of(name)?;
     let removed = match app.lockfile.remove(name) {
         Ok(names) => {
             for name in &names {
@@ -145,6 +156,9 @@ pub(crate) fn remove(app: &Arc<App>, options: &Remove) -> Result<ExitCode, CliEr
             vec![namespace.to_owned()]
         }
     };
+    for request in packages {
+        app.forget_package(&request)?;
+    }
     if options.clean {
         let deleted = removed.iter().map(|name| app.delete_files_of(name));
         text += match deleted.sum::<Result<usize, _>>()? {
@@ -186,30 +200,53 @@ fn remove_added(app: &App, name: &str) -> Result<Option<(AddedCapability, String
     Ok(Some((removed, done)))
 }
 
-fn json_of(server: &ListedServer, syncs: &BTreeMap<String, Status>) -> Value {
+/// Returns the packages that the lock has of a server. That it is valid was found out before.
+fn locked(app: &App, server: &str) -> Option<LockedPackages> {
+    app.lockfile.packages_of(server).ok().flatten()
+}
+
+fn summary(packages: &LockedPackages) -> String {
+    let version = packages.version().unwrap_or_default();
+    match packages.count() {
+        1 => format!("locked: {version}"),
+        2 => format!("locked: {version} and 1 other package"),
+        count => format!("locked: {version} and {} other packages", count - 1),
+    }
+}
+
+fn json_of(
+    server: &ListedServer,
+    packages: Option<LockedPackages>,
+    sync: Option<&Status>,
+) -> Value {
     json!({
+        "packages": packages,
         "name": server.name,
         "command": server.command,
         "url": server.url,
         "hosts": server.hosts,
         "package": server.package,
         "installed": server.installed,
-        "tool_sync": syncs.get(&server.name).map(Status::json),
+        "tool_sync": sync.map(Status::json),
     })
 }
 
-fn text_of(server: &ListedServer, syncs: &BTreeMap<String, Status>) -> String {
+fn text_of(
+    server: &ListedServer,
+    packages: Option<LockedPackages>,
+    sync: Option<&Status>,
+) -> String {
     let name = escape_text(&server.name);
-    let sync = syncs.get(&server.name);
     let sync = sync.map_or_else(String::new, |status| format!("    {}\n", status.text()));
     if let Some(url) = &server.url {
         return format!("  {name}\n    {}\n{sync}", escape_text(url));
     }
-    let installed = match (&server.package, &server.installed) {
+    let packages = packages.as_ref().map(|packages| format!("; {}", summary(packages)));
+    let installed = packages.unwrap_or_else(|| match (&server.package, &server.installed) {
         (None, _) => String::new(),
         (Some(_), Some(version)) => format!("; {} is installed", escape_text(version)),
         (Some(_), None) => "; installed at the first call".to_owned(),
-    };
+    });
     let reach = reach(server.hosts.as_deref());
     format!("  {name}\n    {}\n    {reach}{installed}\n{sync}", words(&server.command))
 }

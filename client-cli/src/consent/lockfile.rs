@@ -8,6 +8,7 @@
 mod capabilities;
 mod file;
 mod list;
+mod packages;
 mod shown;
 mod started;
 #[cfg(test)]
@@ -16,11 +17,14 @@ mod tools;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Integrity, RegistryEntry};
 
-use self::file::{Approved, FILE, Grants, Locked, LockedFiles, invalid, read, write};
+use self::file::{Approved, Content, FILE, Grants, Locked, LockedFiles, invalid, read, write};
+pub(crate) use self::packages::PackagesQuestion;
+use self::packages::shown_hash;
 use self::shown::{command_line, differences, grants_shown};
 use self::tools::Compared;
 pub(crate) use self::tools::ToolsOf;
@@ -46,6 +50,8 @@ pub(crate) struct Lockfile {
     compared: Mutex<HashMap<String, Compared>>,
     /// The files of servers of `.pml.json` that were compared, by namespace.
     started: Mutex<HashMap<String, LockedFiles>>,
+    /// Whether nothing is installed that the lock does not have.
+    is_frozen: AtomicBool,
 }
 
 impl Lockfile {
@@ -62,6 +68,7 @@ impl Lockfile {
             approved: Mutex::default(),
             compared: Mutex::default(),
             started: Mutex::default(),
+            is_frozen: AtomicBool::new(false),
         })
     }
 
@@ -84,7 +91,9 @@ impl Lockfile {
         }
         let content = read(&self.workspace)?;
         let known = content.servers.get(&name);
-        if known == Some(&wanted)
+        let packages = self.packages_question(&content, &name, grant.request.as_deref())?;
+        if packages.is_none()
+            && known == Some(&wanted)
             && self.store.is_trusted(&self.key(&name), &record(&wanted)?).map_err(invalid)?
         {
             self.approved().insert(name, wanted);
@@ -121,11 +130,13 @@ impl Lockfile {
             // not seen it.
             _ => format!("`{name}`{of} ({})", wanted.integrity),
         };
+        let with = packages.as_ref().map(|packages| packages.shown(changed.contains("CHANGED")));
+        let changed = changed + &with.unwrap_or_default();
         let before = known.and_then(|known| known.grants.as_ref());
         Ok(Some(Start {
             what: format!("{changed}: {}", command_line(&install.command, &install.args)),
             grants: grants_shown(grant, before),
-            hash: Some(Integrity::of(&record(&wanted)?)),
+            hash: Some(shown_hash(record(&wanted)?, packages.as_ref())),
         }))
     }
 
@@ -161,7 +172,10 @@ impl Lockfile {
         let (name, wanted) = (server_name(entry), locked(entry, install, grant));
         // The grant was determined again after the answer. It differs if, for example, another
         // program of that name was installed while the question was open.
-        if shown != Some(Integrity::of(&record(&wanted)?)) {
+        let of_lock =
+            |content: &Content| self.packages_question(content, &name, grant.request.as_deref());
+        let packages = of_lock(&read(&self.workspace)?)?;
+        if shown != Some(shown_hash(record(&wanted)?, packages.as_ref())) {
             let message = format!(
                 "`{name}`, or what it receives, changed while you were asked; run it again"
             );
@@ -175,6 +189,9 @@ impl Lockfile {
             // The lock is written first: after a crash in between, the entry is not trusted, and
             // the user is asked again.
             write(&self.workspace, &content)?;
+            if let Some(packages) = &packages {
+                self.save_packages(&name, &packages.now)?;
+            }
             store.trust_locked(&self.key(&name), &record(&wanted)?).map_err(invalid)
         });
         done.map_err(invalid)??;
@@ -232,7 +249,7 @@ fn source(registry: Option<&Origin>) -> String {
 }
 
 /// Returns the server's full name, with its version if it has one: each version is approved and pinned separately.
-fn server_name(entry: &RegistryEntry) -> String {
+pub(crate) fn server_name(entry: &RegistryEntry) -> String {
     match (entry.fqdn.parse::<Fqdn>(), &entry.server_version) {
         (Ok(fqdn), Some(version)) => format!("{}.{}@{version}", fqdn.scope(), fqdn.namespace()),
         (Ok(fqdn), None) => format!("{}.{}", fqdn.scope(), fqdn.namespace()),

@@ -170,6 +170,7 @@ pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Sess
     let failure = |reason: String| StartFailure {
         reason: prepared.redactor.text(&reason),
         stderr: String::new(),
+        refused: None,
     };
     let remote = &prepared.remote;
     let credential = if prepared.headers.is_empty() { Credential::None } else { Credential::Sent };

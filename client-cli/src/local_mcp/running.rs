@@ -191,7 +191,9 @@ pub(super) async fn start(
             slot.running = Some(running);
             Ok(in_use)
         }
-        Err(StartFailure { reason, stderr }) => {
+        // It did not fail, so the next start does not wait.
+        Err(StartFailure { refused: Some(error), .. }) => Err(LocalMcpError::NotAllowed(error)),
+        Err(StartFailure { reason, stderr, refused: None }) => {
             tracing::debug!(server, reason, "Could not start an MCP server");
             slot.failed();
             slot.last_failure.clone_from(&reason);

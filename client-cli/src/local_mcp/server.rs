@@ -137,12 +137,19 @@ impl Server {
                 LocalMcpError::Environment { server: self.name.clone(), source }
             })?;
         let hosts = self.spec.seal.as_ref().map(Seal::hosts);
-        let (program, package) = match self.package(self.arguments())? {
-            None => (self.program(&self.folder())?, None),
-            Some(package) => (package.installer, Some(package.request.shown_with_place())),
+        let (program, package, request) = match self.package(self.arguments())? {
+            None => (self.program(&self.folder())?, None, None),
+            Some(Package { request, installer, .. }) => {
+                (installer, Some(request.shown_with_place()), Some(request.locked_name()))
+            }
         };
         let files = self.files()?.unwrap_or_default();
-        Ok(Grant { program, package, variables, hosts, files })
+        Ok(Grant { program, package, request, variables, hosts, files })
+    }
+
+    /// Returns the package that it starts from; `None` for another program.
+    pub(super) fn request(&self) -> Result<Option<Request>, LocalMcpError> {
+        Ok(self.package(self.arguments())?.map(|package| package.request))
     }
 
     /// Returns the files that run when it starts; `None` if it is not started here.
@@ -252,7 +259,10 @@ impl Server {
         let folder = self.folder();
         let arguments = self.arguments();
         let source = match self.package(arguments.clone())? {
-            Some(Package { request, seal, .. }) => Source::Package { request, seal },
+            Some(Package { request, seal, .. }) => {
+                let locked_as = spec.locked_as.as_ref().unwrap_or(&self.name).clone();
+                Source::Package { request, seal, locked_as }
+            }
             None => {
                 let (program, seal) = (self.program(&folder)?, spec.seal.clone());
                 Source::Program { program, arguments, seal }

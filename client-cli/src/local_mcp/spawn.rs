@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use execution::mcp_version;
-use protocol::json;
+use protocol::{ErrorBody, json};
 use rmcp::RoleClient;
 use rmcp::model::{ClientConfig, Implementation};
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RunningService};
@@ -23,7 +23,7 @@ use super::fetch;
 use super::relay::Refusals;
 use super::seal::{self, Executed, Kept};
 use super::{Seal, Shared};
-use crate::packages::Request;
+use crate::packages::{NotInstalled, Pinned, Request};
 use crate::processes::programs::Program;
 use crate::processes::supervise::Input;
 
@@ -60,7 +60,12 @@ pub(super) enum Source {
         seal: Option<Seal>,
     },
     /// From a package, which is installed first.
-    Package { request: Request, seal: Seal },
+    Package {
+        request: Request,
+        seal: Seal,
+        /// The server's name in the lock.
+        locked_as: String,
+    },
 }
 
 /// What is known about why a server failed: the protocol violation that `pml` found, and the last stderr lines.
@@ -143,6 +148,8 @@ pub(super) struct Session {
 pub(super) struct StartFailure {
     pub(super) reason: String,
     pub(super) stderr: String,
+    /// That its packages may not be installed.
+    pub(super) refused: Option<Box<ErrorBody>>,
 }
 
 /// Starts a server and completes the MCP handshake.
@@ -151,8 +158,13 @@ pub(super) struct StartFailure {
 /// handshake.
 pub(super) async fn start(shared: &Shared, launch: Launch) -> Result<Session, StartFailure> {
     let resolved = resolve(shared, launch).await;
-    let (executed, seal) =
-        resolved.map_err(|reason| StartFailure { reason, stderr: String::new() })?;
+    let (executed, seal) = resolved.map_err(|error| {
+        let (reason, refused) = match error {
+            NotInstalled::Failed(reason) => (reason, None),
+            NotInstalled::Refused(error) => (error.message.clone(), Some(error)),
+        };
+        StartFailure { reason, stderr: String::new(), refused }
+    })?;
     let auto = mcp_version::lifecycle();
     // One deadline for both attempts, so that the second one does not double the limit.
     let deadline = tokio::time::Instant::now() + shared.timing.start;
@@ -169,13 +181,18 @@ pub(super) async fn start(shared: &Shared, launch: Launch) -> Result<Session, St
 }
 
 /// Determines what is executed. A package that is not there is installed first, which has a time limit of its own.
-async fn resolve(shared: &Shared, launch: Launch) -> Result<(Executed, Option<Seal>), String> {
+async fn resolve(
+    shared: &Shared,
+    launch: Launch,
+) -> Result<(Executed, Option<Seal>), NotInstalled> {
     let Launch { source, variables, folder } = launch;
     let mut in_use = None;
     let (program, arguments, seal) = match source {
         Source::Program { program, arguments, seal } => (program, arguments, seal),
-        Source::Package { request, seal } => {
-            let (file, used) = shared.installer(&seal.packages).install(&request).await?;
+        Source::Package { request, seal, locked_as } => {
+            let pinned = Pinned { pins: shared.pins.get().map(|pins| &**pins), server: &locked_as };
+            let installer = shared.installer(&seal.packages);
+            let (file, used) = installer.install(&request, pinned).await?;
             in_use = Some(Arc::new(used));
             let file = file.to_string_lossy();
             let program = shared.environment.programs().find(&file, &folder);
@@ -217,7 +234,7 @@ async fn attempt(
         if !refused.is_empty() {
             reason = format!("{reason}; it was refused a connection: {refused}");
         }
-        StartFailure { reason, stderr: diagnosis.stderr() }
+        StartFailure { reason, stderr: diagnosis.stderr(), refused: None }
     };
     let file = &executed.program.file;
     let sealed = match seal {

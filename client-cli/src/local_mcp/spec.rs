@@ -38,6 +38,8 @@ pub struct ServerSpec {
     pub own_folder: Option<PathBuf>,
     /// What it can reach; `None` for a server that is not confined.
     pub seal: Option<Seal>,
+    /// Its name in the lock, if that is not the one under which it is started.
+    pub locked_as: Option<String>,
 }
 
 /// The confinement of a server: it can change the workspace and its own folder, and read these and what is installed.
@@ -119,6 +121,8 @@ pub(crate) struct Grant {
     pub(crate) program: Program,
     /// The package that is installed, for display.
     pub(crate) package: Option<String>,
+    /// How a lock names what was requested, if it starts from a package.
+    pub(crate) request: Option<String>,
     /// The user's variables that it receives, with their sources.
     pub(crate) variables: BTreeMap<String, Source>,
     /// The hosts that it can connect to; `None` if it is not sealed.

@@ -84,11 +84,11 @@ mod tests {
     async fn installed(packages: &Path, name: &str, is_complete: bool) -> InUse {
         let arguments = ["-y".to_owned(), name.to_owned()];
         let request = Request::of("npx", &arguments).unwrap().unwrap();
-        let folder = Folder::lock(packages, &request, Access::Change).await.unwrap();
+        let folder = Folder::lock(packages, &request.locked_name(), Access::Change).await.unwrap();
         std::fs::create_dir(folder.path().join("lib")).unwrap();
         std::fs::write(folder.path().join("lib/a.js"), "abc").unwrap();
         if is_complete {
-            folder.complete(&request, Vec::new()).unwrap();
+            folder.complete(&request).unwrap();
         }
         folder.into_use().unwrap()
     }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Request;
 use super::contents::Contents;
+use super::locked::LockedPackages;
 use crate::files::atomic::{self, Existing};
 use crate::files::records;
 
@@ -40,32 +41,57 @@ pub(super) enum Access {
     Change,
 }
 
-/// A package that was installed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Package {
-    /// Its name.
-    pub(super) name: String,
-    /// Its version.
-    pub(super) version: String,
-    /// The hash of what was downloaded.
-    pub(super) integrity: String,
-}
-
 /// The content of [`COMPLETE`].
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     /// The package as it was requested, for display.
     #[serde(default)]
     request: Option<String>,
-    packages: Vec<Package>,
 }
 
-/// Returns the version of a package that is installed.
-pub(super) fn installed(packages: &Path, request: &Request) -> Option<String> {
-    let file = packages.join(records::name(&request.key())).join(COMPLETE);
-    let record: Record = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
-    let is_it = |package: &Package| package.name == request.bare_name();
-    record.packages.into_iter().find(is_it).map(|package| package.version)
+/// Returns the file that has what was installed last for a request that names no version, or a range.
+fn last_of(packages: &Path, request: &str) -> PathBuf {
+    packages.join(records::name(request)).with_extension("last")
+}
+
+/// Returns what was installed last for a request, if it is still there.
+pub(super) fn last(packages: &Path, request: &Request) -> Option<LockedPackages> {
+    let last: LockedPackages =
+        serde_json::from_slice(&std::fs::read(last_of(packages, &request.locked_name())).ok()?)
+            .ok()?;
+    last.check_fits(request).ok()?;
+    let path = packages.join(records::name(&key(&last)));
+    (path.join(COMPLETE).is_file() && contents_of(&path).is_file()).then_some(last)
+}
+
+/// Stores what was installed for a request.
+pub(super) fn remember(
+    packages: &Path,
+    request: &Request,
+    last: &LockedPackages,
+) -> std::io::Result<()> {
+    write(&last_of(packages, &request.locked_name()), last)
+}
+
+/// Forgets what was installed for a request, by its name in a lock: without a lock, what is the newest then is installed.
+///
+/// # Errors
+/// Returns the system's error.
+pub(crate) fn forget(packages: &Path, request: &str) -> std::io::Result<()> {
+    match std::fs::remove_file(last_of(packages, request)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the name of the folder of exactly these packages, which all who have them locked share.
+pub(super) fn key(packages: &LockedPackages) -> String {
+    format!("installed {}", packages.hash())
+}
+
+/// Returns the name of the folder in which it is found out what would be installed for a request.
+pub(super) fn resolution_key(request: &Request) -> String {
+    format!("resolved {}", request.locked_name())
 }
 
 /// Returns the file that is locked for a package's folder; its time is that of the last use.
@@ -81,12 +107,8 @@ fn contents_of(folder: &Path) -> PathBuf {
 impl Folder {
     /// Waits until no other process has the folder of a package in a way that excludes this, and creates it if it is
     /// missing. The package counts as used now.
-    pub(super) async fn lock(
-        packages: &Path,
-        request: &Request,
-        access: Access,
-    ) -> Result<Self, String> {
-        let path = packages.join(records::name(&request.key()));
+    pub(super) async fn lock(packages: &Path, key: &str, access: Access) -> Result<Self, String> {
+        let path = packages.join(records::name(key));
         let failed = |error: std::io::Error| format!("cannot use `{}`: {error}", path.display());
         // Private: whoever could write there would choose what runs.
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
@@ -193,9 +215,9 @@ impl Folder {
     }
 
     /// Stores that the installation is complete, with what was installed.
-    pub(super) fn complete(&self, request: &Request, packages: Vec<Package>) -> Result<(), String> {
+    pub(super) fn complete(&self, request: &Request) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("cannot write `{COMPLETE}`: {error}");
-        let record = Record { request: Some(request.shown()), packages };
+        let record = Record { request: Some(request.shown()) };
         write(&self.path.join(COMPLETE), &record).map_err(failed)?;
         let contents = Contents::of(&self.path).and_then(|contents| {
             // Last: without it, the package does not count as installed.

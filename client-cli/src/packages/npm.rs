@@ -1,13 +1,37 @@
 //! Packages of npm.
 
+mod confirm;
+mod exact;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::folder::Package;
+use super::locked::{LockedPackages, NpmPackage, parent_and_name};
 use super::{Installer, Request};
+
+/// What every command of npm gets.
+const OPTIONS: [&str; 12] = [
+    "--ignore-scripts",
+    "--omit=dev",
+    "--no-audit",
+    "--no-fund",
+    "--no-update-notifier",
+    "--no-progress",
+    "--loglevel=error",
+    // Whatever the user's settings are: the lock has the form that is read and written below.
+    "--install-strategy=hoisted",
+    "--package-lock",
+    "--lockfile-version=3",
+    // It gives up long before the time limit.
+    "--fetch-retry-mintimeout=1000",
+    "--fetch-retry-maxtimeout=4000",
+];
+
+/// What `npm ci` and `npm install` write of what they installed. It has what the lock says, not what the packages say.
+const HIDDEN: &str = "node_modules/.package-lock.json";
 
 /// The part of `package-lock.json` that is read.
 #[derive(Debug, Deserialize)]
@@ -18,6 +42,9 @@ struct Lock {
 
 #[derive(Debug, Deserialize)]
 struct Locked {
+    /// Only if it is not that of the folder.
+    #[serde(default)]
+    name: Option<String>,
     #[serde(default)]
     version: String,
     #[serde(default)]
@@ -28,6 +55,14 @@ struct Locked {
     link: bool,
     #[serde(default, rename = "inBundle")]
     is_bundled: bool,
+    #[serde(default, rename = "optional")]
+    is_optional: bool,
+    #[serde(default)]
+    os: Vec<String>,
+    #[serde(default)]
+    cpu: Vec<String>,
+    #[serde(default)]
+    libc: Vec<String>,
     #[serde(default)]
     dependencies: BTreeMap<String, String>,
     #[serde(default, rename = "optionalDependencies")]
@@ -37,6 +72,16 @@ struct Locked {
 /// The part of `package.json` that is read.
 #[derive(Debug, Deserialize)]
 struct Manifest {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    dependencies: BTreeMap<String, Value>,
+    #[serde(default, rename = "optionalDependencies")]
+    optional_dependencies: BTreeMap<String, Value>,
+    #[serde(default, rename = "peerDependencies")]
+    peer_dependencies: BTreeMap<String, Value>,
     #[serde(default)]
     bin: Option<Programs>,
 }
@@ -48,49 +93,59 @@ enum Programs {
     Named(BTreeMap<String, String>),
 }
 
-/// Installs a package into a folder, and returns everything that was installed.
-pub(super) async fn install(
+/// Finds out, in an empty folder, what would be installed for a request now.
+pub(super) async fn resolve(
     installer: &Installer<'_>,
     request: &Request,
     folder: &Path,
-) -> Result<Vec<Package>, String> {
+) -> Result<LockedPackages, String> {
     let npm = installer.program(request).map_err(|error| error.to_string())?.file;
     let version = request.version.as_deref().unwrap_or("latest");
     let manifest = json!({
         "name": "pml-server", "private": true, "dependencies": { &request.package: version },
     });
-    std::fs::write(folder.join("package.json"), manifest.to_string())
-        .map_err(|error| format!("cannot write `package.json`: {error}"))?;
-    let arguments = [
-        "install",
-        "--ignore-scripts",
-        "--omit=dev",
-        "--no-audit",
-        "--no-fund",
-        "--no-update-notifier",
-        "--no-progress",
-        "--loglevel=error",
-        // Whatever the user's settings are: programs can be executed, and the lock has the form that is read below.
-        "--bin-links",
-        "--install-strategy=hoisted",
-        "--package-lock",
-        "--lockfile-version=3",
-        "--omit-lockfile-registry-resolved=false",
-        // It gives up long before the time limit.
-        "--fetch-retry-mintimeout=1000",
-        "--fetch-retry-maxtimeout=4000",
-    ];
-    installer.run(&npm, &arguments, folder).await?;
+    write(folder, "package.json", &manifest)?;
+    let arguments = ["install", "--package-lock-only", "--omit-lockfile-registry-resolved=false"];
+    installer.run(&npm, &[&arguments[..], &OPTIONS].concat(), folder).await?;
     let lock = std::fs::read(folder.join("package-lock.json"))
         .map_err(|error| format!("cannot read `package-lock.json`: {error}"))?;
-    packages(&lock)
+    LockedPackages::of_npm(request, packages(&lock)?)
 }
 
-/// Reads what was installed from the lock that npm wrote.
-fn packages(lock: &[u8]) -> Result<Vec<Package>, String> {
+/// Installs exactly these packages into an empty folder.
+pub(super) async fn install(
+    installer: &Installer<'_>,
+    request: &Request,
+    packages: &LockedPackages,
+    folder: &Path,
+) -> Result<(), String> {
+    let npm = installer.program(request).map_err(|error| error.to_string())?.file;
+    let (manifest, lock) = exact::files(request, &packages.npm);
+    write(folder, "package.json", &manifest)?;
+    write(folder, "package-lock.json", &lock)?;
+    installer.run(&npm, &[&["ci"][..], &OPTIONS].concat(), folder).await?;
+    confirm::confirm(request, &packages.npm, folder)?;
+    // The lock does not have the programs of packages, so they are linked as the packages themselves name them.
+    match std::fs::remove_file(folder.join(HIDDEN)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(format!("cannot remove `{HIDDEN}`: {error}"));
+        }
+        _ => {}
+    }
+    installer.run(&npm, &[&["rebuild", "--bin-links"][..], &OPTIONS].concat(), folder).await?;
+    Ok(())
+}
+
+fn write(folder: &Path, name: &str, content: &Value) -> Result<(), String> {
+    std::fs::write(folder.join(name), content.to_string())
+        .map_err(|error| format!("cannot write `{name}`: {error}"))
+}
+
+/// Reads what would be installed from the lock that npm wrote.
+fn packages(lock: &[u8]) -> Result<BTreeMap<String, NpmPackage>, String> {
     let lock: Lock = serde_json::from_slice(lock)
         .map_err(|error| format!("npm wrote a `package-lock.json` that cannot be read: {error}"))?;
-    let mut packages = Vec::new();
+    let mut packages = BTreeMap::new();
     for (path, locked) in lock.packages {
         // A bundled one is part of another one, whose hash covers it.
         if locked.is_bundled {
@@ -109,14 +164,26 @@ fn packages(lock: &[u8]) -> Result<Vec<Package>, String> {
         if let Some((name, _)) = needed.into_iter().find(|(_, version)| is_address(version)) {
             return refused(name);
         }
-        let Some((_, name)) = path.rsplit_once("node_modules/") else { continue };
-        let is_pinned = locked.integrity.starts_with("sha512-")
-            && (locked.resolved.starts_with("https://") || locked.resolved.starts_with("http://"));
-        if locked.link || !is_pinned {
+        if path.is_empty() {
+            continue;
+        }
+        let Some((_, name)) = parent_and_name(&path) else { return refused(&path) };
+        let is_of_registry =
+            locked.resolved.starts_with("https://") || locked.resolved.starts_with("http://");
+        // npm can list several hashes.
+        let hash = locked.integrity.split(' ').find(|hash| hash.starts_with("sha512-"));
+        let alias_of = locked.name.filter(|other| other != name);
+        let package = NpmPackage {
+            alias_of,
+            version: locked.version,
+            integrity: hash.unwrap_or_default().to_owned(),
+            is_optional: locked.is_optional,
+            only: [locked.os, locked.cpu, locked.libc],
+        };
+        if locked.link || !is_of_registry || package.check().is_err() {
             return refused(name);
         }
-        let (name, version) = (name.to_owned(), locked.version);
-        packages.push(Package { name, version, integrity: locked.integrity });
+        packages.insert(path, package);
     }
     Ok(packages)
 }
@@ -161,8 +228,10 @@ mod tests {
             let lock = json!({ "packages": { "": {}, "node_modules/a": entry } });
             packages(lock.to_string().as_bytes())
         };
-        let good = json!({ "version": "1.0.0", "resolved": "https://r.test/a.tgz", "integrity": "sha512-x" });
-        assert_eq!(entry(good.clone()).unwrap()[0].name, "a");
+        let hash = format!("sha512-{}w==", "x".repeat(85));
+        let good =
+            json!({ "version": "1.0.0", "resolved": "https://r.test/a.tgz", "integrity": hash });
+        assert_eq!(entry(good.clone()).unwrap()["node_modules/a"].version, "1.0.0");
         for (member, value) in [
             ("integrity", json!("sha1-x")),
             ("integrity", json!("")),

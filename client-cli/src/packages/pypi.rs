@@ -1,11 +1,11 @@
 //! Packages of PyPI.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::folder::Package;
+use super::locked::{LockedPackages, Wheel, normal_name};
 use super::{Installer, Request};
 
 /// The folder of the virtual environment, in that of the package.
@@ -13,6 +13,12 @@ const ENVIRONMENT: &str = "venv";
 
 /// The report of pip, in the same place.
 const REPORT: &str = "report.json";
+
+/// The versions that others have, in the same place.
+const CONSTRAINTS: &str = "constraints.txt";
+
+/// What is installed, in the same place.
+const REQUIREMENTS: &str = "requirements.txt";
 
 /// The part of the report of pip that is read.
 /// See <https://pip.pypa.io/en/stable/reference/installation-report/>.
@@ -45,12 +51,30 @@ struct Archive {
     hashes: BTreeMap<String, String>,
 }
 
-/// Installs a package into a folder, and returns everything that was installed.
-pub(super) async fn install(
+/// What every installation with pip gets.
+const OPTIONS: [&str; 9] = [
+    "-m",
+    "pip",
+    "install",
+    // A source package would run its own code to be built.
+    "--only-binary",
+    ":all:",
+    "--no-input",
+    "--disable-pip-version-check",
+    "--quiet",
+    "--retries=2",
+];
+
+/// Prints what a file of PyPI can depend on: the interpreter, the system and its C library.
+const PLATFORM: &str = "import platform, sys, sysconfig; print(sys.implementation.cache_tag, \
+sysconfig.get_platform(), platform.libc_ver()[0] or 'libc', sep='-')";
+
+/// Creates a virtual environment in a folder; returns its interpreter.
+async fn environment(
     installer: &Installer<'_>,
     request: &Request,
     folder: &Path,
-) -> Result<Vec<Package>, String> {
+) -> Result<PathBuf, String> {
     let python = installer.program(request).map_err(|error| error.to_string())?.file;
     // Links: a copied interpreter would not find its library.
     installer.run(&python, &["-m", "venv", "--symlinks", ENVIRONMENT], folder).await.map_err(
@@ -60,44 +84,75 @@ pub(super) async fn install(
             )
         },
     )?;
-    let requirement = request.shown();
-    let arguments = [
-        "-m",
-        "pip",
-        "install",
-        // A source package would run its own code to be built.
-        "--only-binary",
-        ":all:",
-        "--no-input",
-        "--disable-pip-version-check",
-        "--quiet",
-        "--retries",
-        "2",
-        "--report",
-        REPORT,
-        "--",
-        &requirement,
-    ];
-    let python = folder.join(ENVIRONMENT).join("bin/python");
-    installer.run(&python, &arguments, folder).await?;
-    let report = std::fs::read(folder.join(REPORT))
-        .map_err(|error| format!("cannot read the report of pip: {error}"))?;
-    packages(&report)
+    Ok(folder.join(ENVIRONMENT).join("bin/python"))
 }
 
-/// Reads what was installed from the report of pip.
-fn packages(report: &[u8]) -> Result<Vec<Package>, String> {
+/// Returns the name of this platform.
+pub(super) async fn platform(
+    installer: &Installer<'_>,
+    request: &Request,
+    folder: &Path,
+) -> Result<String, String> {
+    let python = installer.program(request).map_err(|error| error.to_string())?.file;
+    let printed = installer.run(&python, &["-I", "-c", PLATFORM], folder).await?;
+    Ok(String::from_utf8_lossy(&printed).trim().to_owned())
+}
+
+/// Finds out, in an empty folder, what would be installed for a request on this platform now. With the packages of other
+/// platforms, it is the same versions as there.
+pub(super) async fn resolve(
+    installer: &Installer<'_>,
+    request: &Request,
+    others: Option<&LockedPackages>,
+    folder: &Path,
+) -> Result<LockedPackages, String> {
+    let python = environment(installer, request, folder).await?;
+    let versions = others.into_iter().flat_map(|others| others.pypi.values().flatten());
+    let versions: BTreeSet<String> =
+        versions.map(|(name, wheel)| format!("{name}=={}\n", wheel.version)).collect();
+    std::fs::write(folder.join(CONSTRAINTS), versions.into_iter().collect::<String>())
+        .map_err(|error| format!("cannot write `{CONSTRAINTS}`: {error}"))?;
+    let requirement = request.shown();
+    let own = ["--dry-run", "--report", REPORT, "-c", CONSTRAINTS, "--", &requirement];
+    installer.run(&python, &[&OPTIONS[..], &own].concat(), folder).await?;
+    let report = std::fs::read(folder.join(REPORT))
+        .map_err(|error| format!("cannot read the report of pip: {error}"))?;
+    let platform = platform(installer, request, folder).await?;
+    LockedPackages::of_pypi(request, &platform, wheels(&report)?, others)
+}
+
+/// Installs exactly the packages of this platform into an empty folder.
+pub(super) async fn install(
+    installer: &Installer<'_>,
+    request: &Request,
+    packages: &LockedPackages,
+    folder: &Path,
+) -> Result<(), String> {
+    let platform = platform(installer, request, folder).await?;
+    let wheels = packages.pypi.get(&platform).into_iter().flatten();
+    let lines: String = wheels
+        .map(|(name, wheel)| format!("{name}=={} --hash={}\n", wheel.version, wheel.hash))
+        .collect();
+    std::fs::write(folder.join(REQUIREMENTS), lines)
+        .map_err(|error| format!("cannot write `{REQUIREMENTS}`: {error}"))?;
+    let python = environment(installer, request, folder).await?;
+    let own = ["--require-hashes", "--no-deps", "-r", REQUIREMENTS];
+    installer.run(&python, &[&OPTIONS[..], &own].concat(), folder).await.map(drop)
+}
+
+/// Reads what would be installed from the report of pip.
+fn wheels(report: &[u8]) -> Result<BTreeMap<String, Wheel>, String> {
     let report: Report = serde_json::from_slice(report)
         .map_err(|error| format!("pip wrote a report that cannot be read: {error}"))?;
     let items = report.install.into_iter().map(|Item { metadata, download_info }| {
         let hash =
             download_info.archive_info.and_then(|archive| archive.hashes.get("sha256").cloned());
-        let integrity = hash.ok_or_else(|| {
-            let name = protocol::escape_text(&metadata.name);
-            format!("it needs `{name}`, which comes without a SHA-256 hash")
-        })?;
-        let Metadata { name, version } = metadata;
-        Ok(Package { name, version, integrity: format!("sha256:{integrity}") })
+        let shown = || protocol::escape_text(&metadata.name);
+        let hash = hash
+            .ok_or_else(|| format!("it needs `{}`, which comes without a SHA-256 hash", shown()))?;
+        let wheel = Wheel { version: metadata.version.clone(), hash: format!("sha256:{hash}") };
+        wheel.check().map_err(|reason| format!("it needs `{}`, which {reason}", shown()))?;
+        Ok((normal_name(&metadata.name), wheel))
     });
     items.collect()
 }
@@ -131,21 +186,21 @@ mod tests {
     fn every_package_has_a_hash() {
         let report = |info: serde_json::Value| {
             let item =
-                json!({ "metadata": { "name": "a", "version": "1" }, "download_info": info });
-            packages(json!({ "install": [item] }).to_string().as_bytes())
+                json!({ "metadata": { "name": "A_b", "version": "1" }, "download_info": info });
+            wheels(json!({ "install": [item] }).to_string().as_bytes())
         };
-        let good = report(json!({ "archive_info": { "hashes": { "sha256": "ab" } } })).unwrap();
-        let expected =
-            Package { name: "a".into(), version: "1".into(), integrity: "sha256:ab".into() };
-        assert_eq!(good, [expected]);
+        let hash = "a".repeat(64);
+        let good = report(json!({ "archive_info": { "hashes": { "sha256": hash } } })).unwrap();
+        assert_eq!(good["a-b"].to_string(), format!("1 sha256:{hash}"));
         for bad in [
             json!({}),
             json!({ "dir_info": {} }),
             json!({ "vcs_info": { "vcs": "git" } }),
             json!({ "archive_info": { "hashes": { "md5": "ab" } } }),
+            json!({ "archive_info": { "hashes": { "sha256": "ab" } } }),
         ] {
             let reason = report(bad).unwrap_err();
-            assert!(reason.contains("without a SHA-256 hash"), "{reason}");
+            assert!(reason.contains("a SHA-256 hash"), "{reason}");
         }
     }
 }

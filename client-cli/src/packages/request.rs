@@ -120,9 +120,13 @@ impl Request {
         self.package.split_once('[').map_or(&*self.package, |(name, _)| name)
     }
 
-    /// Returns the name under which it is installed: the same for every program of the package.
-    pub(super) fn key(&self) -> String {
-        format!("{:?} {} {}", self.ecosystem, self.package, self.version.as_deref().unwrap_or(""))
+    /// Returns how a lock names it: the same for every program of the package.
+    pub(crate) fn locked_name(&self) -> String {
+        let of = match self.ecosystem {
+            Ecosystem::Npm => "npm",
+            Ecosystem::PyPi => "pypi",
+        };
+        format!("{of}:{}", self.shown())
     }
 
     /// Returns the package with its version and the place where it is published, for display.
@@ -149,7 +153,8 @@ fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
-fn is_name(name: &str) -> bool {
+/// Returns whether this can be the name of a package, or a part of it.
+pub(super) fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
         && name.chars().all(is_of_name)
 }

@@ -133,7 +133,7 @@ fn hostile_packages_reach_nothing() {
     let needs = json!({ "scripts": scripts, "bin": "index.js", "dependencies": { "hostile-part": "1.0.0" } });
     registry.publish(&home, "hostile", &[("index.js", &source)], &needs, b"");
     registry.publish(&home, "hostile-part", &[], &json!({ "scripts": scripts }), b"");
-    registry.publish_wheel(&home, "hostile_server", &fixtures.join("reaches_out.py"));
+    registry.publish_wheel(&home, "hostile_server", "1.0.0", &fixtures.join("reaches_out.py"));
     std::fs::create_dir_all(home.join(".ssh")).unwrap();
     let secret = home.join(".ssh/id");
     std::fs::write(&secret, "canary").unwrap();

@@ -14,11 +14,11 @@ use sha2::{Digest as _, Sha512};
 /// Builds a wheel from a file and the names of a package and its program. It needs nothing but Python.
 const WHEEL: &str = r#"
 import sys, zipfile
-name, source, out = sys.argv[1:]
-info = f"{name}-1.0.0.dist-info"
+name, version, source, out = sys.argv[1:]
+info = f"{name}-{version}.dist-info"
 with zipfile.ZipFile(out, "w") as wheel:
     wheel.write(source, f"{name}.py")
-    wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0.0\n")
+    wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
     wheel.writestr(f"{info}/entry_points.txt", f"[console_scripts]\n{name} = {name}:answer\n")
     wheel.writestr(f"{info}/RECORD", "")
@@ -75,8 +75,8 @@ impl Registry {
         self.files.lock().unwrap().insert(path.to_owned(), body.into());
     }
 
-    /// Publishes version 1.0.0 of an npm package with these files and this `package.json`, apart from its name and
-    /// version. `changed` is added to the package after its hash was computed.
+    /// Publishes an npm package with these files and this `package.json`, apart from its name and, if it has none, its
+    /// version, which is 1.0.0. It becomes the latest. `changed` is added to the package after its hash was computed.
     pub(crate) fn publish(
         &self,
         scratch: &Path,
@@ -87,7 +87,8 @@ impl Registry {
     ) {
         let mut manifest = manifest.clone();
         manifest["name"] = json!(name);
-        manifest["version"] = json!("1.0.0");
+        let version = manifest["version"].as_str().unwrap_or("1.0.0").to_owned();
+        manifest["version"] = json!(version);
         let folder = scratch.join(format!("npm-{name}"));
         std::fs::create_dir_all(folder.join("package")).unwrap();
         let manifest_text = manifest.to_string();
@@ -101,34 +102,43 @@ impl Registry {
         let mut packed = std::fs::read(packed).unwrap();
         let integrity = format!("sha512-{}", BASE64.encode(&Sha512::digest(&packed)));
         packed.extend_from_slice(changed);
-        let path = format!("/{name}/-/{name}-1.0.0.tgz");
+        let path = format!("/{name}/-/{name}-{version}.tgz");
         manifest["dist"] =
             json!({ "tarball": format!("{}{path}", self.url), "integrity": integrity });
-        let about = json!({
-            "name": name, "dist-tags": { "latest": "1.0.0" }, "versions": { "1.0.0": manifest },
-        });
-        self.serve(&path, packed);
         // As npm asks for a package of a scope.
-        self.serve(&format!("/{}", name.replace('/', "%2f")), about.to_string());
+        let page = format!("/{}", name.replace('/', "%2f"));
+        let known = self.files.lock().unwrap().get(&page).cloned();
+        let mut about = known.map_or_else(
+            || json!({ "name": name, "versions": {} }),
+            |known| serde_json::from_slice(&known).unwrap(),
+        );
+        about["dist-tags"] = json!({ "latest": version });
+        about["versions"][&version] = manifest;
+        self.serve(&path, packed);
+        self.serve(&page, about.to_string());
     }
 
-    /// Publishes version 1.0.0 of a Python package as a wheel, with a program of the same name.
-    pub(crate) fn publish_wheel(&self, scratch: &Path, name: &str, source: &Path) {
-        let file = format!("{name}-1.0.0-py3-none-any.whl");
+    /// Publishes a version of a Python package as a wheel, with a program of the same name.
+    pub(crate) fn publish_wheel(&self, scratch: &Path, name: &str, version: &str, source: &Path) {
+        let file = format!("{name}-{version}-py3-none-any.whl");
         let wheel = scratch.join(&file);
         let mut python = Command::new("python3");
-        python.args(["-c", WHEEL, name]).arg(source).arg(&wheel);
+        python.args(["-c", WHEEL, name, version]).arg(source).arg(&wheel);
         assert!(python.status().unwrap().success());
         let bytes = std::fs::read(wheel).unwrap();
         self.list(name, &file, bytes);
     }
 
-    /// Publishes a file of a Python package, with its hash.
+    /// Publishes a file of a Python package, with its hash, next to the others.
     pub(crate) fn list(&self, name: &str, file: &str, bytes: Vec<u8>) {
         let hash: String =
             sha2::Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         self.serve(&format!("/files/{file}"), bytes);
-        let page = format!("<a href=\"/files/{file}#sha256={hash}\">{file}</a>");
-        self.serve(&format!("/simple/{}/", name.replace('_', "-")), page);
+        let path = format!("/simple/{}/", name.replace('_', "-"));
+        let mut page = self.files.lock().unwrap().get(&path).cloned().unwrap_or_default();
+        page.extend_from_slice(
+            format!("<a href=\"/files/{file}#sha256={hash}\">{file}</a>\n").as_bytes(),
+        );
+        self.serve(&path, page);
     }
 }

@@ -11,6 +11,7 @@ use crate::files::atomic::Existing;
 use crate::files::strict_json;
 use crate::local_mcp::Files;
 use crate::origin::Origin;
+use crate::packages::LockedPackages;
 use crate::processes::environment::Source;
 use crate::workspace::Workspace;
 use crate::workspace::own_folder::OwnFolder;
@@ -44,6 +45,10 @@ pub(super) struct Content {
     /// older `pml`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) files: BTreeMap<String, LockedFiles>,
+    /// The packages from which servers start, by full name or by namespace. Absent in the lock of an older `pml`: they are
+    /// locked when they are installed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) packages: BTreeMap<String, LockedPackages>,
     /// Who allowed what is above, by its name. It is told, and nothing is decided by it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) approvals: BTreeMap<String, Approved>,
@@ -155,6 +160,7 @@ pub(super) fn read(workspace: &Workspace) -> Result<Content, ErrorBody> {
         capabilities: BTreeMap::new(),
         tools: BTreeMap::new(),
         files: BTreeMap::new(),
+        packages: BTreeMap::new(),
         approvals: BTreeMap::new(),
     };
     let Some(folder) = OwnFolder::open(workspace).map_err(no_folder)? else { return Ok(empty) };

@@ -119,6 +119,7 @@ impl Lockfile {
             let mut content = read(&self.workspace)?;
             let names = content.servers.keys().chain(content.capabilities.keys());
             let names = names.chain(content.tools.keys()).chain(content.files.keys());
+            let names = names.chain(content.packages.keys());
             let removed: BTreeSet<String> =
                 names.filter(|known| is_called(known, name)).cloned().collect();
             if removed.is_empty() {
@@ -133,6 +134,7 @@ impl Lockfile {
                 content.capabilities.remove(known);
                 content.tools.remove(known);
                 content.files.remove(known);
+                content.packages.remove(known);
                 content.approvals.remove(known);
             }
             write(&self.workspace, &content)?;
@@ -141,6 +143,7 @@ impl Lockfile {
                 store.trust_locked(&self.key(known), b"").map_err(invalid)?;
                 self.forget_tools(known)?;
                 self.forget_files(known)?;
+                self.forget_packages(known)?;
             }
             self.approved().retain(|known, _| !removed.contains(known));
             Ok(removed.into_iter().collect())
@@ -166,7 +169,7 @@ fn meant(id: &ToolId, name: &str, locked: &Locked) -> Option<PinnedServer> {
 }
 
 /// Returns whether a full name is meant by a name.
-fn is_called(known: &str, name: &str) -> bool {
+pub(super) fn is_called(known: &str, name: &str) -> bool {
     let unversioned = known.split_once('@').map_or(known, |(known, _)| known);
     let parsed = || unversioned.parse::<Fqdn>().ok();
     let short = |fqdn: Fqdn| {

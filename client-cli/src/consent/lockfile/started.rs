@@ -9,6 +9,7 @@ use std::sync::PoisonError;
 use protocol::{ErrorBody, ErrorCode, Integrity};
 
 use super::file::{Approved, FILE, LockedFiles, invalid, read, write};
+use super::packages::shown_hash;
 use super::shown::{command_line, differences};
 use super::tools::ToolsOf;
 use super::{Lockfile, Start};
@@ -31,6 +32,7 @@ impl Lockfile {
         &self,
         of: &ToolsOf,
         files: &Files,
+        request: Option<&str>,
         spec: impl FnOnce() -> ServerSpec,
     ) -> Result<Option<Start>, ErrorBody> {
         let now = LockedFiles { start: of.start, hashes: files.clone() };
@@ -38,16 +40,22 @@ impl Lockfile {
         if self.started().get(&of.server) == Some(&now) {
             return Ok(None);
         }
-        let Some(reason) = self.changed_files(of, &now)? else { return Ok(None) };
+        let changed = self.changed_files(of, &now)?;
+        let packages = self.packages_question(&read(&self.workspace)?, &of.server, request)?;
+        if changed.is_none() && packages.is_none() {
+            return Ok(None);
+        }
+        let is_changed = changed.is_some();
+        let changed = changed.map_or_else(String::new, |reason| {
+            format!(", whose program CHANGED since you allowed it ({reason})")
+        });
+        let with = packages.as_ref().map(|packages| packages.shown(is_changed)).unwrap_or_default();
         let ServerSpec { command, args, .. } = spec();
         let command = command_line(&command, &args);
         Ok(Some(Start {
-            what: format!(
-                "`{}` of `.pml.json`, whose program CHANGED since you allowed it ({reason}): {command}",
-                of.server
-            ),
+            what: format!("`{}` of `.pml.json`{changed}{with}: {command}", of.server),
             grants: Vec::new(),
-            hash: Some(hash(&now)?),
+            hash: Some(shown_hash(bytes(&now)?, packages.as_ref())),
         }))
     }
 
@@ -61,14 +69,20 @@ impl Lockfile {
         &self,
         of: &ToolsOf,
         files: &Files,
+        request: Option<&str>,
         shown: Option<Integrity>,
         by: &str,
     ) -> Result<(), ErrorBody> {
         let now = LockedFiles { start: of.start, hashes: files.clone() };
-        if shown != Some(hash(&now)?) {
+        let packages = self.packages_question(&read(&self.workspace)?, &of.server, request)?;
+        if shown != Some(shown_hash(bytes(&now)?, packages.as_ref())) {
             return Err(changed(&of.server, "it changed while you were asked"));
         }
-        self.store.locked(|_| self.save_files(of, &now, Some(by))).map_err(invalid)??;
+        let saved = self.store.locked(|_| {
+            self.save_files(of, &now, Some(by))?;
+            packages.map_or(Ok(()), |packages| self.save_packages(&of.server, &packages.now))
+        });
+        saved.map_err(invalid)??;
         self.started().insert(of.server.clone(), now);
         Ok(())
     }
@@ -172,7 +186,9 @@ impl Lockfile {
         self.record_of(FOLDER, server, LIMIT)
     }
 
-    fn started(&self) -> std::sync::MutexGuard<'_, std::collections::HashMap<String, LockedFiles>> {
+    pub(super) fn started(
+        &self,
+    ) -> std::sync::MutexGuard<'_, std::collections::HashMap<String, LockedFiles>> {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -183,8 +199,8 @@ fn in_workspace(files: &Files) -> Files {
     files.map(|(path, hash)| (path.clone(), *hash)).collect()
 }
 
-fn hash(files: &LockedFiles) -> Result<Integrity, ErrorBody> {
-    serde_json::to_vec(files).map(|text| Integrity::of(&text)).map_err(invalid)
+fn bytes(files: &LockedFiles) -> Result<Vec<u8>, ErrorBody> {
+    serde_json::to_vec(files).map_err(invalid)
 }
 
 /// Returns that a server does not start, because its program is not what the user allowed.

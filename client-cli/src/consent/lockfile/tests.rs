@@ -25,6 +25,7 @@ fn grant(variables: &[(&str, Source)]) -> Grant {
             is_of_workspace: false,
         },
         package: None,
+        request: None,
         variables: variables.iter().map(|(name, from)| ((*name).to_owned(), *from)).collect(),
         hosts: None,
         files: Files::new(),
