@@ -5,11 +5,11 @@ mod configured;
 mod elsewhere;
 mod exposed;
 mod open_server;
+mod telling;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
 
 use protocol::{CAPABILITY_DEPTH, ErrorBody, ErrorCode, ToolDescriptor, ToolId};
 use sandbox::{Pool, PoolConfig};
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use configured::{hidden_by_configured, log_override};
 pub(crate) use elsewhere::Elsewhere;
 pub(crate) use open_server::OpenServer;
+use telling::synced_tools;
 
 pub(crate) use crate::local_mcp::{Activity as PackageActivity, ListedServer};
 
@@ -39,7 +40,7 @@ use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::registries::{Registries, Registry};
 use crate::run_store::RunStore;
-use crate::tool_sync::{self, SyncedTools};
+use crate::tool_sync::SyncedTools;
 use crate::tools::{self, NativeTools};
 use crate::traces::Traces;
 use crate::workspace::Workspace;
@@ -124,14 +125,8 @@ impl App {
         let traces = cloud.as_ref().ok();
         let traces =
             traces.map(|cloud| Traces::new(Arc::clone(&workspace), store.folder(), cloud.clone()));
-        let synced = cloud.as_ref().ok().map(|cloud| {
-            let (records, of) = (store.folder().to_owned(), Arc::clone(&workspace));
-            let spec_of = Box::new(move |namespace: &str, server: &config::McpServer| {
-                server.spec(folder_of(&records, &of, HOMES, namespace), records.join(PACKAGES))
-            });
-            let (workspace, known) = (Arc::clone(&workspace), Arc::clone(&known));
-            SyncedTools::new(workspace, store.clone(), known, spec_of, cloud.clone())
-        });
+        let synced =
+            cloud.as_ref().ok().map(|cloud| synced_tools(&workspace, &store, &known, cloud));
         let lockfile = Arc::new(Lockfile::load(Arc::clone(&workspace), store.clone())?);
         local.pin_packages(Arc::clone(&lockfile) as _);
         Ok(Arc::new(Self {
@@ -164,22 +159,6 @@ impl App {
     /// Returns the error of its URL or key file.
     pub(crate) fn cloud(&self) -> Result<&Cloud, ErrorBody> {
         self.cloud.as_ref().map_err(Clone::clone)
-    }
-
-    /// Tells the gateway in the background what it may know: traces of runs that have ended, and tools of own servers.
-    pub(crate) fn tell_gateway(&self) {
-        if let Some(traces) = &self.traces {
-            traces.send();
-        }
-        if let Some(synced) = &self.synced {
-            synced.send();
-        }
-    }
-
-    /// Returns whether the gateway has the tools of own servers, by namespace.
-    pub(crate) fn tool_syncs(&self) -> BTreeMap<String, tool_sync::Status> {
-        let Ok(cloud) = &self.cloud else { return BTreeMap::new() };
-        tool_sync::statuses(&self.told, &self.workspace, self.records(), &cloud.gateway().origin())
     }
 
     /// Returns the analyser, which starts with its first use.
@@ -382,23 +361,6 @@ impl App {
         environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
-    /// Waits for a moment until the gateway is told; the next `pml` tells the rest.
-    pub(crate) async fn finish_telling(&self) {
-        let traces = async {
-            if let Some(traces) = &self.traces {
-                traces.finish(TELLING).await;
-            }
-        };
-        let synced = async {
-            if let Some(synced) = &self.synced {
-                // Not every run ends here: the gateway may have executed the program.
-                synced.send();
-                synced.finish(TELLING).await;
-            }
-        };
-        tokio::join!(traces, synced);
-    }
-
     /// Stops the local MCP servers, and waits until everything that was recorded is stored.
     pub(crate) async fn shut_down(&self) {
         self.local.shutdown().await;
@@ -455,9 +417,6 @@ fn add_configured(
     }
     Ok(())
 }
-
-/// How long the end of `pml` is delayed by what the gateway is told.
-const TELLING: Duration = Duration::from_secs(1);
 
 /// The homes of sealed servers, among the user's records.
 const HOMES: &str = "server-homes";
