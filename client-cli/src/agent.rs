@@ -9,6 +9,7 @@ mod tasks;
 use std::sync::Arc;
 
 use execution::mcp_server::{envelope_result, listed_tool, parse};
+use execution::trace_context::{self, TraceContext};
 use protocol::discovery::DiscoverRequest;
 use protocol::meta_tools;
 use protocol::{
@@ -92,13 +93,18 @@ impl ServerHandler for AgentHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, rmcp::ErrorData> {
-        Ok(match self.find_offered(&request.name).await? {
-            Some(tool) => {
-                let schema = tool.is_capability.then_some(&tool.descriptor.input_schema);
-                self.call_described(request, &tool.id, schema, context).await
-            }
-            None => self.call_named(request, context).await,
-        })
+        let trace = trace_of(&context);
+        let answer = async {
+            Ok(match self.find_offered(&request.name).await? {
+                Some(tool) => {
+                    let schema = tool.is_capability.then_some(&tool.descriptor.input_schema);
+                    self.call_described(request, &tool.id, schema, context).await
+                }
+                None => self.call_named(request, context).await,
+            })
+        };
+        // Boxed, because a call's future is large.
+        trace_context::within(trace, Box::pin(answer)).await
     }
 
     async fn get_task(
@@ -139,6 +145,12 @@ impl ServerHandler for AgentHandler {
 /// versions.
 fn mark_complete(result: &mut CallToolResult) {
     result.result_type = Some(ResultType::COMPLETE);
+}
+
+/// Returns the place of a request in its client's trace.
+fn trace_of(context: &RequestContext<RoleServer>) -> Option<Arc<TraceContext>> {
+    let parts = context.extensions.get::<http::request::Parts>();
+    TraceContext::of_request(&context.meta, parts.map(|parts| &parts.headers))
 }
 
 /// The answer to a call, before it becomes an MCP result.
@@ -253,7 +265,7 @@ impl AgentHandler {
         let answered = self.tasks.ask(&id, approval.clone());
         let handle = self.tasks.handle(&id).expect("it was just created");
         let handler = self.clone();
-        tokio::spawn(async move {
+        let followed = async move {
             let envelope = handler.follow_task(&id, approval, answered, &stop).await;
             let result = match envelope {
                 Some(envelope) => Some(handler.complete(envelope, is_direct).await),
@@ -265,7 +277,8 @@ impl AgentHandler {
                 serde_json::to_value(result).ok()?.as_object().cloned()
             });
             handler.tasks.end(&id, result);
-        });
+        };
+        tokio::spawn(trace_context::within(trace_context::current(), followed));
         CallToolResponse::Task(handle)
     }
 

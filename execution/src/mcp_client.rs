@@ -14,7 +14,8 @@ use futures::stream::BoxStream;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotificationParam,
-    ClientJsonRpcMessage, ClientRequest, GetExtensions as _, RequestId, ServerResult,
+    ClientJsonRpcMessage, ClientRequest, GetExtensions as _, GetMeta as _, RequestId,
+    RequestMetaObject, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
 use rmcp::transport::common::http_header::{
@@ -26,6 +27,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 
 use crate::budget::Budget;
+use crate::trace_context::{self, TraceContext};
 
 /// The JSON-RPC code that replaces a response too large to parse.
 pub const TOO_LARGE: i32 = -32099;
@@ -66,6 +68,15 @@ impl<H> Slot<H> {
     }
 }
 
+/// Returns the options of a request that carries the trace context of this task.
+pub fn traced() -> PeerRequestOptions {
+    let options = PeerRequestOptions::no_options();
+    let Some(context) = trace_context::current() else { return options };
+    let mut meta = RequestMetaObject::new();
+    context.add_to(&mut meta);
+    options.with_meta(meta)
+}
+
 /// Calls a tool once, without answering `input_required`. The response's reservation is put into `slot`. Dropping the
 /// future sends `notifications/cancelled`.
 ///
@@ -81,7 +92,7 @@ pub async fn call_tool_once<H: Send + Sync + 'static>(
     // The transport receives the request with its extensions, so the slot reaches `post_message`.
     request.extensions.insert(slot.clone());
     let request = ClientRequest::CallToolRequest(request);
-    let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
+    let handle = peer.send_cancellable_request(request, traced()).await?;
     let mut abandoned = Abandoned { peer: peer.clone(), request: Some(handle.id.clone()) };
     let result = handle.await_response().await;
     // Before the `?` below: a request that has ended, even with an error, has nothing to cancel.
@@ -145,12 +156,19 @@ impl<B: Budget> StreamableHttpClient for BudgetedClient<B> {
         headers: HashMap<HeaderName, HeaderValue>,
         largest: usize,
     ) -> Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>> {
+        let mut headers = HeaderMap::from_iter(headers);
+        // For what is between here and the server, which reads `_meta`.
+        if let ClientJsonRpcMessage::Request(request) = &message
+            && let Some(context) = TraceContext::of_request(request.request.get_meta(), None)
+        {
+            context.add_to_headers(&mut headers);
+        }
         let mut request = self
             .http
             .post(uri.as_ref())
             // The transport requires both types, because the server chooses.
             .header(header::ACCEPT, format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}"))
-            .headers(HeaderMap::from_iter(headers));
+            .headers(headers);
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }

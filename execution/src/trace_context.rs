@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 
 /// The names in `_meta` and of the headers (W3C Trace Context, sections 3.2 and 3.3).
@@ -41,7 +41,11 @@ impl TraceContext {
         if meta.contains_key(PARENT) {
             return Self::parse(text(PARENT)?, text(STATE)).map(Arc::new);
         }
-        let headers = headers.filter(|headers| headers.contains_key(PARENT))?;
+        Self::of_headers(headers?)
+    }
+
+    /// Reads the context in the headers of a request.
+    pub fn of_headers(headers: &HeaderMap) -> Option<Arc<TraceContext>> {
         // Two headers contradict each other.
         let header = |name| {
             let mut values = headers.get_all(name).iter();
@@ -59,7 +63,7 @@ impl TraceContext {
     }
 
     /// Returns the names and values that a message carries.
-    pub fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let state = self.state.as_deref().map(|state| (STATE, state));
         std::iter::once((PARENT, self.parent.as_str())).chain(state)
     }
@@ -68,6 +72,16 @@ impl TraceContext {
     pub fn add_to(&self, meta: &mut Map<String, Value>) {
         for (name, value) in self.fields() {
             meta.insert(name.to_owned(), value.into());
+        }
+    }
+
+    /// Sets the headers of a request.
+    pub fn add_to_headers(&self, headers: &mut HeaderMap) {
+        for (name, value) in self.fields() {
+            // Never an error: both consist of printable characters.
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(name, value);
+            }
         }
     }
 }

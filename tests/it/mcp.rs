@@ -12,3 +12,4 @@ mod named_calls;
 mod progress;
 pub(crate) mod sdk_clients;
 mod stdio_protocol;
+mod trace_context;

@@ -1,5 +1,6 @@
 //! A capability as an MCP server of its own: `pml run`.
 
+use execution::trace_context;
 use protocol::{ToolDescriptor, ToolId, meta_tools};
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -11,7 +12,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value, json};
 
 use super::asking::Channel;
-use super::{AgentHandler, described};
+use super::{AgentHandler, described, trace_of};
 
 /// The name of the tool that calls the capability.
 const RUN: &str = "run";
@@ -104,7 +105,9 @@ impl ServerHandler for CapabilityHandler {
         match request.name.as_ref() {
             RUN => {
                 let schema = Some(&self.described.input_schema);
-                Ok(self.agent.call_described(request, &self.id, schema, context).await)
+                let trace = trace_of(&context);
+                let answer = self.agent.call_described(request, &self.id, schema, context);
+                Ok(trace_context::within(trace, Box::pin(answer)).await)
             }
             CONFIG => {
                 let mut result = CallToolResult::structured(self.config.clone());

@@ -7,12 +7,12 @@ mod secrets;
 
 use std::time::Duration;
 
-use execution::mcp_version;
+use execution::{mcp_version, trace_context};
 use protocol::meta_tools::RUN_META;
 use protocol::{
     Envelope, ErrorBody, ErrorCode, ExecuteRequest, Integrity, RegistryEntry, ToolId, meta_tools,
 };
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -218,6 +218,11 @@ impl Cloud {
         if let Some(run) = run {
             meta[RUN_META] = run.meta();
         }
+        let mut headers = HeaderMap::new();
+        if let Some(context) = trace_context::current() {
+            meta.as_object_mut().into_iter().for_each(|meta| context.add_to(meta));
+            context.add_to_headers(&mut headers);
+        }
         let id = request_id();
         let body = json!({
             "jsonrpc": "2.0",
@@ -237,6 +242,7 @@ impl Cloud {
             // Without this header, the gateway refuses a program for this machine and delegates
             // nothing.
             .header("x-pml-client", "package")
+            .headers(headers)
             .body(body.to_string());
         // Dropping the request closes the connection, which cancels it on the gateway.
         let exchange = async {

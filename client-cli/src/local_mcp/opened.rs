@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use execution::mcp_client::TOO_LARGE;
+use execution::mcp_client::{TOO_LARGE, traced};
 use protocol::ToolDescriptor;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
     ClientRequest, PaginatedRequestParams, ServerResult,
 };
-use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
+use rmcp::service::{Peer, RequestHandle, RoleClient, ServiceError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -226,7 +226,7 @@ impl Opened {
         let peer = self.running.0.session.service.peer();
         // No time limit here: the clock of the run cancels the call, and stops while the user is
         // asked.
-        let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options());
+        let sent = peer.send_cancellable_request(request, traced());
         let mut handle: RequestHandle<RoleClient> = tokio::select! {
             () = cancel.cancelled() => return Err(self.server.cancelled()),
             sent = sent => match sent {

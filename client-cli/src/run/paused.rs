@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use execution::trace_context;
 use protocol::{Envelope, ErrorBody, ErrorCode, Integrity};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -51,6 +52,8 @@ impl PausedRun {
         let (sender, events) = mpsc::unbounded_channel();
         let cancel = CancellationToken::new();
         let body = body(sender.clone(), cancel.clone());
+        // The run has a task of its own, and works for the request that started it.
+        let body = trace_context::within(trace_context::current(), body);
         let task = tokio::spawn(async move {
             let envelope = body.await;
             // There may be no receiver: the run was dropped.

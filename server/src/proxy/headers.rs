@@ -4,6 +4,7 @@ use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use data_encoding::BASE64;
 use execution::mcp_version;
+use execution::trace_context::TraceContext;
 
 use super::message::Message;
 use crate::config::Secret;
@@ -98,6 +99,10 @@ pub(super) fn onward(
     // A list such as that of `Accept` may be split over several lines (RFC 9110, 5.3).
     for (name, value) in headers.iter().filter(|(name, _)| is_forwarded(name)) {
         out.append(name, value.clone());
+    }
+    // In its canonical form, and only if it is valid.
+    if let Some(context) = TraceContext::of_headers(headers) {
+        context.add_to_headers(&mut out);
     }
     if let Some(session) = session.and_then(|session| HeaderValue::from_str(session).ok()) {
         out.insert(SESSION, session);

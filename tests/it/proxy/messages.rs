@@ -82,7 +82,7 @@ impl ProxyClient {
     }
 }
 
-pub(super) fn stateless<'a>(method: &'a str, name: &'a str) -> Vec<(&'a str, &'a str)> {
+pub(crate) fn stateless<'a>(method: &'a str, name: &'a str) -> Vec<(&'a str, &'a str)> {
     let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
     if !name.is_empty() {
         headers.push(("mcp-name", name));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use execution::failure;
+use execution::{failure, trace_context};
 use futures::future::BoxFuture;
 use protocol::{CAPABILITY_DEPTH, ErrorBody, ErrorCode};
 use registry::{ResolvedCapability, ResolvedTool};
@@ -85,6 +85,7 @@ pub(super) fn run<'a>(
         let (gateway, caller) = (context.gateway.clone(), calls.clone());
         // In a separate task: if it were polled by the calling run, all levels would share one stack.
         let task = async move { gateway.nested.run(program, &limits, caller, cancel).await };
+        let task = trace_context::within(trace_context::current(), task);
         // Aborted when this future is dropped, because a spawned task would continue. A spawned
         // task does not inherit the span, which has the id of the request.
         let task = AbortOnDropHandle::new(tokio::spawn(task.in_current_span()));
