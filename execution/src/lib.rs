@@ -2,7 +2,8 @@
 //!
 //! [`failure`] converts a program's failure to an error for its caller. [`mcp_server`] is the common part of both MCP
 //! servers, and [`mcp_client`] is the client side of MCP over HTTP. [`addresses`] decides which addresses a URL may lead
-//! to. [`trace_context`] reads the W3C trace context of a request and carries it on. Responses are
+//! to. [`trace_context`] reads the W3C trace context of a request and carries it on, and
+//! [`spans`] exports what was done for it. Responses are
 //! [budgeted](Budget) before they are parsed, because a parsed response takes many times the memory of its bytes.
 //! [`trace_value()`] and [`sanitize()`] decide what a trace tells of a value, and [`sanitize_tool()`] what the gateway is
 //! told of a tool that it does not have.
@@ -16,6 +17,7 @@ pub mod mcp_client;
 pub mod mcp_server;
 pub mod mcp_version;
 mod sanitize;
+pub mod spans;
 pub mod trace_context;
 mod trace_value;
 

@@ -27,6 +27,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 
 use crate::budget::Budget;
+use crate::spans::{self, Side, Span, Transport};
 use crate::trace_context::{self, TraceContext};
 
 /// The JSON-RPC code that replaces a response too large to parse.
@@ -88,11 +89,28 @@ pub async fn call_tool_once<H: Send + Sync + 'static>(
     params: CallToolRequestParams,
     slot: &Slot<H>,
 ) -> Result<CallToolResponse, ServiceError> {
+    // The name is the action of a tool's id.
+    let name = || Some(params.name.to_string());
+    let mut span = Span::of_call(Side::Client, Transport::Tcp, name);
+    let context = span.context();
+    let sent = send_once(peer, params, slot, &mut span);
+    let answer = trace_context::within(context, sent).await;
+    spans::end_call(span, &answer);
+    answer
+}
+
+async fn send_once<H: Send + Sync + 'static>(
+    peer: &Peer<RoleClient>,
+    params: CallToolRequestParams,
+    slot: &Slot<H>,
+    span: &mut Span,
+) -> Result<CallToolResponse, ServiceError> {
     let mut request = CallToolRequest::new(params);
     // The transport receives the request with its extensions, so the slot reaches `post_message`.
     request.extensions.insert(slot.clone());
     let request = ClientRequest::CallToolRequest(request);
     let handle = peer.send_cancellable_request(request, traced()).await?;
+    span.set_request_id(&handle.id);
     let mut abandoned = Abandoned { peer: peer.clone(), request: Some(handle.id.clone()) };
     let result = handle.await_response().await;
     // Before the `?` below: a request that has ended, even with an error, has nothing to cancel.

@@ -56,10 +56,21 @@ impl TraceContext {
     }
 
     /// Parses a context; an invalid `tracestate` is dropped alone.
-    fn parse(parent: &str, state: Option<&str>) -> Option<Self> {
+    pub(crate) fn parse(parent: &str, state: Option<&str>) -> Option<Self> {
         let parent = canonical_parent(parent)?;
         let state = state.filter(|state| is_state(state)).map(str::to_owned);
         Some(Self { parent, state })
+    }
+
+    /// Returns the ids of the trace and of the span in it, and whether the trace is sampled.
+    pub(crate) fn ids(&self) -> Option<(&str, &str, bool)> {
+        let mut fields = self.parent.split('-').skip(1);
+        Some((fields.next()?, fields.next()?, fields.next()? == "01"))
+    }
+
+    /// Returns the state of vendors.
+    pub(crate) fn state(&self) -> Option<&str> {
+        self.state.as_deref()
     }
 
     /// Returns the names and values that a message carries.
@@ -92,8 +103,12 @@ pub fn current() -> Option<Arc<TraceContext>> {
 }
 
 /// Runs a future for the request with this context. A task that it spawns does not inherit the context.
-pub async fn within<T>(context: Option<Arc<TraceContext>>, work: impl Future<Output = T>) -> T {
-    CURRENT.scope(context, work).await
+pub fn within<F: Future>(
+    context: Option<Arc<TraceContext>>,
+    work: F,
+) -> impl Future<Output = F::Output> {
+    // Not an `async fn`, whose future would hold `work` twice.
+    CURRENT.scope(context, work)
 }
 
 /// Returns a `traceparent` in the form of version 00; `None` if it is invalid.

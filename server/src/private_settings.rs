@@ -20,8 +20,15 @@ const FILE_LIMIT: u64 = 1_024;
 pub(crate) const GIVEN_FORBIDDEN_MODE: u32 = 0o027;
 
 /// The names of the variables.
-const NAMES: [&CStr; 4] =
-    [c"PML_MASTER_KEY", c"PML_MASTER_KEY_NEW", c"PML_MASTER_KEY_OLD", c"PML_METRICS_TOKEN"];
+const NAMES: [&CStr; 6] = [
+    c"PML_MASTER_KEY",
+    c"PML_MASTER_KEY_NEW",
+    c"PML_MASTER_KEY_OLD",
+    c"PML_METRICS_TOKEN",
+    // As in `execution::spans::NAMES_OF_SECRETS`.
+    c"OTEL_EXPORTER_OTLP_HEADERS",
+    c"OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+];
 
 /// The values of the variables.
 static VARIABLES: OnceLock<BTreeMap<&str, Zeroizing<String>>> = OnceLock::new();
@@ -37,6 +44,11 @@ pub(crate) fn take_variables() {
         Some((name.to_str().ok()?, Zeroizing::new(text)))
     };
     VARIABLES.get_or_init(|| NAMES.into_iter().filter_map(take).collect());
+}
+
+/// Returns a variable that [`take_variables`] has taken.
+pub(crate) fn taken(variable: &str) -> Option<Zeroizing<String>> {
+    VARIABLES.get()?.get(variable).cloned()
 }
 
 /// Reads a secret, which messages call `what`, from its variable, or from its file. Returns it with the name of its

@@ -11,5 +11,6 @@ mod conformance;
 mod named_calls;
 mod progress;
 pub(crate) mod sdk_clients;
+mod spans;
 mod stdio_protocol;
 mod trace_context;

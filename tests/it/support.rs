@@ -2,6 +2,7 @@
 
 pub(crate) mod binaries;
 pub(crate) mod cli;
+pub(crate) mod collector;
 pub(crate) mod device_issuer;
 pub(crate) mod expect;
 pub(crate) mod faulty_network;

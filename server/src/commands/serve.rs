@@ -1,6 +1,7 @@
 //! `pml-server serve`: database → gateway → listener → requests → stop.
 
 mod gateway;
+mod spans;
 
 use std::fs;
 use std::io::Write as _;
@@ -32,7 +33,7 @@ const FIRST_SCOPE: &str = "local.default";
 /// The file of a private gateway's first key.
 const KEY_FILE: &str = "local.key";
 
-/// The time limit for closing the database connections.
+/// The time limit for each of the last steps: storing traces, sending spans, closing the database connections.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long requests in progress may continue after a signal to stop.
@@ -58,8 +59,12 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
     // An invalid setting must be reported before a private Postgres is started.
     let tokens = gateway::tokens(&serve.oauth)?;
     let metrics_token = MetricsToken::read(serve.metrics.metrics_token_file.as_deref())?;
+    let span_settings = spans::settings()?;
     let database = Database::open(settings)?;
     let served = runtime.block_on(async {
+        if let Some(settings) = span_settings {
+            spans::start(settings)?;
+        }
         let (registry, first_key) = prepare(&database, settings).await?;
         // Shares the connections, which are closed below: `start` takes the registry.
         let database_connections = registry.clone();
@@ -94,6 +99,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         };
         // What has run has a trace, unless the database does not answer.
         let _ = tokio::time::timeout(CLOSE_LIMIT, recording.traces.flush()).await;
+        execution::spans::flush(CLOSE_LIMIT).await;
         // Closed before the database stops, so that no connection breaks and logs an error.
         let _ = tokio::time::timeout(CLOSE_LIMIT, database_connections.close()).await;
         ended

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use execution::mcp_client::Slot;
 use execution::mcp_server::envelope_result;
+use execution::spans::{self, Span};
 use futures::future::{BoxFuture, FutureExt as _};
 use protocol::discovery::{DiscoverRequest, SEARCH_TOOLS};
 use protocol::{
@@ -306,12 +307,15 @@ async fn call(
     memory: &Slot<Reserved>,
 ) -> Result<Value, ErrorBody> {
     let count = context.gateway.metrics.programs.begin_call(tool.kind.into());
-    let answer = call_uncounted(context, tool, arguments, cancel, memory).await;
-    count.ended(match &answer {
+    let span = Span::of_tool(&tool.id);
+    let answer = span.within(call_uncounted(context, tool, arguments, cancel, memory)).await;
+    let error = match &answer {
         // The tool itself reports that it failed.
         Ok(result) if result["isError"] == true => Some(ErrorCode::ToolFailed),
         answer => answer.as_ref().err().map(|error| error.error_code),
-    });
+    };
+    count.ended(error);
+    spans::end_step(span, error);
     answer
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use analysis::{Analysis, Place};
 use execution::failure;
+use execution::spans::{self, Span};
 use protocol::{
     CallLog, ContinueRequest, Delegation, DryRun, DryTask, Envelope, ErrorBody, ErrorCode,
     ExecuteOptions, ExecuteRequest, ExecutedOn, Include, Integrity, Routing, RoutingRules,
@@ -137,7 +138,10 @@ async fn plan(
     };
     // Checked before the analysis, which is the expensive part.
     let local_tools = local_tools(requester.client, &request.local_tools)?;
-    let analysis = gateway.analyser.analyse(&code).await?;
+    let span = Span::of_step("pml.analyze");
+    let analysis = span.within(gateway.analyser.analyse(&code)).await;
+    spans::end_step(span, analysis.as_ref().err().map(|error| error.error_code));
+    let analysis = analysis?;
     if let Some(error) = analysis.error_body() {
         return Err(error);
     }
@@ -392,7 +396,10 @@ async fn run(
         slot = admitted.wait() => Some(slot),
     };
     count.left_queue(queued.elapsed());
-    let mut outcome = gateway.sandboxes.run(program, &limits, calls.clone(), cancel).await;
+    let mut span = Span::of_step("pml.run");
+    span.set("pml.execution.id", || execution_id.to_string());
+    let outcome = gateway.sandboxes.run(program, &limits, calls.clone(), cancel);
+    let mut outcome = span.within(outcome).await;
     let end = match &outcome.result {
         Ok(_) => ExecutionEnd::Success,
         Err(failure) if failure.kind == FailureKind::Cancelled => ExecutionEnd::Cancelled,
@@ -413,6 +420,7 @@ async fn run(
         Envelope::Error(failed) => Some(failed.error.error_code),
         _ => None,
     };
+    spans::end_step(span, error_code);
     tracing::info!(
         execution.id = %execution_id,
         scope = %requester.scope(),

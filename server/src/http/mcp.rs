@@ -11,6 +11,7 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use execution::mcp_server::{envelope_result, parse, progress, structured_result};
+use execution::spans::{self, Side, Span, Transport};
 use execution::trace_context::{self, TraceContext};
 use protocol::discovery::DiscoverRequest;
 use protocol::meta_tools;
@@ -261,7 +262,17 @@ impl ServerHandler for McpHandler {
         // Boxed, because a call's future is large, and a program that calls tools nests many of them.
         let answer = Box::pin(self.dispatch(&requester, &request.name, arguments, run, cancel));
         let trace = TraceContext::of_request(&context.meta, Some(&parts.headers));
-        let answer = trace_context::within(trace, answer);
+        let answer = trace_context::within(trace, async {
+            let name = || spans::tool_name(&request.name);
+            let mut span = Span::of_call(Side::Server, Transport::Tcp, name);
+            span.set_request_id(&context.id);
+            if let Some(version) = context.protocol_version() {
+                span.set("mcp.protocol.version", || version.to_string());
+            }
+            let result = span.within(answer).await;
+            spans::end_answer(span, &result);
+            result
+        });
         let mut result = match progress {
             None => answer.await,
             Some((token, calls)) => progress::notify(&context.peer, token, calls, answer).await,

@@ -86,6 +86,9 @@ fn state_of(gateway: &Gateway) -> Snapshot {
     let help = "Traces of executions that were not stored, because the database did not take them.";
     let dropped = gateway.traces.dropped_in_total();
     snapshot.counter("pml_traces_dropped_total", help, [], [([], dropped as f64)]);
+    let help = "Spans that were not exported, because the collector did not take them.";
+    let dropped = execution::spans::dropped();
+    snapshot.counter("pml_spans_dropped_total", help, [], [([], dropped as f64)]);
     sandboxes(&snapshot, gateway);
     let registry = gateway.registry.stats();
     database(&snapshot, &registry.database);

@@ -14,12 +14,12 @@ use crate::support::server::{Server, Tenant};
 use crate::support::upstream::{Entry, scope_of};
 
 /// A trace of the client, and the state of a vendor.
-const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-const STATE: &str = "rojo=00f067aa0ba902b7";
-const BAGGAGE: &str = "user=canary-of-baggage";
+pub(super) const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+pub(super) const STATE: &str = "rojo=00f067aa0ba902b7";
+pub(super) const BAGGAGE: &str = "user=canary-of-baggage";
 
 /// An MCP server on stdio whose tool `echo` returns the `_meta` of its call.
-const ECHO: &str = r#"
+pub(super) const ECHO: &str = r#"
 const send = (message) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", ...message }) + "\n");
 const answers = {
   initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "echo", version: "1" } }),
@@ -34,7 +34,7 @@ require("readline").createInterface({ input: process.stdin }).on("line", (line) 
 "#;
 
 /// Starts an MCP server over HTTP whose tool `echo` returns the `_meta` and the headers of its call.
-fn echo_over_http() -> GatewayStub {
+pub(super) fn echo_over_http() -> GatewayStub {
     GatewayStub::start_with_head(|head, message| {
         let id = &message["id"];
         let result = match message["method"].as_str().unwrap_or_default() {
@@ -60,22 +60,27 @@ fn echo_over_http() -> GatewayStub {
     })
 }
 
-fn tool() -> Value {
+pub(super) fn tool() -> Value {
     json!({ "name": "echo", "description": "Echoes", "inputSchema": { "type": "object" } })
 }
 
 /// Publishes the server as `far` for a new tenant of the shared gateway.
 fn tenant_with(upstream: &GatewayStub) -> Tenant {
-    let tenant = Server::shared().tenant_of_own_org("execute,read,publish");
+    tenant_at(Server::shared(), upstream)
+}
+
+/// The same on another gateway.
+pub(super) fn tenant_at(server: &Server, upstream: &GatewayStub) -> Tenant {
+    let tenant = server.tenant_of_own_org("execute,read,publish");
     let scope = scope_of(&tenant);
     let mut entry = Entry::http(&scope, "far", &upstream.url);
     entry.tools = vec![tool()];
-    entry.publish(Server::shared().installation());
+    entry.publish(server.installation());
     tenant
 }
 
 /// Creates a project with the servers `near` on stdio and `desk` over HTTP.
-fn project(tenant: &Tenant, web: &GatewayStub, allow: &[&str]) -> Project {
+pub(super) fn project(tenant: &Tenant, web: &GatewayStub, allow: &[&str]) -> Project {
     let project = Project::of(tenant).configure(&json!({
         "mcpServers": {
             "near": { "command": "node", "args": ["echo.js"] },
@@ -87,7 +92,7 @@ fn project(tenant: &Tenant, web: &GatewayStub, allow: &[&str]) -> Project {
     project
 }
 
-const ALL: &str =
+pub(super) const ALL: &str =
     "return [await mcp.near.echo({}), await mcp.desk.echo({}), await mcp.far.echo({})];";
 
 /// Returns the trace context that a server received in `_meta`, and asserts that the headers, if there are any, agree.

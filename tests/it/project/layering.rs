@@ -128,6 +128,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "http_client",
             "identity",
             "metrics",
+            "private_settings",
             "publish",
             "state",
             "tools",

@@ -147,7 +147,7 @@ pub(crate) fn with_key_and(
 }
 
 /// Serves each connection in a separate thread; the threads end with the test process.
-fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
+pub(super) fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
     let serve = Arc::new(serve);
@@ -166,14 +166,14 @@ fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     url
 }
 
-struct Request {
+pub(super) struct Request {
     /// The request line and the headers, without the empty line.
-    head: String,
-    body: Vec<u8>,
+    pub(super) head: String,
+    pub(super) body: Vec<u8>,
 }
 
 impl Request {
-    fn read(stream: &mut TcpStream) -> Option<Self> {
+    pub(super) fn read(stream: &mut TcpStream) -> Option<Self> {
         stream.set_read_timeout(Some(Duration::from_secs(120))).ok()?;
         let mut bytes = Vec::new();
         let mut byte = [0];
