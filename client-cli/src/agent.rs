@@ -9,6 +9,7 @@ mod tasks;
 use std::sync::Arc;
 
 use execution::mcp_server::{envelope_result, listed_tool, parse};
+use execution::spans::{self, Side, Span, Transport};
 use execution::trace_context::{self, TraceContext};
 use protocol::discovery::DiscoverRequest;
 use protocol::meta_tools;
@@ -19,8 +20,9 @@ use protocol::{
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, GetTaskParams,
-    GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams, ResultType,
-    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
+    GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    RequestId, ResultType, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Value, json};
@@ -93,18 +95,20 @@ impl ServerHandler for AgentHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, rmcp::ErrorData> {
-        let trace = trace_of(&context);
-        let answer = async {
-            Ok(match self.find_offered(&request.name).await? {
-                Some(tool) => {
-                    let schema = tool.is_capability.then_some(&tool.descriptor.input_schema);
-                    self.call_described(request, &tool.id, schema, context).await
-                }
-                None => self.call_named(request, context).await,
-            })
-        };
-        // Boxed, because a call's future is large.
-        trace_context::within(trace, Box::pin(answer)).await
+        Ok(match self.find_offered(&request.name).await? {
+            Some(tool) => {
+                let schema = tool.is_capability.then_some(&tool.descriptor.input_schema);
+                let place = Place::of(&context);
+                let name = || Some(tool.id.plain().to_string());
+                let answer = self.call_described(request, &tool.id, schema, context);
+                place.answer(name, Box::pin(answer)).await
+            }
+            None => {
+                let (place, name) = (Place::of(&context), request.name.clone());
+                let answer = self.call_named(request, context);
+                place.answer(|| spans::tool_name(&name), Box::pin(answer)).await
+            }
+        })
     }
 
     async fn get_task(
@@ -147,10 +151,47 @@ fn mark_complete(result: &mut CallToolResult) {
     result.result_type = Some(ResultType::COMPLETE);
 }
 
-/// Returns the place of a request in its client's trace.
-fn trace_of(context: &RequestContext<RoleServer>) -> Option<Arc<TraceContext>> {
-    let parts = context.extensions.get::<http::request::Parts>();
-    TraceContext::of_request(&context.meta, parts.map(|parts| &parts.headers))
+/// The place of a call in its client's trace.
+struct Place {
+    trace: Option<Arc<TraceContext>>,
+    transport: Transport,
+    version: Option<ProtocolVersion>,
+    id: RequestId,
+}
+
+impl Place {
+    fn of(context: &RequestContext<RoleServer>) -> Self {
+        let parts = context.extensions.get::<http::request::Parts>();
+        Self {
+            trace: TraceContext::of_request(&context.meta, parts.map(|parts| &parts.headers)),
+            transport: if parts.is_some() { Transport::Tcp } else { Transport::Pipe },
+            version: context.protocol_version(),
+            id: context.id.clone(),
+        }
+    }
+
+    /// Answers the call, as a part of that trace.
+    async fn answer(
+        self,
+        name: impl FnOnce() -> Option<String>,
+        work: impl Future<Output = CallToolResponse>,
+    ) -> CallToolResponse {
+        trace_context::within(self.trace, async {
+            let mut span = Span::of_call(Side::Server, self.transport, name);
+            span.set_request_id(&self.id);
+            if let Some(version) = self.version {
+                span.set("mcp.protocol.version", || version.to_string());
+            }
+            let response = span.within(work).await;
+            match &response {
+                CallToolResponse::Complete(result) => spans::end_answer(span, result),
+                // A question, or a task that has one.
+                _ => span.end(None),
+            }
+            response
+        })
+        .await
+    }
 }
 
 /// The answer to a call, before it becomes an MCP result.

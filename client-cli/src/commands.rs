@@ -24,6 +24,7 @@ mod runs;
 mod search;
 pub(crate) mod secrets;
 mod serve;
+mod spans;
 mod terminal;
 pub(crate) mod trust;
 mod types;
@@ -36,6 +37,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::CommandFactory as _;
+use execution::spans::Span;
 use protocol::ErrorCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -183,8 +185,17 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
     let ended = runtime.block_on(async {
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone())?;
+        // Those that make calls.
+        if let Command::Stdio
+        | Command::Serve(_)
+        | Command::Exec(_)
+        | Command::Run(_)
+        | Command::Runs(_) = &cli.command
+        {
+            spans::start();
+        }
         let read = async |file| program::read(file, settings.workspace.as_deref(), &stop).await;
-        match cli.command {
+        let ended = match cli.command {
             Command::Stdio => {
                 let app = App::open(settings)?;
                 // Boxed: its future is large, and would make the future of every command as large.
@@ -200,7 +211,10 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Exec(exec) => {
                 let app = App::open(settings)?;
                 let program = read(&exec.file).await?;
-                exec::exec(app, exec, program, stop.clone()).await
+                let span = Span::of_step("pml exec");
+                let ended = span.within(exec::exec(app, exec, program, stop.clone())).await;
+                span.end(ended.is_err().then_some("failed"));
+                ended
             }
             Command::Plan(plan) => {
                 let program = read(&plan.file).await?;
@@ -243,7 +257,11 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Secrets(command) => secrets::secrets(settings, command, &stop).await,
             Command::Runs(RunsCommand::Resume(resume)) => {
                 let app = App::open(settings)?;
-                runs::resume::resume(app, settings, resume, stop.clone()).await
+                let span = Span::of_step("pml runs resume");
+                let resumed = runs::resume::resume(app, settings, resume, stop.clone());
+                let ended = span.within(resumed).await;
+                span.end(ended.is_err().then_some("failed"));
+                ended
             }
             Command::Replay(replay) => {
                 let changed = match &replay.program {
@@ -274,7 +292,9 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             | Command::Completions { .. } => {
                 unreachable!("handled before the runtime was started")
             }
-        }
+        };
+        spans::finish().await;
+        ended
     });
     // A blocking read of stdin cannot be cancelled and must not delay the exit.
     runtime.shutdown_background();

@@ -1,6 +1,5 @@
 //! A capability as an MCP server of its own: `pml run`.
 
-use execution::trace_context;
 use protocol::{ToolDescriptor, ToolId, meta_tools};
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -12,7 +11,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value, json};
 
 use super::asking::Channel;
-use super::{AgentHandler, described, trace_of};
+use super::{AgentHandler, Place, described};
 
 /// The name of the tool that calls the capability.
 const RUN: &str = "run";
@@ -105,9 +104,10 @@ impl ServerHandler for CapabilityHandler {
         match request.name.as_ref() {
             RUN => {
                 let schema = Some(&self.described.input_schema);
-                let trace = trace_of(&context);
+                let place = Place::of(&context);
+                let name = || Some(self.id.plain().to_string());
                 let answer = self.agent.call_described(request, &self.id, schema, context);
-                Ok(trace_context::within(trace, Box::pin(answer)).await)
+                Ok(place.answer(name, Box::pin(answer)).await)
             }
             CONFIG => {
                 let mut result = CallToolResult::structured(self.config.clone());

@@ -5,9 +5,12 @@ mod api;
 mod credential;
 mod secrets;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use execution::{mcp_version, trace_context};
+use execution::mcp_version;
+use execution::spans::{self, Side, Span, Transport};
+use execution::trace_context::TraceContext;
 use protocol::meta_tools::RUN_META;
 use protocol::{
     Envelope, ErrorBody, ErrorCode, ExecuteRequest, Integrity, RegistryEntry, ToolId, meta_tools,
@@ -210,6 +213,29 @@ impl Cloud {
         run: Option<&CallName<'_>>,
         cancel: &CancellationToken,
     ) -> Result<Value, ErrorBody> {
+        let mut span = Span::of_call(Side::Client, Transport::Tcp, || spans::tool_name(name));
+        span.set("mcp.protocol.version", || mcp_version::CURRENT.to_string());
+        // Boxed, because the future is large.
+        let sent = Box::pin(self.send_call(name, arguments, run, cancel, span.context()));
+        let answer = sent.await;
+        let error = match &answer {
+            // An envelope or a tool's own failure.
+            Ok(result) if result["isError"] == true => Some(spans::TOOL_ERROR),
+            Ok(_) => None,
+            Err(error) => Some(error.error_code.name()),
+        };
+        span.end(error);
+        answer
+    }
+
+    async fn send_call(
+        &self,
+        name: &str,
+        arguments: Value,
+        run: Option<&CallName<'_>>,
+        cancel: &CancellationToken,
+        context: Option<Arc<TraceContext>>,
+    ) -> Result<Value, ErrorBody> {
         let mut meta = json!({
             "io.modelcontextprotocol/protocolVersion": mcp_version::CURRENT,
             "io.modelcontextprotocol/clientInfo": { "name": "pml", "version": env!("CARGO_PKG_VERSION") },
@@ -219,7 +245,7 @@ impl Cloud {
             meta[RUN_META] = run.meta();
         }
         let mut headers = HeaderMap::new();
-        if let Some(context) = trace_context::current() {
+        if let Some(context) = context {
             meta.as_object_mut().into_iter().for_each(|meta| context.add_to(meta));
             context.add_to_headers(&mut headers);
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use execution::mcp_client::{TOO_LARGE, traced};
+use execution::spans::{self, Side, Span, Transport};
 use protocol::ToolDescriptor;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
@@ -142,7 +143,13 @@ impl Opened {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let refusals = &self.running.0.session.refusals;
         let mark = refusals.mark();
-        let answer = self.ask(request, cancel).await;
+        let transport = match self.server.spec().remote {
+            Some(_) => Transport::Tcp,
+            None => Transport::Pipe,
+        };
+        let span = Span::of_call(Side::Client, transport, || Some(action.to_owned()));
+        let answer = span.within(self.ask(request, cancel)).await;
+        span.end(error_of(&answer));
         // Calls at the same time may have caused it as well: the proxy does not know for which call the server connects.
         let refused = refusals.since(mark);
         *noted = Some(refused.clone()).filter(|refused| !refused.is_empty());
@@ -279,6 +286,19 @@ impl Opened {
 
     fn invalid_answer(&self, reason: impl Into<String>) -> LocalMcpError {
         LocalMcpError::Answer { server: self.server.name.clone(), reason: reason.into() }
+    }
+}
+
+/// Returns the kind of the error of a call, for its span.
+fn error_of(answer: &Result<ServerResult, LocalMcpError>) -> Option<&'static str> {
+    match answer {
+        Ok(ServerResult::CallToolResult(result)) if result.is_error == Some(true) => {
+            Some(spans::TOOL_ERROR)
+        }
+        Ok(_) => None,
+        Err(LocalMcpError::Refused { .. }) => Some("rpc_error"),
+        Err(LocalMcpError::Died { .. }) => Some("connection_error"),
+        Err(_) => Some("failed"),
     }
 }
 

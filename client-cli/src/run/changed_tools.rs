@@ -2,6 +2,7 @@
 //!
 //! What a server says of its tools is known only while it runs, so a call is permitted first, and compared then.
 
+use execution::spans::Span;
 use protocol::{ErrorBody, ErrorCode, Integrity, ToolId};
 use sandbox::WallClock;
 use tokio::sync::oneshot;
@@ -117,12 +118,14 @@ impl LocalRun {
             is_left_out: false,
             covers: None,
         }]);
+        let waiting = Span::of_step("pml.approval");
         let given = tokio::select! {
             // Without an answer, the run is cancelled, too.
             biased;
             given = answered => given.ok(),
             () = cancel.cancelled() => return Err(cancelled()),
         };
+        waiting.end(None);
         let Some(given) = given else {
             let why = format!("the question about `{id}` was not answered");
             return Err(end(ErrorCode::ApprovalExpired, &why));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use analysis::{Analysis, Code};
 use execution::failure;
+use execution::spans::Span;
 use protocol::{
     ConsoleLine, Envelope, ErrorBody, ErrorCode, ExecutedOn, Include, Integrity, RunError, RunNote,
     Success,
@@ -164,7 +165,11 @@ impl LocalExecution {
             implicit_returns: analysis.implicit_returns.clone(),
             repeatable: Some(Repeatable { clock, seed: start.seed }),
         };
-        let outcome = sandboxes.run(job, &run.limits, Arc::new(router), stop).await;
+        let mut span = Span::of_step("pml.run");
+        span.set("pml.run.id", || run.id.clone());
+        let outcome = sandboxes.run(job, &run.limits, Arc::new(router), stop);
+        let outcome = span.within(outcome).await;
+        span.end(outcome.result.as_ref().err().map(|failure| failure.kind.as_str()));
         tracing::debug!(
             run = %run.id,
             duration_ms = outcome.duration.as_secs_f64() * 1e3,

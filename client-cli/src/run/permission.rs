@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use execution::spans::Span;
 use protocol::{ErrorBody, ErrorCode, Integrity, ToolId, escape_text};
 use sandbox::WallClock;
 use serde_json::Value;
@@ -173,11 +174,13 @@ impl LocalRun {
         }]);
         // Without an answer, nobody can answer any more: the time is over, or the run was cancelled. Then the run ends,
         // which records the open question.
+        let waiting = Span::of_step("pml.approval");
         let given = tokio::select! {
             biased;
             answer = answered => answer.ok(),
             () = cancel.cancelled() => return Err(cancelled()),
         };
+        waiting.end(None);
         let Some(given) = given else {
             let message = format!("the question about `{id}` was not answered");
             return Err(self.end(ErrorCode::ApprovalExpired, message));

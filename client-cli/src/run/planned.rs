@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use analysis::{Certainty, Place, Plan, PlannedTask, plan_with};
+use execution::spans::Span;
 use protocol::discovery::SEARCH_TOOLS;
 use protocol::{Egress, ErrorBody, ErrorCode, Integrity, Side, ToolId};
 use sandbox::Pool;
@@ -87,6 +88,7 @@ impl LocalRun {
             ErrorBody::new(ErrorCode::ApprovalExpired, message)
         };
         self.send(RunEvent::Asks(Box::new(question))).map_err(|_| self.end_with(expired()))?;
+        let waiting = Span::of_step("pml.approval");
         let given = tokio::select! {
             // Without an answer, the run is cancelled, too.
             biased;
@@ -96,6 +98,7 @@ impl LocalRun {
                 return Err(self.end_with(error));
             }
         };
+        waiting.end(None);
         // A rule is made for one tool, after a question about it. A client may send this answer all the same.
         let answer = match given.answer {
             Answer::Once | Answer::Always => Answer::Once,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use analysis::Analysis;
+use execution::spans::{self, Span};
 use protocol::{Envelope, ErrorBody, ErrorCode, ExecuteRequest, ToolId, ToolUse};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -109,7 +110,10 @@ pub(super) async fn prepare(
             return Err(ErrorBody::new(ErrorCode::InvalidRequest, "`args` is not an object"));
         }
     };
-    let analysis = app.analyser()?.analyse(&code).await?;
+    let span = Span::of_step("pml.analyze");
+    let analysis = span.within(app.analyser()?.analyse(&code)).await;
+    spans::end_step(span, analysis.as_ref().err().map(|error| error.error_code));
+    let analysis = analysis?;
     if let Some(error) = analysis.error_body() {
         return Err(error);
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use execution::failure;
+use execution::spans::{self, Span};
 use futures::future::{BoxFuture, FutureExt as _};
 use protocol::discovery::{DiscoverRequest, SEARCH_TOOLS};
 use protocol::{
@@ -146,7 +147,13 @@ impl ToolCaller for Router {
                         Ok(admitted) => {
                             // The waits for the user and for a slot do not count as the duration of the call.
                             started = Instant::now();
-                            caller.make(admitted, call, &cancel).await
+                            let mut span = Span::of_tool(&admitted.id);
+                            span.set("pml.routing", || routing.as_str().to_owned());
+                            let made = caller.make(admitted, call, &cancel);
+                            let answer = span.within(made).await;
+                            let error = answer.as_ref().err().map(|error| error.error_code);
+                            spans::end_step(span, error);
+                            answer
                         }
                         Err(error) => {
                             refused = is_recorded.then_some((call.args, begun, error.clone()));

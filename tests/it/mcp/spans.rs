@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::{Value, json};
 
-use super::trace_context::{PARENT, echo_over_http, tenant_at};
+use super::trace_context::{PARENT, echo_over_http, project, tenant_at};
 use crate::registry::capabilities::published;
-use crate::support::cli::text;
+use crate::support::cli::{Project, text};
 use crate::support::collector::{Collector, Span};
-use crate::support::expect::{failure, success};
+use crate::support::expect::{failure, question, success};
 use crate::support::gateway_stub::{Answer, GatewayStub};
 use crate::support::http::{HttpMcp, get};
-use crate::support::mcp_client::Era;
+use crate::support::mcp_client::{Era, envelope};
 use crate::support::server::{Installation, Server, Tenant};
 use crate::support::upstream::scope_of;
 use crate::support::{PATIENCE, poll};
@@ -256,4 +256,163 @@ fn a_collector_that_takes_nothing_affects_nothing() {
         assert_eq!(server.stop(), Some(0));
         assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     }
+}
+
+/// Prepares `pml` so that it exports, too.
+fn exporting(project: Project, collector: &Collector) -> Project {
+    project
+        .set("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url)
+        .set("OTEL_EXPORTER_OTLP_HEADERS", HEADERS)
+        .set("OTEL_BSP_SCHEDULE_DELAY", "50")
+}
+
+/// A mixed program, end to end: the agent, `pml`, a server on stdio, the gateway and an upstream are in one trace, whose
+/// parents, kinds and names are right. Nothing of the values is in it.
+#[test]
+fn a_mixed_program_is_one_trace_from_the_agent_to_the_upstream() {
+    let (collector, web, upstream) = (Collector::start(), echo_over_http(), echo_over_http());
+    let (_home, server) = gateway(&collector, &[]);
+    let tenant = tenant_at(&server, &upstream);
+    let project = exporting(project(&tenant, &web, &["near:*", "filesystem:*"]), &collector);
+    project.write("canary-of-a-path.txt", "canary-of-a-file");
+    let code = "/* canary-of-code */
+        const near = await mcp.near.echo({ given: args.secret });
+        const text = await mcp.filesystem.read_text_file({ path: 'canary-of-a-path.txt' });
+        const far = await mcp.far.echo({ text });
+        return { near, far, text };";
+    let mut pml = project.stdio_stateless();
+    let arguments = json!({ "code": code, "args": { "secret": "canary-of-args" } });
+    let params = json!({ "name": "pml_execute", "arguments": arguments,
+        "_meta": { "traceparent": PARENT, "baggage": "user=canary-of-baggage" } });
+    let asked = envelope(&pml.request("tools/call", params)["result"]);
+    // The call of `far` needs approval, which the second request brings.
+    question(&asked);
+    let ended = pml.resume(&asked, true, false);
+    let result = success(&ended);
+    // The spans of `pml` and of the gateway arrive independently.
+    let spans = collector.trace(TRACE, |spans| {
+        let count = |name: &str| spans.iter().filter(|span| span.name == name).count();
+        has(spans, "pml.run")
+            && count("tools/call echo") == 2
+            && count("tools/call far:echo") == 2
+            && count("tools/call pml_execute") == 3
+    });
+    let of = |service: &str, name: &str, kind: SpanKind| {
+        let is = |span: &&Span| span.service == service && span.name == name && span.kind == kind;
+        let found: Vec<Span> = spans.iter().filter(is).cloned().collect();
+        assert_eq!(found.len(), 1, "{service} {name}: {spans:#?}");
+        found[0].clone()
+    };
+    let (pml_name, gateway_name) = ("pml", "pml-server");
+    let door = of(pml_name, "tools/call pml_execute", SpanKind::Server);
+    assert_eq!((door.parent.as_str(), door.attribute("network.transport")), (AGENT, Some("pipe")));
+    assert_eq!(of(pml_name, "pml.analyze", SpanKind::Internal).parent, door.id);
+    // The gateway is asked what it knows of the program.
+    let asks = of(pml_name, "tools/call pml_execute", SpanKind::Client);
+    assert_eq!(asks.parent, door.id);
+    let decides = of(gateway_name, "tools/call pml_execute", SpanKind::Server);
+    assert_eq!(decides.parent, asks.id);
+    assert_eq!(of(gateway_name, "pml.analyze", SpanKind::Internal).parent, decides.id);
+
+    let run = of(pml_name, "pml.run", SpanKind::Internal);
+    assert_eq!(run.parent, door.id);
+    assert_eq!(run.attribute("pml.run.id"), ended["execution_id"].as_str());
+    for (tool, routing) in
+        [("near:echo", "client"), ("filesystem:read_text_file", "client"), ("far:echo", "server")]
+    {
+        let span = of(pml_name, &format!("execute_tool {tool}"), SpanKind::Internal);
+        assert_eq!((&span.parent, span.attribute("pml.routing")), (&run.id, Some(routing)));
+    }
+    assert!(has(&spans, "pml.approval"), "{spans:#?}");
+    let near = of(pml_name, "tools/call echo", SpanKind::Client);
+    assert_eq!(near.parent, of(pml_name, "execute_tool near:echo", SpanKind::Internal).id);
+    assert_eq!(near.attribute("network.transport"), Some("pipe"));
+    assert_eq!(result["near"]["meta"]["traceparent"], format!("00-{TRACE}-{}-01", near.id));
+
+    let sends = of(pml_name, "tools/call far:echo", SpanKind::Client);
+    assert_eq!(sends.parent, of(pml_name, "execute_tool far:echo", SpanKind::Internal).id);
+    let takes = of(gateway_name, "tools/call far:echo", SpanKind::Server);
+    assert_eq!(takes.parent, sends.id);
+    let executes = of(gateway_name, "execute_tool far:echo", SpanKind::Internal);
+    assert_eq!(executes.parent, takes.id);
+    let calls = of(gateway_name, "tools/call echo", SpanKind::Client);
+    assert_eq!(calls.parent, executes.id);
+    let expected = format!("00-{TRACE}-{}-01", calls.id);
+    assert_eq!(result["far"]["meta"]["traceparent"], json!(expected));
+    assert_eq!(result["far"]["headers"]["traceparent"], json!(expected));
+    assert!(spans.iter().all(|span| !span.failed), "{spans:#?}");
+
+    let scope = scope_of(&tenant);
+    let (org, _) = scope.split_once('.').unwrap();
+    let folder = project.workspace().display().to_string();
+    for secret in
+        ["canary", org, &tenant.key, &upstream.url[7..], &server.url()[7..], &folder, "given"]
+    {
+        assert!(!collector.has_bytes_of(secret), "{secret}: {spans:#?}");
+    }
+    let heads = collector.heads();
+    assert!(heads.iter().all(|head| head.contains("Bearer canary-of-header")), "{heads:#?}");
+}
+
+/// The spans of a command are sent before it ends. A collector that does not answer delays the end by a second at most,
+/// and its result not at all; settings that cannot be used are a warning.
+#[test]
+fn a_command_sends_its_spans_and_does_not_wait_for_long() {
+    let collector = Collector::start();
+    let code = b"return await mcp.filesystem.read_text_file({ path: 'a.txt' })";
+    let project = Project::offline().allow(&["filesystem:read_text_file"]);
+    project.write("a.txt", "canary");
+    // Gathered for longer than the command lasts.
+    let project = exporting(project, &collector).set("OTEL_BSP_SCHEDULE_DELAY", "600000");
+    let ran = project.run_with(&["exec", "-"], code);
+    assert_eq!((text(&ran.stdout).as_str(), ran.status.code()), ("canary\n", Some(0)));
+    let spans = collector.spans();
+    let root = one(&spans, "pml exec");
+    assert_eq!((root.parent.as_str(), root.kind), ("", SpanKind::Internal));
+    assert_eq!(one(&spans, "pml.run").parent, root.id);
+    assert_eq!(one(&spans, "execute_tool filesystem:read_text_file").trace, root.trace);
+    assert!(!collector.has_bytes_of("canary") && !collector.has_bytes_of("a.txt"));
+
+    let silent = GatewayStub::start(|_| Answer::Never);
+    let project = project.set("OTEL_EXPORTER_OTLP_ENDPOINT", &silent.url);
+    let began = Instant::now();
+    let ran = project.run_with(&["exec", "-"], code);
+    assert_eq!((text(&ran.stdout).as_str(), ran.status.code()), ("canary\n", Some(0)));
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(silent.requests() > 0);
+
+    // A credential is not sent in clear text to another machine.
+    for (name, value) in [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.example:4318"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+    ] {
+        let project = Project::offline()
+            .allow(&["filesystem:read_text_file"])
+            .set("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url)
+            .set("OTEL_EXPORTER_OTLP_HEADERS", HEADERS)
+            .set(name, value);
+        project.write("a.txt", "text\n");
+        let before = collector.heads().len();
+        let ran = project.run_with(&["exec", "-"], code);
+        assert_eq!((text(&ran.stdout).as_str(), ran.status.code()), ("text\n", Some(0)));
+        let said = text(&ran.stderr);
+        assert!(said.contains("Spans are not exported") && !said.contains("canary"), "{said}");
+        assert_eq!(collector.heads().len(), before);
+    }
+}
+
+/// P8: only the user's environment turns exporting on; what a project contains does not.
+#[test]
+fn a_project_does_not_turn_exporting_on() {
+    let collector = Collector::start();
+    let code = b"return await mcp.filesystem.read_text_file({ path: 'a.txt' })";
+    let project = Project::offline().allow(&["filesystem:read_text_file"]);
+    project.write("a.txt", "text\n");
+    project.write(".env", format!("OTEL_EXPORTER_OTLP_ENDPOINT={}\n", collector.url));
+    let ran = project.run_with(&["exec", "-"], code);
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    assert!(collector.heads().is_empty());
+    let project = exporting(project, &collector);
+    assert_eq!(project.run_with(&["exec", "-"], code).status.code(), Some(0));
+    assert_eq!(collector.heads().len(), 1);
 }
