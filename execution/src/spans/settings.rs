@@ -19,6 +19,16 @@ const QUEUE: usize = 2_048;
 /// The only protocol.
 const PROTOCOL: &str = "http/protobuf";
 
+/// The samplers of the library. It would take any other name for the first one, and export everything.
+const SAMPLERS: [&str; 6] = [
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+    "always_on",
+    "always_off",
+    "traceidratio",
+];
+
 /// A setting that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: {what}")]
@@ -75,6 +85,20 @@ impl Settings {
                 }
                 let what = format!("only `{PROTOCOL}` is supported, usually on port 4318");
                 return Err(WrongSetting { name, what });
+            }
+        }
+        // As they are: the library does not trim them.
+        let raw = |name| variable(name).filter(|text| !text.is_empty());
+        let sampler = raw("OTEL_TRACES_SAMPLER");
+        if sampler.as_deref().is_some_and(|sampler| !SAMPLERS.contains(&sampler)) {
+            let what = format!("not one of {}", SAMPLERS.join(", "));
+            return Err(WrongSetting { name: "OTEL_TRACES_SAMPLER", what });
+        }
+        if sampler.is_some_and(|sampler| sampler.ends_with("traceidratio")) {
+            let ratio = raw("OTEL_TRACES_SAMPLER_ARG").and_then(|text| text.parse::<f64>().ok());
+            if !ratio.is_some_and(|ratio| (0.0..=1.0).contains(&ratio)) {
+                let what = "not a number from 0 to 1, which the sampler needs".to_owned();
+                return Err(WrongSetting { name: "OTEL_TRACES_SAMPLER_ARG", what });
             }
         }
         let headers = NAMES_OF_SECRETS.into_iter().find_map(|name| Some((name, set(name)?)));
@@ -173,6 +197,16 @@ mod tests {
             let message = read(&[AT, (name, value)]).err().expect("it is refused");
             assert!(message.starts_with(name) && !message.contains("canary"), "{message}");
         }
+        for sampler in ["canary", "ALWAYS_OFF", " always_off", "jaeger_remote"] {
+            let message = read(&[AT, ("OTEL_TRACES_SAMPLER", sampler)]).err().unwrap();
+            assert!(message.starts_with("OTEL_TRACES_SAMPLER: not one of "), "{message}");
+        }
+        let ratio = ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio");
+        for argument in ["", "2", "-1", "NaN", "0.1 ", "canary"] {
+            let message = read(&[AT, ratio, ("OTEL_TRACES_SAMPLER_ARG", argument)]).err().unwrap();
+            assert!(message.starts_with("OTEL_TRACES_SAMPLER_ARG: not a number"), "{message}");
+        }
+        assert!(read(&[AT, ratio, ("OTEL_TRACES_SAMPLER_ARG", "0.1")]).unwrap().is_some());
     }
 
     #[test]
