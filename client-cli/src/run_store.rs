@@ -235,7 +235,7 @@ impl RunStore {
     /// # Errors
     /// Returns why it was not stored.
     pub(crate) fn append_blocking(&self, record: Record) -> Result<(), Arc<StoreError>> {
-        self.writer.append_blocking(Some(record))
+        self.writer.append_blocking(vec![record])
     }
 
     /// Appends a record. When this returns, the record is stored.
@@ -255,7 +255,16 @@ impl RunStore {
         after: &[&Arc<Lost>],
         record: Record,
     ) -> Result<(), Arc<StoreError>> {
-        self.writer.append(Some(record), after).await
+        self.writer.append(vec![record], after).await
+    }
+
+    /// Appends all records of a run that has ended already, in one commit. When this returns, they are stored.
+    ///
+    /// # Errors
+    /// Returns why none of them was.
+    pub(crate) async fn append_run(&self, records: Vec<Record>) -> Result<(), Arc<StoreError>> {
+        self.writer.append(records, &[]).await?;
+        self.flush().await
     }
 
     /// Appends a record without waiting; `lost` gets the failure if it is not stored. Records are stored in the order
@@ -285,7 +294,7 @@ impl RunStore {
     /// # Errors
     /// Returns why one of them was not.
     pub(crate) async fn flush(&self) -> Result<(), Arc<StoreError>> {
-        self.writer.append(None, &[]).await
+        self.writer.append(Vec::new(), &[]).await
     }
 
     /// The same on a thread that may block.
@@ -293,7 +302,7 @@ impl RunStore {
     /// # Errors
     /// Returns why one of them was not.
     pub(crate) fn flush_blocking(&self) -> Result<(), Arc<StoreError>> {
-        self.writer.append_blocking(None)
+        self.writer.append_blocking(Vec::new())
     }
 }
 

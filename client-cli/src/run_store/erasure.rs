@@ -47,9 +47,11 @@ pub(super) fn erase_values(
     // What an update or a rebuild frees is overwritten.
     store.database().pragma_update(None, "secure_delete", true)?;
     let mut erased = ErasedValues::default();
-    let what = &with_replays(store.database(), what)?;
+    let mut all = Vec::new();
     store.change(|transaction, mut end| {
-        for erasing in what {
+        // Nobody records a replay in the meantime.
+        all = with_replays(transaction, what)?;
+        for erasing in &all {
             let records = erase_records(transaction, erasing)?;
             if records.is_empty() {
                 continue;
@@ -63,7 +65,7 @@ pub(super) fn erase_values(
     })?;
     store.settle()?;
     // Again for what an interrupted erasure has left.
-    delete_files(store.database(), folder, what, &mut erased)?;
+    delete_files(store.database(), folder, &all, &mut erased)?;
     sweep(store.database())?;
     Ok(erased)
 }

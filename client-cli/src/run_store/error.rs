@@ -31,6 +31,9 @@ pub(crate) enum StoreError {
     /// The file of a value was deleted after it was written, and before its record was.
     #[error("a large value was erased by another `pml` while it was being recorded")]
     ValueGone,
+    /// The run whose values the record has was erased after they were read.
+    #[error("values of the run {0} were erased by another `pml` in the meantime")]
+    SourceErased(String),
     /// The files of the database may still have what was erased.
     #[error(
         "the values were erased, but the files of the run store may still contain them: {0}; repeat the command"

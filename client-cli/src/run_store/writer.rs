@@ -24,8 +24,8 @@ const SHARING: Duration = Duration::from_millis(5);
 
 /// What the thread does next.
 struct Job {
-    /// The record to store; `None` to store those before it.
-    record: Option<Record>,
+    /// The records to store, in one commit; none to store those before them.
+    records: Vec<Record>,
     report: Report,
     /// The record is stored only if none of these was lost.
     after: Vec<Arc<Lost>>,
@@ -115,21 +115,21 @@ impl Writer {
         Ok(Self { jobs, file })
     }
 
-    /// Stores all records that were queued before, and then this one, unless one of `after` was lost.
+    /// Stores all records that were queued before, and then these in one commit, unless one of `after` was lost.
     pub(super) async fn append(
         &self,
-        record: Option<Record>,
+        records: Vec<Record>,
         after: &[&Arc<Lost>],
     ) -> Result<(), Arc<StoreError>> {
         let (done, stored) = oneshot::channel();
-        self.send(record, Report::To(done), after)?;
+        self.send(records, Report::To(done), after)?;
         stored.await.map_err(|_| Arc::new(StoreError::Closed))?
     }
 
     /// The same on a thread that may block.
-    pub(super) fn append_blocking(&self, record: Option<Record>) -> Result<(), Arc<StoreError>> {
+    pub(super) fn append_blocking(&self, records: Vec<Record>) -> Result<(), Arc<StoreError>> {
         let (done, stored) = oneshot::channel();
-        self.send(record, Report::To(done), &[])?;
+        self.send(records, Report::To(done), &[])?;
         stored.blocking_recv().map_err(|_| Arc::new(StoreError::Closed))?
     }
 
@@ -140,17 +140,17 @@ impl Writer {
         lost: &Arc<Lost>,
         after: &[&Arc<Lost>],
     ) -> Result<(), Arc<StoreError>> {
-        self.send(Some(record), Report::Later(Arc::clone(lost)), after)
+        self.send(vec![record], Report::Later(Arc::clone(lost)), after)
     }
 
     fn send(
         &self,
-        record: Option<Record>,
+        records: Vec<Record>,
         report: Report,
         after: &[&Arc<Lost>],
     ) -> Result<(), Arc<StoreError>> {
         let after = after.iter().map(|lost| Arc::clone(lost)).collect();
-        self.jobs.send(Job { record, report, after }).map_err(|_| Arc::new(StoreError::Closed))
+        self.jobs.send(Job { records, report, after }).map_err(|_| Arc::new(StoreError::Closed))
     }
 
     /// Returns whether the store is still the one at its path.
@@ -168,10 +168,10 @@ fn write_all(store: &mut Store, queue: &Receiver<Job>) {
                 job.report.send(&Err(error));
             }
         }
-        let records: Vec<&Record> = jobs.iter().filter_map(|job| job.record.as_ref()).collect();
+        let records: Vec<&Record> = jobs.iter().flat_map(|job| &job.records).collect();
         let mut written = if records.is_empty() { Ok(()) } else { store.commit(&records) };
         // A record is stored without it: the anchor follows while its caller goes on. It is there when a flush returns.
-        if jobs.iter().any(|job| job.record.is_none()) {
+        if jobs.iter().any(|job| job.records.is_empty()) {
             written = written.and_then(|()| store.settle());
         }
         let written = written.map_err(Arc::new);
@@ -213,6 +213,11 @@ impl Store {
         let folder = self.file.path.parent().map(std::path::Path::to_owned).unwrap_or_default();
         self.change(|transaction, mut end| {
             for record in records {
+                if let Some(of) = source(record)
+                    && !is_kept(transaction, of)?
+                {
+                    return Err(StoreError::SourceErased(of.to_owned()));
+                }
                 // Another `pml` may have erased it. Nobody erases while this transaction is open.
                 if files(record).into_iter().any(|hash| !content::is_there(&folder, hash)) {
                     return Err(StoreError::ValueGone);
@@ -268,6 +273,23 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Returns the run whose values a record has.
+fn source(record: &Record) -> Option<&str> {
+    match record {
+        Record::RunBegan(run) => run.of.as_deref(),
+        _ => None,
+    }
+}
+
+/// Returns whether a run is recorded with all its values.
+fn is_kept(database: &Connection, run: &str) -> Result<bool, StoreError> {
+    let mut select = database.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM records WHERE run_id = ?1 AND type = 'run_began')
+            AND NOT EXISTS (SELECT 1 FROM records WHERE run_id = ?1 AND type = 'values_erased')",
+    )?;
+    Ok(select.query_row([run], |row| row.get(0))?)
 }
 
 /// Returns the record with which the store goes on if it is new, or if its end is not what `pml` last wrote here.

@@ -1,18 +1,16 @@
 //! The record of a replay: a run of its own, which names the run that it replays, and how it compares with it.
 
-use std::sync::Arc;
-
 use analysis::Analysis;
 use protocol::ErrorBody;
 use serde_json::json;
 
 use super::Replayed;
+use crate::run_store::RunStore;
 use crate::run_store::reader::Run;
 use crate::run_store::record::{
     CallDiffers, Failure, InputChanged, ProgramStarted, REPLAY, Record, ReplayCompared, RunBegan,
     RunEnded, Status, now,
 };
-use crate::run_store::{Lost, RunStore};
 
 /// A replay that is to be recorded.
 pub(crate) struct Recorded<'a> {
@@ -88,13 +86,8 @@ impl Recorded<'_> {
             error: self.result.err().map(Failure::of),
             console: *printed,
         }));
-        let lost: Arc<Lost> = Arc::default();
-        for record in records {
-            store.queue_after(&[&lost], record, &lost).map_err(|error| error.body())?;
-        }
-        let flushed = store.flush().await;
-        // What was lost says more than the failure after it.
-        lost.get().map_or(flushed, |error| Err(Arc::clone(error))).map_err(|error| error.body())?;
+        // In one commit: an erasure of the run finds the whole replay, or prevents it.
+        store.append_run(records).await.map_err(|error| error.body())?;
         Ok(run)
     }
 }

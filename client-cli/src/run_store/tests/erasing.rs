@@ -175,6 +175,44 @@ async fn an_erased_run_is_in_no_file() {
     assert_eq!(erase(&project, "none", None).unwrap(), ErasedValues::default());
 }
 
+/// Who has read a run before it was erased cannot record its values again, as a replay of it.
+#[tokio::test]
+async fn an_erased_run_does_not_return_as_a_replay() {
+    let project = Project::new();
+    let store = project.open().unwrap();
+    for run in ["quail", "stork", "heron"] {
+        write_canaries(&store, run, &format!("{run}-mark")).await;
+    }
+    let replay = |of: &str| {
+        let run = project.reader().run(of).unwrap().unwrap();
+        let (began, mut ended) = (run.began, run.ended.unwrap());
+        ended.run = format!("replay of {of}");
+        let (run, mode) = (ended.run.clone(), record::REPLAY.to_owned());
+        let began = RunBegan { run, mode, of: Some(of.to_owned()), ..began };
+        vec![Record::RunBegan(began), Record::RunEnded(ended)]
+    };
+    let (quail, stork, heron) = (replay("quail"), replay("stork"), replay("heron"));
+    let unknown = replay("quail").into_iter().map(|record| match record {
+        Record::RunBegan(began) => {
+            Record::RunBegan(RunBegan { of: Some("none".to_owned()), ..began })
+        }
+        record => record,
+    });
+    erase(&project, "stork", None).unwrap();
+    erase(&project, "heron", Some("1")).unwrap();
+    let last = project.last();
+    for replay in [stork, heron, unknown.collect()] {
+        let refused = store.append_run(replay).await.unwrap_err();
+        assert!(matches!(*refused, StoreError::SourceErased(_)), "{refused}");
+    }
+    assert_eq!((project.last(), sweep(&project, "stork-mark")), (last, 0));
+    // The allowed twin, which is erased with its run.
+    store.append_run(quail).await.unwrap();
+    assert!(project.reader().run("replay of quail").unwrap().is_some());
+    erase(&project, "quail", None).unwrap();
+    assert_eq!((sweep(&project, "quail-mark"), project.fault()), (0, None));
+}
+
 /// Only the values of one call are erased, with those of the calls of its program.
 #[tokio::test]
 async fn a_call_is_erased_alone() {
