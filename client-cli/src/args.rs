@@ -383,6 +383,10 @@ pub(crate) struct Exec {
     /// Refuse to run a program that has no FILE.lock.
     #[arg(long)]
     pub(crate) frozen: bool,
+    /// Answer calls from the record of a run: its id or the beginning of it, or `last`. Calls that it lacks are made as
+    /// usual.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) mock: Option<String>,
     /// Print the whole answer as JSON and never prompt; a call that needs approval exits with code 3.
     #[arg(long)]
     pub(crate) json: bool,

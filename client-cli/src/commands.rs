@@ -211,8 +211,10 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Exec(exec) => {
                 let app = App::open(settings)?;
                 let program = read(&exec.file).await?;
+                let mock = exec.mock.as_deref();
+                let mock = mock.map(|run| runs::mock::open(app.workspace(), run)).transpose()?;
                 let span = Span::of_step("pml exec");
-                let ended = span.within(exec::exec(app, exec, program, stop.clone())).await;
+                let ended = span.within(exec::exec(app, exec, program, mock, stop.clone())).await;
                 span.end(ended.is_err().then_some("failed"));
                 ended
             }

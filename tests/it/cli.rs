@@ -30,6 +30,7 @@ mod list;
 mod local_capabilities;
 mod locked_packages;
 mod login;
+mod mock;
 mod odd_clients;
 mod offline;
 mod page;

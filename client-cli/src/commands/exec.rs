@@ -22,9 +22,10 @@ use crate::consent::question::Channel;
 use crate::consent::question::left_out::LeftOut;
 use crate::error::CliError;
 use crate::files::strict_json;
+use crate::run::mock::Mock;
 use crate::run::{Runs, execute, resume};
 
-/// Runs the command; the exit code reflects the program's outcome.
+/// Runs the command, with the answers of another run if there is a `mock`; the exit code reflects the program's outcome.
 ///
 /// # Errors
 /// Returns the program's error, or why it did not run.
@@ -32,6 +33,7 @@ pub(crate) async fn exec(
     app: Arc<App>,
     exec: Exec,
     program: Bundle,
+    mock: Option<Mock>,
     stop: CancellationToken,
 ) -> Result<ExitCode, CliError> {
     let args = exec
@@ -73,7 +75,10 @@ pub(crate) async fn exec(
     if std::io::stderr().is_terminal() {
         tokio::spawn(show_installations(runs.app.package_activity()));
     }
-    let envelope = execute::execute(&runs, request, stop.clone()).await;
+    let envelope = match mock {
+        Some(mock) => execute::execute_mocked(&runs, request, mock, stop.clone()).await,
+        None => execute::execute(&runs, request, stop.clone()).await,
+    };
     finish(runs, envelope, &program, person, exec.json, &stop).await
 }
 

@@ -4,6 +4,7 @@ pub(super) mod display;
 mod erase;
 pub(super) mod export;
 pub(super) mod json;
+pub(super) mod mock;
 pub(super) mod replay;
 pub(super) mod report;
 pub(super) mod resume;

@@ -199,9 +199,22 @@ impl Journal {
                 };
                 (&refused.call, recorded)
             }
+            Call::Mocked(mocked) => {
+                let (call, output, error) = (&mocked.call, &mocked.output, &mocked.error);
+                let at_ms = mocked.at_ms;
+                let recorded = RecordedCall {
+                    tool: mocked.tool.clone(),
+                    arguments: mocked.args.hash,
+                    routing: routing_of(&mocked.routing),
+                    epoch_ms: None,
+                    answer: Some(answer_of(reader, call, output.as_ref(), error.as_ref(), at_ms)?),
+                };
+                (call, recorded)
+            }
             Call::Made(made) => {
                 let MadeCall { began, ended, .. } = &**made;
-                let answer = ended.as_ref().map(|ended| answer_of(reader, ended)).transpose()?;
+                let answer =
+                    ended.as_ref().map(|ended| answer_of_made(reader, ended)).transpose()?;
                 let stays_here =
                     |tool: ToolId| !tools::runs_command(&tool) && tools::sends_to(&tool).is_none();
                 let changed_nothing = began.native
@@ -219,10 +232,7 @@ impl Journal {
                 let recorded = RecordedCall {
                     tool: began.tool.clone(),
                     arguments: began.args.hash,
-                    routing: match began.routing.as_str() {
-                        "server" => Routing::Server,
-                        _ => Routing::Client,
-                    },
+                    routing: routing_of(&began.routing),
                     epoch_ms: began.epoch_ms,
                     answer,
                 };
@@ -369,19 +379,36 @@ impl ProgramJournal {
     }
 }
 
-fn answer_of(reader: &Reader, ended: &CallEnded) -> Result<RecordedAnswer, ErrorBody> {
+/// Returns where a recorded call ran.
+pub(super) fn routing_of(recorded: &str) -> Routing {
+    match recorded {
+        "server" => Routing::Server,
+        _ => Routing::Client,
+    }
+}
+
+fn answer_of_made(reader: &Reader, ended: &CallEnded) -> Result<RecordedAnswer, ErrorBody> {
     let at_ms = ended.at_ms.ok_or_else(|| undated(&ended.call))?;
-    let result = match (&ended.output, &ended.error) {
-        (Some(output), None) => {
-            Ok(text_of(reader, output, &format!("the answer to call {}", ended.call))?)
-        }
-        (_, Some(error)) => Err(error_of(error, &ended.call)?),
-        (None, None) => return Err(refused(format!("call {} has no answer", ended.call))),
+    answer_of(reader, &ended.call, ended.output.as_ref(), ended.error.as_ref(), at_ms)
+}
+
+fn answer_of(
+    reader: &Reader,
+    call: &str,
+    output: Option<&Content>,
+    error: Option<&Failure>,
+    at_ms: u64,
+) -> Result<RecordedAnswer, ErrorBody> {
+    let result = match (output, error) {
+        (Some(output), None) => Ok(text_of(reader, output, &format!("the answer to call {call}"))?),
+        (_, Some(error)) => Err(error_of(error, call)?),
+        (None, None) => return Err(refused(format!("call {call} has no answer"))),
     };
     Ok(RecordedAnswer { at_ms, result })
 }
 
-fn error_of(failure: &Failure, call: &str) -> Result<(ErrorCode, String), ErrorBody> {
+/// Returns a recorded error.
+pub(super) fn error_of(failure: &Failure, call: &str) -> Result<(ErrorCode, String), ErrorBody> {
     if failure.erased {
         return Err(refused(format!("the error of call {call} was erased")));
     }

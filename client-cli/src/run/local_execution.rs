@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::journal::{Journal, RunStart, now_ms};
 use super::local_run::{Beginning, LocalRun};
 use super::locked_schemas::LockedSchemas;
+use super::mock::Mock;
 use super::paused::RunEvent;
 use super::prepare::LocalProgram;
 use super::recorder::Recorder;
@@ -37,6 +38,8 @@ pub(super) struct LocalExecution {
     pub(super) include: Vec<Include>,
     /// Whether somebody can answer questions.
     pub(super) can_ask: bool,
+    /// The run whose record answers its calls, if one does.
+    pub(super) mock: Option<Arc<Mock>>,
 }
 
 /// A run that goes on.
@@ -111,19 +114,23 @@ impl LocalExecution {
         );
         let recorder = match &journal {
             Some(_) => Recorder::resume(store, &id, &permissions).await?,
-            None => match Recorder::begin(store, &id, &self.program, &permissions) {
-                Ok(recorder) => recorder,
-                Err(error) => {
-                    // No record of the run names its lock.
-                    live.end();
-                    return Err(error);
+            None => {
+                match Recorder::begin(store, &id, &self.program, &permissions, self.mock.as_deref())
+                {
+                    Ok(recorder) => recorder,
+                    Err(error) => {
+                        // No record of the run names its lock.
+                        live.end();
+                        return Err(error);
+                    }
                 }
-            },
+            }
         };
         let start = journal.as_ref().map_or_else(RunStart::now, |journal| journal.start);
         let schemas = lock.as_ref().map(|locked| LockedSchemas::new(&locked.lock));
         let schemas = schemas.unwrap_or_default();
-        let beginning = Beginning { id, limits, start, journal, schemas };
+        let mock = self.mock.clone();
+        let beginning = Beginning { id, limits, start, journal, mock, schemas };
         let app = Arc::clone(&self.app);
         let run = LocalRun::new(app, beginning, policy, recorder, events, stop.clone());
         Ok((Arc::new(run), live))
@@ -141,7 +148,10 @@ impl LocalExecution {
             journal.answers().iter().cloned().for_each(|answer| run.allowed.restore(answer));
             return Ok(run.start);
         }
-        run.ask_about_plan(&self.program, sandboxes, self.can_ask, stop).await?;
+        // Of a run with a mock, nobody knows yet which of its calls are made. Each of them is asked about on its own.
+        if run.mock.is_none() {
+            run.ask_about_plan(&self.program, sandboxes, self.can_ask, stop).await?;
+        }
         // From now on: the user may have taken minutes to answer.
         let start = RunStart { epoch_ms: now_ms(), ..run.start };
         run.recorder.start_program(&start)?;
@@ -205,6 +215,7 @@ impl LocalExecution {
         let (program, ended) = (&self.program, run.ended());
         let mut warnings = program.warnings.clone();
         warnings.extend(ended.warnings);
+        warnings.extend(run.mock.as_ref().map(|mock| mock.summary()));
         warnings.extend(program.analysis.run_warnings());
         warnings.extend(protocol::unanswered_calls(&outcome.unanswered));
         if outcome.returned_nothing && outcome.console.is_empty() {

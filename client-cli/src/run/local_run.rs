@@ -14,6 +14,7 @@ use super::allowed_calls::AllowedCalls;
 use super::identical_calls::IdenticalCalls;
 use super::journal::{Journal, RunStart};
 use super::locked_schemas::LockedSchemas;
+use super::mock::Mock;
 use super::paused::RunEvent;
 use super::recorder::{AnsweredQuestion, Recorder};
 use crate::app::App;
@@ -33,6 +34,8 @@ pub(crate) struct LocalRun {
     pub(crate) start: RunStart,
     /// Its record so far, if it is resumed.
     pub(crate) journal: Option<Arc<Journal>>,
+    /// The run whose record answers its calls, if one does.
+    pub(super) mock: Option<Arc<Mock>>,
     /// The schemas that its tools have to have.
     pub(super) schemas: LockedSchemas,
     events: mpsc::UnboundedSender<RunEvent>,
@@ -81,6 +84,8 @@ pub(crate) struct Beginning {
     pub(crate) start: RunStart,
     /// Its record so far, if it is resumed.
     pub(crate) journal: Option<Arc<Journal>>,
+    /// The run whose record answers its calls, if one does.
+    pub(super) mock: Option<Arc<Mock>>,
     /// The schemas that its tools have to have.
     pub(super) schemas: LockedSchemas,
 }
@@ -95,7 +100,7 @@ impl LocalRun {
         events: mpsc::UnboundedSender<RunEvent>,
         cancel: CancellationToken,
     ) -> Self {
-        let Beginning { id, limits, start, journal, schemas } = beginning;
+        let Beginning { id, limits, start, journal, mock, schemas } = beginning;
         Self {
             app,
             id,
@@ -104,6 +109,7 @@ impl LocalRun {
             recorder,
             start,
             journal,
+            mock,
             schemas,
             events,
             cancel,

@@ -123,7 +123,7 @@ impl LocalRun {
         // Decided again: while this call waited, the user may have answered "always", or approved
         // the same start.
         let (reason, start) = match self.decide(id, target, Some(&touched))? {
-            Decision::Ask { reason, start, .. } => (reason, start),
+            Decision::Ask { reason, start, .. } => (self.with_mock(reason), start),
             Decision::Run { reason } => return Ok(self.permitted(reason)),
             Decision::Refused { reason, code } => return Err(denied(id, "", &reason, code)),
         };
@@ -293,6 +293,14 @@ impl LocalRun {
         let allowed_in_run = self.allows_tool(id);
         let call = Call { allowed_in_run, touched, policy, ..Call::default() };
         decide_call(&self.app, id, target, call)
+    }
+
+    /// Adds to the reason for a question that another run has no answer to the call.
+    fn with_mock(&self, reason: String) -> String {
+        match &self.mock {
+            Some(mock) => format!("the record of run {} has no answer to it; {reason}", mock.run),
+            None => reason,
+        }
     }
 
     /// Counts a call that is not denied towards the limits of the policy.

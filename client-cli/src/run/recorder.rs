@@ -10,10 +10,12 @@ use crate::capabilities::Target;
 use crate::consent::permissions::Permissions;
 use crate::consent::question::{Answer, Given};
 use crate::run::journal::RunStart;
+use crate::run::mock::{Mock, MockedAnswer};
 use crate::run::prepare::LocalProgram;
 use crate::run_store::record::{
-    Answered, ApprovalGiven, CallBegan, CallEnded, CallRefused, CallRepeated, Content, Covered,
-    Failure, ProgramStarted, RUN, Record, RunBegan, RunEnded, RunResumed, Status, TraceTarget, now,
+    Answered, ApprovalGiven, CallBegan, CallEnded, CallMocked, CallRefused, CallRepeated, Content,
+    Covered, Failure, MOCK, ProgramStarted, RUN, Record, RunBegan, RunEnded, RunResumed, Status,
+    TraceTarget, now,
 };
 use crate::run_store::{Keeping, Lost, RunStore};
 use crate::tools::only_reads;
@@ -67,6 +69,7 @@ impl Recorder {
         run: &str,
         program: &LocalProgram,
         permissions: &Permissions,
+        mock: Option<&Mock>,
     ) -> Result<Self, ErrorBody> {
         let recorder = Self::new(store, run.to_owned());
         let mut plan = json!({ "dag": program.analysis.dag, "dynamic": program.analysis.dynamic });
@@ -75,7 +78,7 @@ impl Recorder {
             plan["lock"] = lock.record();
         }
         let trace = program.trace.clone();
-        recorder.began(&program.code, &program.args, &plan, permissions, trace)?;
+        recorder.began(&program.code, &program.args, &plan, permissions, trace, mock)?;
         Ok(recorder)
     }
 
@@ -92,7 +95,7 @@ impl Recorder {
     ) -> Result<(), ErrorBody> {
         let run = uuid::Uuid::now_v7().to_string();
         let recorder = Self::new(store, run);
-        recorder.began(code, args, &Value::Null, permissions, None)?;
+        recorder.began(code, args, &Value::Null, permissions, None, None)?;
         recorder.end(Err(error), None).await
     }
 
@@ -103,12 +106,13 @@ impl Recorder {
         plan: &Value,
         permissions: &Permissions,
         trace: Option<TraceTarget>,
+        mock: Option<&Mock>,
     ) -> Result<(), ErrorBody> {
         let began = RunBegan {
             at: now(),
             run: self.run.clone(),
-            mode: RUN.to_owned(),
-            of: None,
+            mode: if mock.is_some() { MOCK } else { RUN }.to_owned(),
+            of: mock.map(|mock| mock.run.clone()),
             pml: env!("CARGO_PKG_VERSION").to_owned(),
             code: self.content(&json!(code))?,
             args: self.content(args)?,
@@ -268,6 +272,39 @@ impl Recorder {
             at_ms: Some(at_ms),
         });
         self.queue(refused)
+    }
+
+    /// Records that a call was not made, and got the answer `found` of a call of the run `of`; without waiting, like
+    /// [`Recorder::end_call`].
+    ///
+    /// # Errors
+    /// Returns `RUN_STORE_UNAVAILABLE`.
+    pub(super) fn mock_call(
+        &self,
+        call: &str,
+        tool: &str,
+        arguments: &Value,
+        of: &str,
+        found: &MockedAnswer,
+        at_ms: u64,
+    ) -> Result<(), ErrorBody> {
+        let answer = found.answer.as_ref();
+        let output = answer.ok().map(|output| self.store.output(output)).transpose();
+        let mocked = Record::CallMocked(CallMocked {
+            at: now(),
+            run: self.run.clone(),
+            call: call.to_owned(),
+            tool: tool.to_owned(),
+            routing: found.routing.as_str().to_owned(),
+            args: self.content(arguments)?,
+            of: of.to_owned(),
+            of_call: found.call.clone(),
+            status: status(answer.is_ok()),
+            output: output.map_err(|error| error.body())?,
+            error: answer.err().map(Failure::of),
+            at_ms,
+        });
+        self.queue(mocked)
     }
 
     /// Records the answer to a question.

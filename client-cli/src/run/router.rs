@@ -3,6 +3,8 @@
 //! Every call of the program and of its capabilities passes through here. It must be declared, permitted and, if
 //! needed, approved. Then a native tool, a local MCP server, a nested program or the gateway executes it.
 
+mod mocked;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -127,7 +129,7 @@ impl ToolCaller for Router {
             let counted = caller.run.begin_call();
             let is_recorded = counted.is_ok();
             let step = match &counted {
-                Ok(()) => caller.step(&call, &tool).await,
+                Ok(()) => caller.step(&call, &tool, &cancel).await,
                 Err(_) => Ok(Step::Make(None)),
             };
             let mut refused = None;
@@ -197,9 +199,15 @@ impl ToolCaller for Router {
 }
 
 impl Caller {
-    /// Returns what a call does: in a run that is resumed, it may have been made before.
-    async fn step(&self, call: &ToolCall, tool: &str) -> Result<Step, ErrorBody> {
-        let Some(journal) = &self.journal else { return Ok(Step::Make(None)) };
+    /// Returns what a call does: in a run that is resumed, it may have been made before, and in one with a mock, another
+    /// run may have its answer.
+    async fn step(
+        &self,
+        call: &ToolCall,
+        tool: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Step, ErrorBody> {
+        let Some(journal) = &self.journal else { return self.mocked(call, tool, cancel).await };
         let step = journal.step(call.id, tool, &call.args).await?;
         if let (Step::Answer { .. }, Ok(id)) =
             (&step, ToolId::from_call(&call.namespace, &call.action))

@@ -13,7 +13,7 @@ use protocol::Integrity;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 
 use super::chain::chained;
-use super::record::{ErasedRecord, REPLAY, Record, ValuesErased, now};
+use super::record::{ErasedRecord, Record, ValuesErased, now};
 use super::values::{erase, erased_files, files};
 use super::writer::{Store, add};
 use super::{StoreError, content};
@@ -49,8 +49,8 @@ pub(super) fn erase_values(
     let mut erased = ErasedValues::default();
     let mut all = Vec::new();
     store.change(|transaction, mut end| {
-        // Nobody records a replay in the meantime.
-        all = with_replays(transaction, what)?;
+        // Nobody records a copy in the meantime.
+        all = with_copies(transaction, what)?;
         for erasing in &all {
             let records = erase_records(transaction, erasing)?;
             if records.is_empty() {
@@ -70,19 +70,24 @@ pub(super) fn erase_values(
     Ok(erased)
 }
 
-/// Adds the replays of runs that are erased as a whole: they have the same values.
-fn with_replays(database: &Connection, what: &[Erasing]) -> Result<Vec<Erasing>, StoreError> {
+/// Adds the replays and mocks of runs that are erased as a whole, and theirs: they have the same values.
+fn with_copies(database: &Connection, what: &[Erasing]) -> Result<Vec<Erasing>, StoreError> {
     let mut select = database.prepare(
         "SELECT run_id FROM records
-         WHERE type = 'run_began' AND body ->> '$.mode' = ?1 AND body ->> '$.of' = ?2",
+         WHERE type = 'run_began' AND body ->> '$.of' = ?1",
     )?;
     let mut all = what.to_vec();
-    for erasing in what.iter().filter(|erasing| erasing.call.is_none()) {
-        let replays = select.query_map([REPLAY, &erasing.run], |row| row.get(0))?;
-        for run in replays {
-            let replay = Erasing { run: run?, call: None };
-            if !all.contains(&replay) {
-                all.push(replay);
+    let mut next = 0;
+    while let Some(erasing) = all.get(next).cloned() {
+        next += 1;
+        if erasing.call.is_some() {
+            continue;
+        }
+        let copies = select.query_map([&erasing.run], |row| row.get(0))?;
+        for run in copies {
+            let copy = Erasing { run: run?, call: None };
+            if !all.contains(&copy) {
+                all.push(copy);
             }
         }
     }
@@ -154,6 +159,7 @@ fn call_of(record: &Record) -> Option<&str> {
     match record {
         Record::CallBegan(call) => Some(&call.call),
         Record::CallRefused(call) => Some(&call.call),
+        Record::CallMocked(call) => Some(&call.call),
         Record::CallEnded(call) => Some(&call.call),
         Record::FileChanging(change) => Some(&change.call),
         _ => None,
@@ -164,6 +170,7 @@ fn arguments(record: &Record) -> Option<Integrity> {
     match record {
         Record::CallBegan(call) => Some(call.args.hash),
         Record::CallRefused(call) => Some(call.args.hash),
+        Record::CallMocked(call) => Some(call.args.hash),
         _ => None,
     }
 }

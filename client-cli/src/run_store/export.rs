@@ -172,7 +172,9 @@ impl RunExport {
                 Record::RunBegan(began) if last.is_none() => checked.began_at = began.at,
                 Record::RunBegan(_) => return Err(fault("begins the run a second time")),
                 _ if last.is_none() => return Err(fault("does not begin the run")),
-                Record::CallBegan(_) | Record::CallRefused(_) => checked.calls += 1,
+                Record::CallBegan(_) | Record::CallRefused(_) | Record::CallMocked(_) => {
+                    checked.calls += 1
+                }
                 Record::ValuesErased(erasure) => {
                     if erasure.records.iter().any(|erased| erased.seq >= exported.seq) {
                         return Err(fault("erases a record after it"));

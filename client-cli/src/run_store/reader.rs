@@ -9,9 +9,9 @@ use super::anchor::Head;
 use super::chain::{Erased, stated};
 use super::database::head;
 use super::record::{
-    ApprovalGiven, CallBegan, CallEnded, CallRefused, CallRepeated, Content, FileChanging,
-    ProgramStarted, REPLAY, Record, ReplayCompared, Row, RunBegan, RunEnded, RunResumed, Status,
-    UNDO, ValuesErased,
+    ApprovalGiven, CallBegan, CallEnded, CallMocked, CallRefused, CallRepeated, Content,
+    FileChanging, ProgramStarted, REPLAY, Record, ReplayCompared, Row, RunBegan, RunEnded,
+    RunResumed, Status, UNDO, ValuesErased,
 };
 use super::{StoreError, content};
 
@@ -74,6 +74,8 @@ pub(crate) enum Call {
     Made(Box<MadeCall>),
     /// It was not made.
     Refused(Box<CallRefused>),
+    /// It was not made, and got the answer of a call of another run.
+    Mocked(Box<CallMocked>),
 }
 
 /// A call that was made.
@@ -141,6 +143,7 @@ impl Run {
             let tool = match call {
                 Call::Made(made) => made.began.tool.as_str(),
                 Call::Refused(refused) => refused.tool.as_str(),
+                Call::Mocked(mocked) => mocked.tool.as_str(),
             };
             if !tools.contains(&tool) {
                 tools.push(tool);
@@ -153,7 +156,11 @@ impl Run {
 impl Call {
     /// Returns its status, as in the view `tool_results`. A call without an end may have taken effect or not.
     pub(crate) fn status(&self) -> &'static str {
-        let Self::Made(made) = self else { return "denied" };
+        let made = match self {
+            Self::Made(made) => made,
+            Self::Refused(_) => return "denied",
+            Self::Mocked(_) => return "mocked",
+        };
         match made.ended.as_ref().map(|ended| ended.status) {
             None => "indeterminate",
             Some(Status::Success) => "success",
@@ -305,6 +312,10 @@ impl Reader {
                 (Record::CallRefused(refused), Some(run)) => {
                     run.answered.push(refused.call.clone());
                     run.calls.push(Call::Refused(Box::new(refused)));
+                }
+                (Record::CallMocked(mocked), Some(run)) => {
+                    run.answered.push(mocked.call.clone());
+                    run.calls.push(Call::Mocked(Box::new(mocked)));
                 }
                 (Record::CallRepeated(repetition), Some(run)) => {
                     let changes = run.changes.len();

@@ -3,12 +3,14 @@
 //! Their JSON form is canonical as in RFC 8785: members are sorted, and there are no numbers but integers below 2^53.
 //! Values of programs, which may have any number, are stored as texts.
 
+mod mock;
 mod replay;
 
 use protocol::redaction::keys_in_use;
 use protocol::{ErrorBody, Integrity, canonical_json};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::mock::CallMocked;
 pub(crate) use self::replay::{CallDiffers, InputChanged, ReplayCompared};
 
 /// One record. Times are RFC 3339 in UTC, with milliseconds.
@@ -31,6 +33,8 @@ pub(crate) enum Record {
     CallEnded(CallEnded),
     /// A call was not made.
     CallRefused(CallRefused),
+    /// A call was not made, and got the answer of a call of another run.
+    CallMocked(CallMocked),
     /// A question to the user was answered, or can no longer be answered.
     Approval(ApprovalGiven),
     /// A run goes on whose `pml` was stopped: its program starts again, and the calls that have ended are not made.
@@ -68,9 +72,10 @@ pub(crate) struct RunBegan {
     pub(crate) at: String,
     /// The run's id.
     pub(crate) run: String,
-    /// `run`, `replay` for `pml replay`, or `undo` for `pml runs undo`. Other modes are reserved.
+    /// `run`, `mock` for `pml exec --mock`, `replay` for `pml replay`, or `undo` for `pml runs undo`. Other modes are
+    /// reserved.
     pub(crate) mode: String,
-    /// For a replay: the run that it replays.
+    /// For a replay: the run that it replays. For a mock: the run that has its answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) of: Option<String>,
     /// The version of the `pml` that ran it.
@@ -149,6 +154,9 @@ pub(crate) const RUN: &str = "run";
 
 /// The mode of a run that has the calls of another run answered from its record. Nothing is called.
 pub(crate) const REPLAY: &str = "replay";
+
+/// The mode of a run whose calls are answered from the record of another run, as far as that has them.
+pub(crate) const MOCK: &str = "mock";
 
 /// The mode of a run that puts back what another run changed.
 pub(crate) const UNDO: &str = "undo";

@@ -17,6 +17,7 @@ pub(super) fn contents(record: &Record) -> Vec<&Content> {
         Record::RunBegan(run) => vec![&run.code, &run.args, &run.plan, &run.policy],
         Record::CallBegan(call) => vec![&call.args],
         Record::CallRefused(call) => vec![&call.args],
+        Record::CallMocked(call) => [&call.args].into_iter().chain(&call.output).collect(),
         Record::CallEnded(call) => call.output.iter().collect(),
         Record::Approval(approval) => vec![&approval.args],
         Record::RunEnded(run) => run.output.iter().collect(),
@@ -36,6 +37,11 @@ pub(super) fn erase(record: &mut Record) -> bool {
         }
         Record::CallBegan(call) => erase_content(&mut call.args),
         Record::CallRefused(call) => erase_content(&mut call.args) | erase_failure(&mut call.error),
+        Record::CallMocked(call) => {
+            erase_content(&mut call.args)
+                | call.output.as_mut().is_some_and(erase_content)
+                | call.error.as_mut().is_some_and(erase_failure)
+        }
         Record::CallEnded(call) => {
             call.output.as_mut().is_some_and(erase_content)
                 | call.error.as_mut().is_some_and(erase_failure)

@@ -279,6 +279,7 @@ impl Store {
 fn source(record: &Record) -> Option<&str> {
     match record {
         Record::RunBegan(run) => run.of.as_deref(),
+        Record::CallMocked(call) => Some(&call.of),
         _ => None,
     }
 }

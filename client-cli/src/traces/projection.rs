@@ -94,6 +94,8 @@ fn event(call: &Call, values: &Values<'_>) -> Option<TraceEvent> {
                 tool,
             })
         }
+        // It was not made. No run with such a call has a trace.
+        Call::Mocked(_) => None,
         Call::Refused(refused) => {
             let tool: ToolId = refused.tool.parse().ok()?;
             Some(TraceEvent {

@@ -171,6 +171,24 @@ fn call(reader: &Reader, call: &Call) -> String {
                 let _ = writeln!(out, "  refused   {}", escape_text(refused));
             }
         }
+        Call::Mocked(mocked) => {
+            let status = match &mocked.error {
+                Some(error) => failure(call.status(), error),
+                None => call.status().to_owned(),
+            };
+            let _ = writeln!(
+                out,
+                "call {:<4} {}: {status}\n  because   the record of run {} has it as call {}\n  arguments {}",
+                escape_text(&mocked.call),
+                escape_text(&mocked.tool),
+                escape_text(&mocked.of),
+                escape_text(&mocked.of_call),
+                value(reader, &mocked.args),
+            );
+            if let Some(output) = &mocked.output {
+                let _ = writeln!(out, "  result    {}", value(reader, output));
+            }
+        }
         Call::Refused(refused) => {
             let _ = writeln!(
                 out,

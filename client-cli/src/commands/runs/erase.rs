@@ -51,6 +51,7 @@ pub(super) fn erase(workspace: &Workspace, options: &EraseRun) -> Result<ExitCod
         let is_it = |made: &Call| match made {
             Call::Made(made) => made.began.call == *call,
             Call::Refused(refused) => refused.call == *call,
+            Call::Mocked(mocked) => mocked.call == *call,
         };
         if !run.calls.iter().any(is_it) {
             let message = format!("the run has no call {}", escape_text(call));

@@ -25,7 +25,7 @@ use crate::run::replay::record::Recorded;
 use crate::run::replay::{self, Replayed};
 use crate::run_store::RunStore;
 use crate::run_store::reader::{Reader, Run};
-use crate::run_store::record::{Failure, REPLAY, RUN, RunEnded, now};
+use crate::run_store::record::{Failure, MOCK, REPLAY, RUN, RunEnded, now};
 use crate::workspace::Workspace;
 
 /// Why a run ends whatever its program does. The record does not say what the program did then.
@@ -196,7 +196,7 @@ fn open(workspace: &Workspace, records: &TrustStore, options: &Replay) -> Result
         CliError::from_code(ErrorCode::Conflict, format!("the run cannot be replayed: {reason}"))
     };
     match (run.began.mode.as_str(), &run.began.of) {
-        (RUN, _) => {}
+        (RUN | MOCK, _) => {}
         (REPLAY, Some(of)) => {
             let hint = format!("`pml replay {}` replays that run again.", escape_text(of));
             return Err(refused("it is the replay of another run").with_hint(hint));

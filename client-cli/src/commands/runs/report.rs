@@ -173,6 +173,7 @@ impl<'a> Named<'a> {
             Call::Refused(refused) => {
                 Self { call: &refused.call, tool: &refused.tool, at: &refused.at }
             }
+            Call::Mocked(mocked) => Self { call: &mocked.call, tool: &mocked.tool, at: &mocked.at },
         }
     }
 }
@@ -184,6 +185,7 @@ struct Counts {
     error: usize,
     denied: usize,
     indeterminate: usize,
+    mocked: usize,
 }
 
 impl Counts {
@@ -194,6 +196,7 @@ impl Counts {
                 "success" => &mut counts.success,
                 "error" => &mut counts.error,
                 "denied" => &mut counts.denied,
+                "mocked" => &mut counts.mocked,
                 _ => &mut counts.indeterminate,
             } += 1;
         }

@@ -22,7 +22,7 @@ use crate::run::journal::{Indeterminate, Journal, Redo};
 use crate::run::{Runs, execute};
 use crate::run_store::RunStore;
 use crate::run_store::live::{Found, LiveRun};
-use crate::run_store::record::{REPLAY, RUN};
+use crate::run_store::record::{MOCK, REPLAY, RUN};
 use crate::undo::put_back_by;
 use crate::workspace::Workspace;
 
@@ -76,6 +76,10 @@ fn open(
     if run.began.mode == REPLAY {
         let hint = "Repeat `pml replay`.";
         return Err(refused("it is a replay").with_hint(hint));
+    }
+    if run.began.mode == MOCK {
+        let hint = "Repeat `pml exec --mock`.";
+        return Err(refused("its calls were answered from another run").with_hint(hint));
     }
     if run.began.mode != RUN {
         let hint = "Repeat `pml runs undo`: what was put back already is taken into account.";

@@ -107,6 +107,7 @@ fn recorded(reader: &Reader, run: &Run, number: u64) -> Option<Recorded> {
         let (call, tool, arguments) = match call {
             Call::Made(made) => (&made.began.call, &made.began.tool, &made.began.args),
             Call::Refused(refused) => (&refused.call, &refused.tool, &refused.args),
+            Call::Mocked(mocked) => (&mocked.call, &mocked.tool, &mocked.args),
         };
         (*call == name).then(|| Recorded {
             call: number,

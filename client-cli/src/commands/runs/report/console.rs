@@ -79,13 +79,14 @@ fn opening(report: &Report<'_>, style: Style, out: &mut String) {
             line("duration", &format!("{took} ms"));
         }
     }
-    let Counts { success, error, denied, indeterminate } = Counts::of(run);
+    let Counts { success, error, denied, indeterminate, mocked } = Counts::of(run);
     let calls = counted(i64::try_from(run.calls.len()).unwrap_or(i64::MAX), "call");
     let kinds = [
         (success, "succeeded"),
         (error, "failed"),
         (denied, "denied"),
         (indeterminate, "without an end on record"),
+        (mocked, "not made, but mocked"),
     ];
     let kinds: Vec<String> = kinds
         .iter()
@@ -177,6 +178,13 @@ fn call(call: &Call, width: usize, style: Style) -> String {
         }
         Call::Refused(refused) => {
             let _ = write!(text, ", {}", failure(&refused.error));
+        }
+        Call::Mocked(mocked) => {
+            let of = escape_text(&format!(", with call {} of run {}", mocked.of_call, mocked.of));
+            text += &of;
+            if let Some(error) = &mocked.error {
+                let _ = write!(text, ", {}", failure(error));
+            }
         }
     }
     text

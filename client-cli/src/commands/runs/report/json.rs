@@ -46,6 +46,7 @@ pub(super) fn report(report: &Report<'_>) -> Value {
             "denied_steps": counts.denied,
             "failed_steps": counts.error,
             "indeterminate_steps": counts.indeterminate,
+            "mocked_steps": counts.mocked,
             "plan_hash": began.plan.hash,
             "policy_hash": began.policy.hash,
             "result": output.map(|output| value(reader, output)),

@@ -92,6 +92,8 @@ impl Resources {
         for call in &run.calls {
             match call {
                 Call::Made(made) => found.add(reader, run, made, roots),
+                // It touched nothing.
+                Call::Mocked(_) => {}
                 Call::Refused(refused) => found.denials.push(Denial {
                     call: Some(refused.call.clone()),
                     tool: Some(refused.tool.clone()),

@@ -35,6 +35,7 @@ impl Places {
                 Ok(Record::CallBegan(call)) => places.add("began", call.call, seq),
                 Ok(Record::CallEnded(call)) => places.add("ended", call.call, seq),
                 Ok(Record::CallRefused(call)) => places.add("refused", call.call, seq),
+                Ok(Record::CallMocked(call)) => places.add("mocked", call.call, seq),
                 Ok(Record::Approval(_)) => places.approvals.push(seq),
                 _ => {}
             }
@@ -46,8 +47,8 @@ impl Places {
         self.calls.insert((kind, call), seq);
     }
 
-    /// Returns the number of the record about a call: its start (`began`), its end (`ended`), or its refusal
-    /// (`refused`).
+    /// Returns the number of the record about a call: its start (`began`), its end (`ended`), its refusal
+    /// (`refused`), or its answer from another run (`mocked`).
     pub(super) fn call(&self, kind: &'static str, call: &str) -> Option<i64> {
         self.calls.get(&(kind, call.to_owned())).copied()
     }

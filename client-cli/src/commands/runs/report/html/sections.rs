@@ -78,11 +78,12 @@ impl Sections<'_> {
                 row(page, "Duration", &format!("{took} ms"));
             }
         }
-        let Counts { success, error, denied, indeterminate } = Counts::of(run);
+        let Counts { success, error, denied, indeterminate, mocked } = Counts::of(run);
         let calls = counted(i64::try_from(run.calls.len()).unwrap_or(i64::MAX), "call");
         let counts = format!(
             "{calls}: {success} succeeded, {error} failed, {denied} denied, {indeterminate} without an end on record"
         );
+        let counts = if mocked == 0 { counts } else { format!("{counts}, {mocked} mocked") };
         row(page, "Calls", &counts);
         row(page, "Version of pml", &run.began.pml);
         row(page, "Report made", &self.report.generated_at);
@@ -197,7 +198,7 @@ impl Sections<'_> {
             let name = Named::of(call);
             let (routing, took) = match call {
                 Call::Made(made) => (&*made.began.routing, duration(made)),
-                Call::Refused(_) => ("", None),
+                Call::Refused(_) | Call::Mocked(_) => ("", None),
             };
             // HTML ends a cell and a row where the next one begins, which saves a third of a long table.
             page.element("<tr><td>", head(name.call, NAME).0, "<td>");
@@ -291,6 +292,20 @@ impl Sections<'_> {
                     self.failure(page, error, place("ended"), limit.max(MESSAGE));
                 }
             }
+            Call::Mocked(mocked) => {
+                page.element("<div>", "Answered from", "</div>");
+                let source = place("mocked").map(|record| Source { record, member: "of" });
+                page.value(&mocked.of, MESSAGE, source);
+                page.element("<div>", "Arguments", "</div>");
+                self.value(page, &mocked.args, place("mocked"), "args.json", limit);
+                if let Some(output) = &mocked.output {
+                    page.element("<div>", "Result", "</div>");
+                    self.value(page, output, place("mocked"), "output.json", limit);
+                }
+                if let Some(error) = &mocked.error {
+                    self.failure(page, error, place("mocked"), limit.max(MESSAGE));
+                }
+            }
             Call::Refused(refused) => {
                 page.element("<div>", "Arguments", "</div>");
                 self.value(page, &refused.args, place("refused"), "args.json", limit);
@@ -373,6 +388,7 @@ fn status(page: &mut Page, status: &str) {
         "failed" => r#"<span class="status failed">"#,
         "stopped" => r#"<span class="status stopped">"#,
         "running" => r#"<span class="status running">"#,
+        "mocked" => r#"<span class="status">"#,
         _ => r#"<span class="status indeterminate">"#,
     });
     page.text(status);
