@@ -1,5 +1,6 @@
 //! The project itself: its documents, layers and dependencies.
 
+mod capsule;
 mod criteria;
 mod document_blocks;
 mod documents;
