@@ -345,7 +345,7 @@ fn there_are_completions_and_manual_pages() {
         command.output().unwrap()
     };
     for (shell, words) in
-        [("bash", "_pml-server()"), ("zsh", "#compdef pml-server"), ("fish", "-c pml-server")]
+        [("bash", "complete -F"), ("zsh", "#compdef pml-server"), ("fish", "-c pml-server")]
     {
         let script = with_secret(&["completions", shell]);
         assert!(script.status.success(), "{}", text(&script.stderr));
