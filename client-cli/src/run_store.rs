@@ -118,7 +118,7 @@ impl RunStore {
         let anchor = Anchor::create(records, workspace.root())?;
         let database = database::open_for_writing(&folder)?;
         let file = DatabaseFile::of(folder.path.join(FILE))?;
-        erasure::erase_values(Store::new(database, anchor, file), &folder.path, what)
+        erasure::erase_values(Store::new(database, anchor, file), &folder.path, records, what)
     }
 
     /// Returns the size of the files of the store in bytes; 0 if there is none.

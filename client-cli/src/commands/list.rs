@@ -131,7 +131,7 @@ pub(crate) fn remove(app: &Arc<App>, options: &Remove) -> Result<ExitCode, CliEr
             for name in &names {
                 text += &match app.is_configured_namespace(name) {
                     true => format!(
-                        "Forgot the tools of `{name}`: they are pinned as they are at its next start\n\
+                        "Forgot the tools and packages of `{name}`: they are pinned as they are at its next start\n\
                          `{name}` is still defined in .pml.json\n"
                     ),
                     false => format!(

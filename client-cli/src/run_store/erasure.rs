@@ -13,6 +13,7 @@ use protocol::Integrity;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 
 use super::chain::chained;
+use super::live::{Found, LiveRun};
 use super::record::{ErasedRecord, Record, ValuesErased, now};
 use super::values::{erase, erased_files, files};
 use super::writer::{Store, add};
@@ -38,10 +39,11 @@ pub(crate) struct ErasedValues {
     pub(crate) shared: usize,
 }
 
-/// Erases values, and deletes the files that only they need.
+/// Erases values, and deletes the files that only they need. `records` is the folder of the user's own records.
 pub(super) fn erase_values(
     mut store: Store,
     folder: &Path,
+    records: &Path,
     what: &[Erasing],
 ) -> Result<ErasedValues, StoreError> {
     // What an update or a rebuild frees is overwritten.
@@ -51,6 +53,10 @@ pub(super) fn erase_values(
     store.change(|transaction, mut end| {
         // Nobody records a copy in the meantime.
         all = with_copies(transaction, what)?;
+        // One that runs would go on to record what it has of them.
+        for copy in all.iter().skip(what.len()) {
+            check_ended(transaction, records, &copy.run)?;
+        }
         for erasing in &all {
             let records = erase_records(transaction, erasing)?;
             if records.is_empty() {
@@ -92,6 +98,19 @@ fn with_copies(database: &Connection, what: &[Erasing]) -> Result<Vec<Erasing>, 
         }
     }
     Ok(all)
+}
+
+/// Checks that nobody records anything of a run any more.
+fn check_ended(database: &Connection, records: &Path, run: &str) -> Result<(), StoreError> {
+    let has_ended: bool = database.query_row(
+        "SELECT EXISTS (SELECT 1 FROM records WHERE type = 'run_ended' AND run_id = ?1)",
+        [run],
+        |row| row.get(0),
+    )?;
+    if !has_ended && matches!(LiveRun::find(records, run)?, Found::Running) {
+        return Err(StoreError::CopyRuns(run.to_owned()));
+    }
+    Ok(())
 }
 
 /// Replaces the texts of records; returns what is to be stated of them.

@@ -28,6 +28,11 @@ pub(crate) enum StoreError {
         "record {0} of the run store was changed, so nothing was erased; see `pml runs verify`"
     )]
     Changed(i64),
+    /// A run that gets values of another one has not ended.
+    #[error(
+        "nothing was erased: the mock {0}, which has the same values, is still running; wait for its end, or stop it"
+    )]
+    CopyRuns(String),
     /// The file of a value was deleted after it was written, and before its record was.
     #[error("a large value was erased by another `pml` while it was being recorded")]
     ValueGone,
@@ -56,7 +61,7 @@ impl StoreError {
     /// Returns the error for an agent.
     pub(crate) fn body(&self) -> ErrorBody {
         let code = match self {
-            Self::Changed(_) => ErrorCode::Conflict,
+            Self::Changed(_) | Self::CopyRuns(_) => ErrorCode::Conflict,
             _ => ErrorCode::RunStoreUnavailable,
         };
         ErrorBody::new(code, self.to_string())

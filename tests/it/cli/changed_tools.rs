@@ -290,7 +290,10 @@ fn the_lock_approves_nothing_by_itself() {
     // The person can start over.
     let forgot = project.run(&["remove", "notes"]);
     let said = text(&forgot.stdout);
-    assert!(forgot.status.success() && said.contains("Forgot the tools of `notes`"), "{said}");
+    assert!(
+        forgot.status.success() && said.contains("Forgot the tools and packages of `notes`"),
+        "{said}"
+    );
     success(&project.exec(ADD).0);
     assert_eq!(project.read("calls.txt"), "add add add ");
 }

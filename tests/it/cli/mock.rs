@@ -1,9 +1,12 @@
 //! `pml exec --mock RUN`: calls get the recorded answers of another run. What it lacks is decided about and made as usual.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use crate::support::cli::{Project, text};
 use crate::support::expect::{failure, success};
+use crate::support::{PATIENCE, poll};
 
 /// Reads two files and writes one. The program of the record.
 const PROGRAM: &str = "const read = (path) => mcp.filesystem.read_text_file({ path });
@@ -144,6 +147,35 @@ fn a_record_does_not_answer_what_is_denied_now() {
     // The allowed twin.
     let (ran, _) = deny(json!({ "permissions": { "allow": allow }, "policy": policy("*.txt") }));
     assert_eq!(success(&ran), "got it");
+}
+
+/// Nothing is erased while a mock runs, which would record what it has read.
+#[test]
+fn a_run_is_not_erased_while_a_mock_of_it_runs() {
+    let (project, of) = recorded();
+    let program = format!(
+        "{PROGRAM_HEAD}await mcp.filesystem.write_file({{ path: 'on', content: '' }});
+while (!(await mcp.filesystem.list_directory({{ path: '.' }})).includes('[FILE] end')) {{
+  await new Promise((done) => setTimeout(done, 50));
+}}"
+    );
+    project.write("long.ts", program);
+    let mut running = project.command(&["exec", "long.ts", "--mock", &of]);
+    running.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = running.spawn().unwrap();
+    poll("the mock to run", PATIENCE, || project.path("on").exists().then_some(()));
+    let refused = project.run(&["runs", "erase", &of]);
+    let said = text(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("is still running; wait for its end"),
+        "{said}"
+    );
+    assert_eq!(shown(&project, &["runs", "show", &of])["erasures"], json!([]));
+    project.write("end", "");
+    assert!(running.wait().unwrap().success());
+    assert!(project.run(&["runs", "erase", &of]).status.success());
+    let mock = shown(&project, &["runs", "show", "last"]);
+    assert_eq!(mock["erasures"].as_array().map(Vec::len), Some(1), "{mock:#}");
 }
 
 /// What was erased answers nothing, and a mock is erased with its run.
