@@ -157,12 +157,12 @@ mod tests {
         let workspace = Workspace::open(folder.path()).unwrap();
         let root = workspace.root().display().to_string();
         let environment = Environment::of([
-            ("TOKEN".to_owned(), "canary-of-a-variable".to_owned()),
-            ("SHORT".to_owned(), "can1".to_owned()),
+            ("TOKEN".to_owned(), "telltale-of-a-variable".to_owned()),
+            ("SHORT".to_owned(), "tt41".to_owned()),
         ]);
         let spec = ServerSpec {
-            command: "canary-command".to_owned(),
-            args: vec!["-y".to_owned(), "--db=canary:database".to_owned(), "tidy".to_owned()],
+            command: "telltale-command".to_owned(),
+            args: vec!["-y".to_owned(), "--db=telltale:database".to_owned(), "tidy".to_owned()],
             env: BTreeMap::from([
                 ("A".to_owned(), "${TOKEN}".to_owned()),
                 ("B".to_owned(), "${SHORT}".to_owned()),
@@ -172,15 +172,15 @@ mod tests {
         };
         let known = Known::of(&spec, &environment, &workspace);
         let text = format!(
-            "Keeps it tidy -y. Runs canary-command on canary:database in {root}/x with canary-of-a-variable or can1."
+            "Keeps it tidy -y. Runs telltale-command on telltale:database in {root}/x with telltale-of-a-variable or tt41."
         );
         let list = tools(json!([{ "name": "keep", "description": text, "inputSchema": {
-            "type": "object", "properties": { "canary:database": { "description": text, "enum": ["canary-command"] } },
+            "type": "object", "properties": { "telltale:database": { "description": text, "enum": ["telltale-command"] } },
         } }]));
         let told = told("mine", &list, &spec, &known, &permissions(json!({})));
         let sent = serde_json::to_string(&told).unwrap();
         assert!(told[0].description.starts_with("Keeps it tidy -y. Runs [redacted] on"), "{sent}");
-        for gone in ["canary", "can1", root.as_str()] {
+        for gone in ["telltale", "tt41", root.as_str()] {
             assert!(!sent.contains(gone), "{gone}: {sent}");
         }
     }
