@@ -10,6 +10,7 @@ use protocol::Integrity;
 use protocol::redaction::keys_in_use;
 use rusqlite::Connection;
 use serde_json::json;
+use tokio::sync::Barrier;
 
 use super::record::{CallBegan, CallEnded, CallRefused, Failure, RunBegan, RunEnded, Status, now};
 use super::*;
@@ -109,6 +110,11 @@ impl Project {
 /// Writes a run of `calls` calls, each with a small and the last with a large result: `2 + 2 * calls` records. Nobody
 /// waits for the end of a call.
 async fn write_run(store: &RunStore, run: &str, calls: u64) {
+    write_run_in_turns(store, run, calls, &Barrier::new(1)).await;
+}
+
+/// The same; each call waits for those that take turns with it.
+async fn write_run_in_turns(store: &RunStore, run: &str, calls: u64, turns: &Barrier) {
     let content = |value: Value| store.content(&value).unwrap();
     let (at, run) = (now(), run.to_owned());
     let began = RunBegan {
@@ -126,6 +132,7 @@ async fn write_run(store: &RunStore, run: &str, calls: u64) {
     store.append(Record::RunBegan(began)).await.unwrap();
     let lost = Arc::default();
     for call in 1..=calls {
+        turns.wait().await;
         let text = "x".repeat(if call == calls { 20_000 } else { 10 });
         let began = CallBegan {
             at: at.clone(),

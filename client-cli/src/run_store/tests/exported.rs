@@ -7,7 +7,12 @@ use crate::run_store::export::{ExportedContent, ExportedRecord};
 async fn interleaved() -> Project {
     let project = Project::new();
     let (one, two) = (project.open().unwrap(), project.open().unwrap());
-    tokio::join!(write_run(&one, "one", 6), write_run(&two, "two", 6));
+    // Without turns, one of them may be written before the other begins.
+    let turns = Barrier::new(2);
+    tokio::join!(
+        write_run_in_turns(&one, "one", 6, &turns),
+        write_run_in_turns(&two, "two", 6, &turns)
+    );
     project
 }
 
