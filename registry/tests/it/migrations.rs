@@ -166,6 +166,7 @@ async fn every_tenant_table_forces_row_level_security() {
         "registry_links",
         "secrets",
         "server_versions",
+        "synced_servers",
         "tombstones",
         "tool_classes",
         "tools",
@@ -198,7 +199,7 @@ async fn every_tenant_table_forces_row_level_security() {
     .await
     .unwrap();
     let names: Vec<String> = definers.iter().map(|row| row.get("proname")).collect();
-    assert_eq!(names, ["expire_records", "make_trace_partitions"]);
+    assert_eq!(names, ["expire_records", "expire_synced_tools", "make_trace_partitions"]);
     for row in &definers {
         let facts = ["is_fixed", "for_app", "for_all"].map(|fact| row.get::<bool, _>(fact));
         assert_eq!(facts, [true, true, false], "{}", row.get::<String, _>("proname"));
