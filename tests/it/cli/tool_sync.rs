@@ -29,6 +29,8 @@ require("readline").createInterface({ input: process.stdin }).on("line", (line) 
 "#;
 
 const CALL: &str = "return await mcp.notes.count({})";
+/// A program that the gateway executes.
+const OTHER: &str = "return await mcp.string.upper({ text: 'a' })";
 
 /// The gateway, and what `pml` has sent to it.
 struct Recorded {
@@ -108,6 +110,20 @@ fn tell() -> Value {
     json!({ "sync_tools": true })
 }
 
+/// Runs a program until the gateway is in a state. A run does not wait for long for what it sends, and the next one sends it.
+#[track_caller]
+fn run_until<T>(
+    project: &Project,
+    program: &str,
+    what: &str,
+    is_reached: impl Fn() -> Option<T>,
+) -> T {
+    poll(what, PATIENCE, || {
+        success(&project.exec(program).0);
+        is_reached()
+    })
+}
+
 #[track_caller]
 fn listed(project: &Project) -> Value {
     let listed = project.run(&["list", "--json"]);
@@ -123,7 +139,7 @@ fn nothing_is_sent_without_the_word() {
     for members in [json!({}), json!({ "sync_tools": false })] {
         let project = gateway.project(&members);
         success(&project.exec(CALL).0);
-        success(&project.exec("return await mcp.string.upper({ text: 'a' })").0);
+        success(&project.exec(OTHER).0);
         let found = project.stdio().call("pml_discover", json!({ "intent": "count the notes" }));
         assert!(found.to_string().contains("notes:count"), "{found}");
         assert_eq!(listed(&project), Value::Null);
@@ -134,7 +150,7 @@ fn nothing_is_sent_without_the_word() {
         project.read(".pml.json").replace("\"command\"", "\"sync_tools\": true, \"command\"");
     assert!(untrusted.contains("sync_tools"));
     project.write(".pml.json", untrusted);
-    project.exec("return await mcp.string.upper({ text: 'a' })");
+    project.exec(OTHER);
     assert!(gateway.stub.requests() > 0, "control");
     assert_eq!((gateway.syncs(), gateway.stored()), (0, Vec::new()));
     for request in gateway.stub.received() {
@@ -151,8 +167,7 @@ fn the_tools_of_a_server_are_sent_where_the_user_said_so() {
     let gateway = Recorded::start();
     let project = gateway.project(&tell());
     assert_eq!(listed(&project)["state"], "waiting", "nothing is known of it yet");
-    success(&project.exec(CALL).0);
-    let found = poll("the tools to arrive", PATIENCE, || {
+    let found = run_until(&project, CALL, "the tools to arrive", || {
         Some(gateway.found()).filter(|found| !found.as_array().unwrap().is_empty())
     });
     assert_eq!(
@@ -177,8 +192,7 @@ fn the_tools_of_a_server_are_sent_where_the_user_said_so() {
             assert!(!body.contains(canary), "{canary}: {body}");
         }
     }
-    poll("`pml` to note it", PATIENCE, || {
-        success(&project.exec(CALL).0);
+    run_until(&project, CALL, "`pml` to note it", || {
         (listed(&project)["state"] == "sent").then_some(())
     });
     let status = listed(&project);
@@ -200,7 +214,7 @@ fn the_tools_of_a_server_are_sent_where_the_user_said_so() {
     // What is still named by a file that nobody trusts stays, and is not renewed.
     let trusted = project.read(".pml.json");
     project.write(".pml.json", format!("{trusted}\n"));
-    project.exec("return await mcp.string.upper({ text: 'a' })");
+    project.exec(OTHER);
     assert_eq!((gateway.syncs(), gateway.stored().len()), (before, 1));
     project.write(".pml.json", &trusted);
 
@@ -208,10 +222,10 @@ fn the_tools_of_a_server_are_sent_where_the_user_said_so() {
     let project = configure(project, &json!({}));
     let status = listed(&project);
     assert_eq!(status["state"], "removing", "{status}");
-    success(&project.exec("return await mcp.string.upper({ text: 'a' })").0);
-    poll("the tools to be removed", PATIENCE, || gateway.stored().is_empty().then_some(()));
-    poll("`pml` to note it", PATIENCE, || {
-        success(&project.exec("return await mcp.string.upper({ text: 'a' })").0);
+    run_until(&project, OTHER, "the tools to be removed", || {
+        gateway.stored().is_empty().then_some(())
+    });
+    run_until(&project, OTHER, "`pml` to note it", || {
         (listed(&project) == Value::Null).then_some(())
     });
 }
@@ -253,8 +267,9 @@ fn what_could_not_be_sent_is_sent_later() {
     assert_eq!(gateway.syncs(), 0);
     // Of another gateway, nothing is noted; the tools are known from the first run.
     let project = offline.set("PML_CLOUD_URL", &gateway.stub.url);
-    success(&project.exec("return await mcp.string.upper({ text: 'a' })").0);
-    poll("the tools to arrive", PATIENCE, || (gateway.stored().len() == 1).then_some(()));
+    run_until(&project, OTHER, "the tools to arrive", || {
+        (gateway.stored().len() == 1).then_some(())
+    });
 
     let forwarded = gateway.tenant.url.clone();
     let refusing = GatewayStub::start_with_head(move |head, body| {
@@ -269,8 +284,7 @@ fn what_could_not_be_sent_is_sent_later() {
     let asked = || {
         refusing.received().iter().filter(|it| it.starts_with("POST /api/v1/tools/sync")).count()
     };
-    poll("the refusal", PATIENCE, || {
-        success(&project.exec(CALL).0);
+    run_until(&project, CALL, "the refusal", || {
         (listed(&project)["state"] == "refused").then_some(())
     });
     let before = asked();
@@ -302,8 +316,7 @@ fn a_server_from_npm_is_found_through_the_gateway() {
         project.configure(&json!({ "permissions": { "allow": ["notes:*"] }, "mcpServers": {
         "notes": { "command": "npx", "args": ["-y", "notes-mcp"], "sync_tools": true },
     } }));
-    success(&project.exec(CALL).0);
-    let found = poll("the tools to arrive", PATIENCE, || {
+    let found = run_until(&project, CALL, "the tools to arrive", || {
         Some(gateway.found()).filter(|found| found.as_array().unwrap().len() == 2)
     });
     assert!(!found.to_string().contains("notes-mcp"), "{found}");
