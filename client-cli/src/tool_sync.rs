@@ -120,6 +120,7 @@ impl Sender {
             |error: &dyn std::fmt::Display| ErrorBody::new(ErrorCode::Busy, error.to_string());
         let noted = Locked::open(records, root, &origin).map_err(|error| busy(&error))?;
         let noted = noted.ok_or_else(|| busy(&"another `pml` sends them"))?;
+        let environment = Environment::load(&self.workspace);
         let mut servers = Vec::new();
         for (namespace, server) in config.private_mcps.iter().chain(&config.mcp_servers) {
             if !config.synced.contains(namespace) {
@@ -128,7 +129,6 @@ impl Sender {
             let spec = (self.spec_of)(namespace, server);
             // Of a server that has not run yet, nothing is known, or only what it was before its entry changed.
             let Some(tools) = self.known.of(namespace, &spec) else { continue };
-            let environment = Environment::load(&self.workspace);
             let known = told::Known::of(&spec, &environment, &self.workspace);
             let tools = told(namespace, &tools, &spec, &known, &config.permissions);
             let is_due = match noted.servers().get(namespace) {

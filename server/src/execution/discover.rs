@@ -107,6 +107,9 @@ async fn synced(
     };
     ranking::rank(&mut tools, |tool| tool.score, |tool| tool.id.as_str());
     tools.truncate(FILTERED);
+    if tools.is_empty() {
+        return Ok(tools);
+    }
     // A program that names such a tool gets the entry of the registry, so that is what is found.
     let ids: Vec<ToolId> = tools.iter().map(|tool| tool.id.clone()).collect();
     let resolved = gateway.registry.resolve(&tenant, &ids).await;
