@@ -124,9 +124,27 @@ impl WarmStock {
                         state.idle.push_back(started);
                         drop(state);
                         home.available.add_permits(1);
+                        home.trim();
                     }
                 }),
             );
+        }
+    }
+
+    /// Ends the oldest children that nobody needs: those that were started for callers that no longer wait.
+    fn trim(&self) {
+        while let Ok(permit) = self.available.try_acquire() {
+            let mut state = self.lock();
+            // Entries whose permit somebody else has are about to be taken out.
+            let unclaimed = self.available.available_permits() + 1;
+            if self.reused || unclaimed <= self.target + state.waiting {
+                return;
+            }
+            permit.forget();
+            let surplus = state.idle.pop_front();
+            drop(state);
+            // Killed without the lock.
+            drop(surplus);
         }
     }
 
@@ -162,6 +180,7 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.lock().waiting -= 1;
+        self.0.trim();
     }
 }
 

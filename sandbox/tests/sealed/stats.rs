@@ -9,7 +9,11 @@ use tokio_util::sync::CancellationToken;
 use crate::jobs::JOBS;
 use crate::support::{Tools, eventually, program, trials};
 
-trials![a_pool_counts_what_ends_its_programs, a_job_pool_counts_its_jobs];
+trials![
+    a_pool_counts_what_ends_its_programs,
+    a_job_pool_counts_its_jobs,
+    children_for_callers_that_left_are_ended,
+];
 
 async fn a_pool_counts_what_ends_its_programs() {
     let pool = Pool::new(PoolConfig { warm: 1, max_running: 1, ..PoolConfig::default() }).unwrap();
@@ -75,4 +79,30 @@ async fn a_job_pool_counts_its_jobs() {
     let ended = [stats.ended_by_cpu, stats.ended_by_memory, stats.crashed, stats.ended_by_wall];
     assert_eq!(ended, [1, 1, 1, 0], "{stats:?}");
     assert!(stats.cpu >= Duration::from_millis(200), "{stats:?}");
+}
+
+/// Many callers that give up while they wait leave no more children behind than the stock keeps.
+async fn children_for_callers_that_left_are_ended() {
+    let pool = Pool::new(PoolConfig { warm: 2, max_running: 64, ..PoolConfig::default() }).unwrap();
+    let run = || {
+        let (limits, never) = (Limits::server(), CancellationToken::new());
+        let pool = &pool;
+        async move { pool.run(program("return 1"), &limits, Arc::<Tools>::default(), never).await }
+    };
+    run().await.result.unwrap();
+    for _ in 0..8 {
+        let mut all = Box::pin(futures::future::join_all((0..64).map(|_| run())));
+        let wait = eventually("many to wait for a child", || pool.stats().waiting > 16);
+        tokio::select! {
+            done = &mut all => assert!(done.iter().all(|one| one.result.is_ok()), "{done:?}"),
+            () = wait => {}
+        }
+    }
+    assert!(pool.stats().started > 32, "too few were started to tell: {:?}", pool.stats());
+    eventually("the surplus to end", || {
+        let now = pool.stats();
+        now.starting == 0 && now.warm <= 2
+    })
+    .await;
+    run().await.result.unwrap();
 }
