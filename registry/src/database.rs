@@ -4,4 +4,5 @@ pub(crate) mod connect;
 pub(crate) mod liveness;
 pub(crate) mod operator;
 pub(crate) mod pool;
+pub(crate) mod together;
 pub(crate) mod transaction;

@@ -112,8 +112,10 @@ pub use stats::{CacheStats, DatabaseStats, RegistryStats};
 
 use accounts::keys::KeyCache;
 use database::pool::{ServedPool, check_schema};
+use database::together::Together;
 use entries::discover::known::KnownTools;
 use entries::entry_cache::EntryCache;
+use records::executions::{BEGUN_REST, Begun, ENDED_REST, Ended};
 use routes::{Followed, Follower, RouteSource};
 
 /// The migrations of `migrations/`, compiled in.
@@ -129,6 +131,8 @@ pub struct Registry {
     keys: Arc<KeyCache>,
     entries: Arc<EntryCache>,
     known: Arc<KnownTools>,
+    begun: Arc<Together<Begun>>,
+    ended: Arc<Together<Ended>>,
     changes: watch::Sender<Changes>,
     follower: Arc<Follower>,
     master_keys: Arc<MasterKeys>,
@@ -167,8 +171,18 @@ impl Registry {
             changes: changes.clone(),
         };
         let follower = Arc::new(routes::follow(options, followed));
-        let (known, master_keys) = (Arc::default(), Arc::default());
-        Ok(Self { pool, routes, keys, entries, known, changes, follower, master_keys })
+        Ok(Self {
+            pool,
+            routes,
+            keys,
+            entries,
+            known: Arc::default(),
+            begun: Together::new(BEGUN_REST),
+            ended: Together::new(ENDED_REST),
+            changes,
+            follower,
+            master_keys: Arc::default(),
+        })
     }
 
     /// Sets how long a cached key and a cached membership stay valid without a notification: by default one second.
@@ -208,8 +222,9 @@ impl Registry {
             .await
     }
 
-    /// Closes all connections; later calls fail with [`RegistryError::Unavailable`].
+    /// Writes what is to be written, and closes all connections; later calls fail with [`RegistryError::Unavailable`].
     pub async fn close(&self) {
+        self.ended.catch_up_all().await;
         // The follower first: its tasks query through the pool, and would log the closed pool as a
         // failure.
         self.follower.end().await;

@@ -1,7 +1,9 @@
 //! Records of programs: the routing decision and the outcome; never code, arguments or results.
 
 mod list;
+mod writing;
 
+use std::future::Future;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -10,10 +12,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::identity::principal::Principal;
 use crate::identity::tenant::Tenant;
 use crate::{Registry, RegistryError};
 
 pub use list::{ExecutionFilter, ExecutionPage};
+pub(crate) use writing::{BEGUN_REST, Begun, ENDED_REST, Ended};
 
 /// The routing decision about a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -266,93 +270,31 @@ impl Registry {
         tenant: &Tenant,
         new: NewExecution,
     ) -> Result<(), RegistryError> {
-        let scope = tenant.require_scope()?.clone();
-        let principal =
-            tenant.principal().map_or("operator", |principal| principal.as_str()).to_owned();
-        self.in_tenant(tenant, move |connection| {
-            Box::pin(async move {
-                let tools: Vec<String> =
-                    new.tools.iter().map(|tool| tool.as_str().to_owned()).collect();
-                // The clock of the database sets the deadline and also judges it, so that the
-                // clocks of the gateways do not matter.
-                sqlx::query!(
-                    "insert into executions
-                        (id, org, project, principal, decision, status, code_hash, code_bytes,
-                        args_bytes, dynamic, tools, error_code, deadline_at, finished_at)
-                    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-                        clock_timestamp() + make_interval(secs => $13),
-                        case when $6 = 'refused' then clock_timestamp() end)",
-                    new.id,
-                    scope.org(),
-                    scope.project(),
-                    principal,
-                    new.decision.as_str(),
-                    new.decision.first_status(),
-                    new.code_hash.to_string(),
-                    bytes(new.code_bytes),
-                    bytes(new.args_bytes),
-                    new.dynamic,
-                    &tools,
-                    new.error_code.map(ErrorCode::name),
-                    new.limit.as_secs_f64(),
-                )
-                .execute(connection)
-                .await?;
-                Ok(())
-            })
-        })
-        .await
+        let principal = tenant.principal().map_or("operator", Principal::as_str).to_owned();
+        let pool = self.pool.clone();
+        let write = move |scope, begun| writing::begin(pool.clone(), scope, begun);
+        self.begun.write(tenant.require_scope()?, Begun { principal, new }, write).await
     }
 
-    /// Records the end of an execution, once.
+    /// Records the end of an execution, once. It is handed over at once, and also recorded if nobody awaits the future:
+    /// within some milliseconds, with others. [`Registry::execution`] and [`Registry::executions`] wait for it, but other
+    /// gateways do not see it before.
     ///
     /// # Errors
     /// Returns [`RegistryError::NotFound`] when the tenant has no such execution and [`RegistryError::Conflict`] when
     /// its end is already recorded.
-    pub async fn finish_execution(
+    pub fn finish_execution(
         &self,
         tenant: &Tenant,
         id: Uuid,
         finished: FinishedExecution,
-    ) -> Result<(), RegistryError> {
-        let scope = tenant.require_scope()?.clone();
-        self.in_tenant(tenant, move |connection| {
-            Box::pin(async move {
-                let millis = i64::try_from(finished.duration.as_millis()).unwrap_or(i64::MAX);
-                // No row: there is no such execution. `false`: its end is already recorded.
-                let done = sqlx::query_scalar!(
-                    r#"with target as (
-                        select id from executions where org = $1 and project = $2 and id = $3
-                    ),
-                    done as (
-                        update executions
-                        set status = $4, error_code = $5, result_bytes = $6, calls = $7,
-                            duration_ms = $8, finished_at = clock_timestamp()
-                        where org = $1 and project = $2 and id = $3 and finished_at is null
-                        returning id
-                    )
-                    select exists (select from done) as "done!" from target"#,
-                    scope.org(),
-                    scope.project(),
-                    id,
-                    finished.end.as_str(),
-                    finished.error_code.map(ErrorCode::name),
-                    bytes(finished.result_bytes),
-                    i32::try_from(finished.calls).unwrap_or(i32::MAX),
-                    millis,
-                )
-                .fetch_optional(connection)
-                .await?;
-                match done {
-                    Some(true) => Ok(()),
-                    Some(false) => {
-                        Err(RegistryError::Conflict(format!("execution `{id}` has already ended")))
-                    }
-                    None => Err(RegistryError::NotFound(id.to_string())),
-                }
-            })
-        })
-        .await
+    ) -> impl Future<Output = Result<(), RegistryError>> + Send + use<> {
+        let pool = self.pool.clone();
+        let write = move |scope, ended| writing::finish(pool.clone(), scope, ended);
+        let written = tenant
+            .require_scope()
+            .map(|scope| self.ended.write(scope, Ended { id, finished }, write));
+        async { written?.await }
     }
 
     /// Returns a recorded execution, with the id of its trace.
@@ -366,6 +308,7 @@ impl Registry {
         id: Uuid,
     ) -> Result<ExecutionRecord, RegistryError> {
         let scope = tenant.require_scope()?.clone();
+        self.ended.catch_up(&scope).await;
         let own = (reader == Reader::Own).then(|| tenant.principal_name().to_owned());
         self.in_tenant(tenant, move |connection| {
             Box::pin(async move {

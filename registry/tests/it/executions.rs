@@ -197,3 +197,68 @@ async fn the_audit_log_is_append_only() {
     let refused = registry.audit(&web, nul).await;
     assert!(matches!(refused, Err(RegistryError::Invalid(_))), "{refused:?}");
 }
+
+/// Executions of two tenants that begin and end at the same time are all recorded; one with the id of another is told so,
+/// and nobody else.
+#[tokio::test]
+async fn concurrent_executions_are_each_recorded() {
+    let database = Database::migrated().await;
+    let [web, shop] = database.tenants(["acme.web", "acme.shop"]).await;
+    let registry = database.registry().await;
+    let all: Vec<(Tenant, NewExecution)> = (0..96)
+        .map(|number| {
+            let tenant = if number % 3 == 0 { &shop } else { &web };
+            (tenant.clone(), NewExecution { code_bytes: number, ..new_execution() })
+        })
+        .collect();
+    let taken = new_execution();
+    registry.begin_execution(&web, taken.clone()).await.unwrap();
+    let mut begins = tokio::task::JoinSet::new();
+    for (tenant, new) in all.iter().cloned().chain((0..3).map(|_| (web.clone(), taken.clone()))) {
+        let registry = registry.clone();
+        begins.spawn(async move { (new.id, registry.begin_execution(&tenant, new).await) });
+    }
+    for (id, begun) in begins.join_all().await {
+        match begun {
+            Err(RegistryError::Conflict(_)) => assert_eq!(id, taken.id),
+            begun => {
+                begun.unwrap();
+                assert_ne!(id, taken.id);
+            }
+        }
+    }
+    // Handed over, and not awaited: who reads here sees the ends all the same.
+    for (tenant, new) in &all {
+        let end = FinishedExecution { result_bytes: new.code_bytes, ..finished() };
+        drop(registry.finish_execution(tenant, new.id, end));
+    }
+    for (tenant, new) in &all {
+        let record = registry.execution(tenant, Reader::Project, new.id).await.unwrap();
+        assert_eq!(record.status, ExecutionStatus::Success);
+        assert_eq!(record.code_bytes, new.code_bytes as i64);
+        assert_eq!(record.result_bytes, Some(new.code_bytes as i64));
+    }
+    let other = registry.execution(&shop, Reader::Project, taken.id).await;
+    assert!(is_not_found(other), "no row has the tenant of another");
+}
+
+/// What was handed over is written before the connections close.
+#[tokio::test]
+async fn closing_writes_the_ends_that_were_handed_over() {
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    let all: Vec<NewExecution> = (0..32).map(|_| new_execution()).collect();
+    for new in &all {
+        registry.begin_execution(&web, new.clone()).await.unwrap();
+    }
+    for new in &all {
+        drop(registry.finish_execution(&web, new.id, finished()));
+    }
+    registry.close().await;
+    let other = database.registry().await;
+    for new in &all {
+        let record = other.execution(&web, Reader::Project, new.id).await.unwrap();
+        assert_eq!(record.status, ExecutionStatus::Success);
+    }
+}

@@ -10,6 +10,7 @@ use crate::gateway::Gateway;
 
 /// With triggers and indexes, a million rows would take an hour. So triggers are disabled for this session, and the
 /// statements do their work; indexes that are not constraints are dropped, and created again at the end.
+#[allow(dead_code, reason = "not every bench needs it")]
 const BEFORE: &str = r"
 set session_replication_role = replica;
 set maintenance_work_mem = '512MB';
@@ -19,6 +20,7 @@ create temp table made_later as
     where indrelid in ('mcp_servers'::regclass, 'tools'::regclass, 'public_entries'::regclass) and not indisunique;
 select format('drop index %s', name) from made_later \gexec
 ";
+#[allow(dead_code, reason = "not every bench needs it")]
 const AFTER: &str = r"
 select definition from made_later \gexec
 vacuum analyze mcp_servers;
@@ -28,7 +30,7 @@ notify pml_entries;
 ";
 
 /// Runs a `psql` script on the private Postgres of the gateway.
-fn run(gateway: &Gateway, script: &str) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(gateway: &Gateway, script: &str) -> Result<(), Box<dyn Error>> {
     let postmaster = gateway.folder.join("data/postgres/data/postmaster.pid");
     let lines = std::fs::read_to_string(postmaster)?;
     let socket = lines.lines().nth(4).ok_or("Postgres does not run")?;
@@ -44,7 +46,8 @@ fn run(gateway: &Gateway, script: &str) -> Result<(), Box<dyn Error>> {
     if status.success() { Ok(()) } else { Err("psql failed".into()) }
 }
 
-#[expect(clippy::print_stderr, reason = "a bench reports its progress")]
+#[allow(dead_code, reason = "not every bench needs it")]
+#[allow(clippy::print_stderr, reason = "a bench reports its progress")]
 fn write(gateway: &Gateway, what: &str, rows: &str) -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     run(gateway, &format!("{BEFORE}{rows}{AFTER}"))?;

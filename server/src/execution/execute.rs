@@ -362,7 +362,7 @@ async fn run(
 ) -> Envelope {
     let execution_id = Uuid::now_v7();
     // Refused before anything is recorded, so that a flood of programs costs no writes.
-    // Held until the end of this function, so that the program counts until its end is recorded.
+    // Held until the end of this function, so that the program counts until it has ended.
     let Some(admitted) = gateway.queue.admit(requester.scope()) else {
         gateway.metrics.refusals.add(Limit::Programs);
         return Envelope::error(busy(gateway.queue.limits()));
@@ -430,8 +430,14 @@ async fn run(
         "Executed a program"
     );
     let finished = FinishedExecution { end, error_code, result_bytes, calls: calls_made, duration };
-    let finished =
-        gateway.registry.finish_execution(&requester.tenant(), execution_id, finished).await;
+    // Nobody waits for it: it says what has happened, and the answer is no less true without it.
+    let recorded = gateway.registry.finish_execution(&requester.tenant(), execution_id, finished);
+    tokio::spawn(async move {
+        if let Err(error) = recorded.await {
+            // The record has the start of the run but not its end.
+            tracing::error!(execution.id = %execution_id, error = %error, "Could not record the end of an execution");
+        }
+    });
     if let Some(log) = log {
         let end = RunEnd {
             execution_id,
@@ -443,10 +449,6 @@ async fn run(
         };
         let principal = requester.caller.principal.clone();
         gateway.traces.record(requester.scope(), OwnTrace { principal, trace: log.trace(end) });
-    }
-    if let Err(error) = finished {
-        // The result is returned anyway; the record has the start of the run but not its end.
-        tracing::error!(execution.id = %execution_id, error = %error, "Could not record the end of an execution");
     }
     envelope
 }

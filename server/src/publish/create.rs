@@ -96,6 +96,9 @@ async fn check_run(
     })?;
     if run.status != ExecutionStatus::Success {
         let message = match run.status {
+            ExecutionStatus::Running => format!(
+                "the end of the run `{shown}` is not recorded yet; if it has ended, try again in a second"
+            ),
             ExecutionStatus::Delegated => format!(
                 "the run `{shown}` was delegated to its caller, so this gateway does not know how it ended; omit `execution_id`"
             ),

@@ -57,6 +57,7 @@ impl Registry {
         limit: u32,
     ) -> Result<ExecutionPage, RegistryError> {
         let scope = tenant.require_scope()?.clone();
+        self.ended.catch_up(&scope).await;
         let principal = match reader {
             Reader::Own => {
                 let own = tenant.principal_name();
