@@ -21,27 +21,27 @@ pub(crate) enum Database {
     Embedded(EmbeddedPostgres),
     /// The operator's own database.
     External {
-        /// Its URL with the serving role.
-        app_url: String,
+        /// Its URL with the serving role, if the operator has set it.
+        app_url: Option<String>,
         /// Its URL with the owner's role, if the operator has set it.
         owner_url: Option<String>,
     },
 }
 
 impl Database {
-    /// Opens the configured database: the operator's own, else the private one, which is started unless it already
-    /// runs.
+    /// Opens the configured database: the operator's own if one of its URLs is set, else the private one, which is
+    /// started unless it already runs.
     ///
     /// Call it on a thread that lives as long as the database is needed.
     ///
     /// # Errors
     /// Returns an error if the private Postgres cannot be started.
     pub(crate) fn open(settings: &Settings) -> anyhow::Result<Self> {
-        if let Some(url) = &settings.database_url {
-            return Ok(Self::External {
-                app_url: url.expose().to_owned(),
-                owner_url: settings.migrate_url.as_ref().map(|url| url.expose().to_owned()),
-            });
+        let [app_url, owner_url] = [&settings.database_url, &settings.migrate_url]
+            .map(|url| url.as_ref().map(|url| url.expose().to_owned()));
+        // A job that migrates knows only the owner's URL, and must not migrate a new private database instead.
+        if app_url.is_some() || owner_url.is_some() {
+            return Ok(Self::External { app_url, owner_url });
         }
         let data_dir = settings.data_dir();
         let embedded =
@@ -72,7 +72,9 @@ impl Database {
     pub(crate) async fn connect(&self, connections: u32) -> anyhow::Result<Registry> {
         let url = match self {
             Self::Embedded(embedded) => embedded.app_url(),
-            Self::External { app_url, .. } => app_url.clone(),
+            Self::External { app_url, .. } => app_url.clone().context(
+                "set PML_DATABASE_URL: this runs as `pml_app`, not as the owner of the database in PML_MIGRATE_URL",
+            )?,
         };
         let connected = Registry::connect_with(&url, connections).await;
         connected.map_err(|error| self.explain(error, "PML_DATABASE_URL"))

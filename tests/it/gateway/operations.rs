@@ -192,6 +192,33 @@ fn an_unreachable_database_is_reported_without_its_password() {
     assert!(!stderr.contains("canary"), "{stderr}");
 }
 
+/// A command never takes a private Postgres for the operator's own: one URL is enough to know which is meant. The jobs in
+/// `deploy/` that migrate have only the owner's.
+#[test]
+fn either_url_means_a_database_of_ones_own() {
+    let installation = Installation::new();
+    let run = |arguments: &[&str], variable: &str| {
+        let mut command = installation.command(arguments);
+        // Nobody listens at port 1.
+        let output = command.env(variable, "postgres://role@127.0.0.1:1/pml").output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        text(&output.stderr)
+    };
+    for arguments in [&["migrate"][..], &["seed"], &["scope", "create", "a.b"]] {
+        let stderr = run(arguments, "PML_MIGRATE_URL");
+        assert!(stderr.contains("cannot connect to database `pml` at 127.0.0.1:1"), "{stderr}");
+        let stderr = run(arguments, "PML_DATABASE_URL");
+        assert!(stderr.contains("set PML_MIGRATE_URL"), "{stderr}");
+    }
+    for arguments in [&["serve"][..], &["keys", "list", "--scope", "a.b"]] {
+        let stderr = run(arguments, "PML_MIGRATE_URL");
+        assert!(stderr.contains("set PML_DATABASE_URL"), "{stderr}");
+        let stderr = run(arguments, "PML_DATABASE_URL");
+        assert!(stderr.contains("cannot connect to database `pml` at 127.0.0.1:1"), "{stderr}");
+    }
+    assert!(!installation.data_dir().join("postgres").exists(), "a private Postgres was started");
+}
+
 /// The options of `serve` work without the name of the subcommand.
 #[test]
 fn serve_options_work_without_the_subcommand() {
