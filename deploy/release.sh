@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a release of both programs into a folder: the programs, the statement of what is newest, install.sh, the packages
-# for npm, PyPI and Debian, and the bill of materials.
+# for npm, PyPI and Debian, the Helm chart, and the bill of materials.
 #
 #   deploy/release.sh FOLDER
 #
@@ -21,7 +21,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 need() { command -v "$1" > /dev/null || { echo "release.sh needs $1" >&2; exit 1; }; }
-for tool in cargo gzip python3 sha256sum strip git; do need "$tool"; done
+for tool in cargo gzip python3 sha256sum strip git tar; do need "$tool"; done
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml" | head -n 1)
 machine=$(uname -m)
@@ -70,6 +70,10 @@ chmod 755 "$folder/install.sh"
 
 python3 "$root/deploy/packages.py" --root "$root" --bin "$work/bin" --out "$folder/$version" \
     --version "$version" --machine "$machine"
+
+# As `helm package` packs it. The names and times of this machine's files would differ from one machine to another.
+tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+    -C "$root/deploy/helm" -cf - pml-server | gzip -n -9 > "$folder/$version/pml-server-$version.tgz"
 
 (cd "$folder/$version" && sha256sum -- * > "$work/SHA256SUMS" && mv "$work/SHA256SUMS" SHA256SUMS)
 echo "Version $version is in $folder" >&2

@@ -41,6 +41,11 @@ pub(super) fn bill(program: &str) -> PathBuf {
     of_version(&format!("{program}.cdx.json"))
 }
 
+/// Returns the packed Helm chart.
+pub(super) fn chart() -> PathBuf {
+    of_version(&format!("pml-server-{VERSION}.tgz"))
+}
+
 /// Returns a folder with both programs, without symbols.
 pub(super) fn stripped() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();

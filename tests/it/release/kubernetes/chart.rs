@@ -5,11 +5,12 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::tools::{can_run, helm, helm_ok, root, valid, yaml};
+use super::tools::{can_run, helm, helm_3, helm_ok, root, valid, yaml};
 use super::{
     assert_agree_with_the_gateway, assert_restricted, assert_selectors_match, base, containers,
     kinds, pod_of,
 };
+use crate::release::packages;
 use crate::skipped::skipped;
 use crate::support::cli::text;
 use crate::support::guard;
@@ -50,6 +51,8 @@ fn find<'a>(resources: &'a [Value], kind: &str, name: &str) -> &'a Value {
 /// Values that use every part of the chart.
 pub(super) fn everything() -> Value {
     json!({
+        // A chart that has this one as a part hands it down.
+        "global": { "a": "b" },
         "image": { "repository": "registry.example:5000/a/pml-server", "tag": "1.2.3_b" },
         "imagePullSecrets": [{ "name": "registry" }],
         "publicUrl": "https://gw.acme.example:8443/",
@@ -506,6 +509,50 @@ fn the_chart_has_the_version_of_the_programs() {
     assert!(with("1.30.0").status.success());
     let refused = with("1.29.9");
     assert!(!refused.status.success() && text(&refused.stderr).contains("kubeVersion"));
+}
+
+/// Helm 3 renders the same, and the schema holds there, too.
+#[test]
+fn helm_3_renders_the_same() {
+    if !can_run() {
+        skipped!("Helm and kubectl are packaged for x86-64 only");
+    }
+    let given = guard::folder("values").join("everything.json");
+    std::fs::write(&given, everything().to_string()).unwrap();
+    let mut files = FILES.map(file).to_vec();
+    files.push(given.to_str().unwrap().to_owned());
+    for file in &files {
+        let arguments = ["template", "pml-server", CHART, "--values", file];
+        let output = helm_3(&arguments);
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+        // They are in another order.
+        let mut by_3 = valid(&text(&output.stdout));
+        let mut by_4 = valid(&helm_ok(&arguments));
+        for resources in [&mut by_3, &mut by_4] {
+            resources.sort_by_key(|resource| {
+                format!("{} {}", resource["kind"], resource["metadata"]["name"])
+            });
+        }
+        assert_eq!(changes(&by_3, &by_4), BTreeSet::new(), "{file}");
+    }
+    let unknown = ["template", "pml-server", CHART, "--set", "settings.PML_NOTHING=1"];
+    let refused = helm_3(&unknown);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("PML_NOTHING"));
+}
+
+/// The chart of a release is the same chart.
+#[test]
+fn the_chart_of_a_release_renders_the_same() {
+    if !can_run() {
+        skipped!("Helm and kubectl are packaged for x86-64 only");
+    }
+    let packed = packages::chart();
+    let of_release = valid(&rendered(packed.to_str().unwrap(), &[], &everything()));
+    assert_eq!(changes(&render(&[], &everything()), &of_release), BTreeSet::new());
+    assert!(
+        helm_ok(&["show", "values", packed.to_str().unwrap()])
+            .contains("# The values of the chart")
+    );
 }
 
 /// The commands of the documents render: what they name exists.

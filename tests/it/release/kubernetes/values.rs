@@ -185,6 +185,16 @@ fn wrong_values_are_refused() {
             json!({ "resources": { "limits": { "cpu": 1 } } }),
             "limit",
         ),
+        (
+            json!({ "fullnameOverride": "Gateway_1" }),
+            json!({ "fullnameOverride": "gateway-1" }),
+            "fullnameOverride",
+        ),
+        (
+            json!({ "migrations": { "ttlSecondsAfterFinished": 0 } }),
+            json!({ "migrations": { "ttlSecondsAfterFinished": 60 } }),
+            "ttlSecondsAfterFinished",
+        ),
         // Values that need another one.
         (
             json!({ "ingress": { "enabled": true } }),
