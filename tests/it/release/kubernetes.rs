@@ -1,8 +1,10 @@
 //! `deploy/kubernetes` and `deploy/helm`: valid, confined, in agreement with the gateway and with each other.
 
 mod chart;
+mod parity;
 mod running;
 mod tools;
+mod upgrades;
 mod values;
 
 use std::collections::BTreeSet;
