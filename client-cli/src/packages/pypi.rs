@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::locked::{LockedPackages, Wheel, normal_name};
+use super::reason::NOT_IN_RANGE;
 use super::{Installer, Request};
 
 /// The folder of the virtual environment, in that of the package.
@@ -14,7 +15,7 @@ const ENVIRONMENT: &str = "venv";
 /// The report of pip, in the same place.
 const REPORT: &str = "report.json";
 
-/// The versions that others have, in the same place.
+/// The versions that are allowed, in the same place.
 const CONSTRAINTS: &str = "constraints.txt";
 
 /// What is installed, in the same place.
@@ -135,9 +136,19 @@ pub(super) async fn install(
         .collect();
     std::fs::write(folder.join(REQUIREMENTS), lines)
         .map_err(|error| format!("cannot write `{REQUIREMENTS}`: {error}"))?;
+    // pip refuses a pin that the request does not allow. A constraint has no extras.
+    let range = request.version.as_deref().unwrap_or_default();
+    let line =
+        if range.is_empty() { String::new() } else { format!("{}{range}\n", request.bare_name()) };
+    std::fs::write(folder.join(CONSTRAINTS), line)
+        .map_err(|error| format!("cannot write `{CONSTRAINTS}`: {error}"))?;
     let python = environment(installer, request, folder).await?;
-    let own = ["--require-hashes", "--no-deps", "-r", REQUIREMENTS];
-    installer.run(&python, &[&OPTIONS[..], &own].concat(), folder).await.map(drop)
+    let own = ["--require-hashes", "--no-deps", "-c", CONSTRAINTS, "-r", REQUIREMENTS];
+    let installed = installer.run(&python, &[&OPTIONS[..], &own].concat(), folder).await;
+    installed.map(drop).map_err(|reason| match reason.contains("ResolutionImpossible") {
+        true => NOT_IN_RANGE.to_owned(),
+        false => reason,
+    })
 }
 
 /// Reads what would be installed from the report of pip.

@@ -64,6 +64,8 @@ pub(super) fn files(request: &Request, npm: &BTreeMap<String, NpmPackage>) -> (V
 
 /// Returns whether a version is a range, and not a tag.
 fn is_range(version: &str) -> bool {
+    // Some write a version with a `v`.
     version
+        .trim_start_matches('v')
         .starts_with(|c: char| c.is_ascii_digit() || matches!(c, '^' | '~' | '<' | '>' | '=' | '*'))
 }
