@@ -380,7 +380,7 @@ pub(crate) struct Exec {
     /// The wall-time limit in milliseconds.
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     pub(crate) timeout_ms: Option<NonZeroU64>,
-    /// Refuse to run a program that has no FILE.lock.
+    /// Refuse a program that has no FILE.lock, and whatever would have to be added to .pml/mcp.lock.
     #[arg(long)]
     pub(crate) frozen: bool,
     /// Answer calls from the record of a run: its id or the beginning of it, or `last`. Calls that it lacks are made as

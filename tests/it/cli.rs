@@ -17,6 +17,7 @@ mod exported_runs;
 mod exposed;
 mod first_steps;
 mod forms;
+mod frozen_lock;
 mod gateway_down;
 mod git;
 mod hostile_capabilities;

@@ -7,6 +7,7 @@
 
 mod capabilities;
 mod file;
+mod frozen;
 mod list;
 mod packages;
 mod shown;
@@ -22,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Integrity, RegistryEntry};
 
-use self::file::{Approved, Content, FILE, Grants, Locked, LockedFiles, invalid, read, write};
+use self::file::{Approved, Content, FILE, Grants, Locked, LockedFiles, invalid, read};
 pub(crate) use self::packages::PackagesQuestion;
 use self::packages::shown_hash;
 use self::shown::{command_line, differences, grants_shown};
@@ -50,7 +51,7 @@ pub(crate) struct Lockfile {
     compared: Mutex<HashMap<String, Compared>>,
     /// The files of servers of `.pml.json` that were compared, by namespace.
     started: Mutex<HashMap<String, LockedFiles>>,
-    /// Whether nothing is installed that the lock does not have.
+    /// Whether nothing is added to the lock.
     is_frozen: AtomicBool,
 }
 
@@ -99,6 +100,7 @@ impl Lockfile {
             self.approved().insert(name, wanted);
             return Ok(None);
         }
+        self.refuse_if_frozen(known == Some(&wanted), || as_it_starts(&name))?;
         // The gateway's own entries are the usual ones, so only others are said to be of a registry.
         let of =
             entry.registry.as_ref().map(|_| format!(" of {}", source(entry.registry.as_ref())));
@@ -188,7 +190,7 @@ impl Lockfile {
             content.approvals.insert(name.clone(), Approved::now(by));
             // The lock is written first: after a crash in between, the entry is not trusted, and
             // the user is asked again.
-            write(&self.workspace, &content)?;
+            self.write(&content, || as_it_starts(&name))?;
             if let Some(packages) = &packages {
                 self.save_packages(&name, &packages.now)?;
             }
@@ -241,6 +243,10 @@ fn locked(entry: &RegisteredServer, install: &Install, grant: &Grant) -> Locked 
         }),
         registry: entry.registry.clone(),
     }
+}
+
+fn as_it_starts(server: &str) -> String {
+    format!("the MCP server `{server}` as it would start now")
 }
 
 /// Names where an entry comes from.

@@ -11,7 +11,7 @@ use crate::support::registry::Registry;
 use crate::support::terminal::approve;
 
 const CALL: &str = "return (await mcp.tool.add({})).names.length > 0";
-const LOCK: &str = ".pml/mcp.lock";
+pub(super) const LOCK: &str = ".pml/mcp.lock";
 
 /// Returns a project with the server `tool` from npm, which needs `part`.
 fn project(registry: &Registry) -> Project {

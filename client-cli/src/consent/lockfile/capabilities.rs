@@ -3,7 +3,7 @@
 use protocol::{ErrorBody, ErrorCode, Fqdn, Integrity, ToolId};
 
 use super::Lockfile;
-use super::file::{Approved, FILE, invalid, read, write};
+use super::file::{Approved, FILE, invalid, read};
 use crate::capabilities::{self, Capability, Module};
 
 /// A version of a capability that may run here.
@@ -40,6 +40,12 @@ impl Lockfile {
         }
     }
 
+    /// Returns whether the lock has exactly this version.
+    fn is_locked(&self, module: &Module) -> Result<bool, ErrorBody> {
+        let capabilities = read(&self.workspace)?.capabilities;
+        Ok(capabilities.get(&module.versioned()) == Some(&module.integrity))
+    }
+
     /// Returns the question to ask before a capability runs here; `None` if the user has already allowed exactly this
     /// version.
     ///
@@ -58,6 +64,9 @@ impl Lockfile {
         if same_name().any(|known| known.integrity == module.integrity) {
             return Ok(None);
         }
+        let name = module.versioned();
+        let is_locked = self.is_locked(module)?;
+        self.refuse_if_frozen(is_locked, || format!("the capability `{name}`"))?;
         let before = match same_name().next_back() {
             Some(known) => {
                 let (major, minor, patch) = known.version;
@@ -100,7 +109,7 @@ impl Lockfile {
             let mut content = read(&self.workspace)?;
             content.capabilities.insert(name.clone(), module.integrity);
             content.approvals.insert(name.clone(), Approved::now(by));
-            write(&self.workspace, &content)?;
+            self.write(&content, || format!("the capability `{name}`"))?;
             store.trust_locked(&self.key(&name), &record(module.integrity)).map_err(invalid)
         });
         done.map_err(invalid)?

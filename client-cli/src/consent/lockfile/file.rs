@@ -28,7 +28,7 @@ const NAME: &str = "mcp.lock";
 /// The maximum file size in bytes.
 const FILE_LIMIT: usize = 1024 * 1024;
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Content {
     version: u32,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::{ErrorBody, ErrorCode, Fqdn, Integrity, Scope, ToolId};
 
-use super::file::{Approved, FILE, Locked, invalid, read, write};
+use super::file::{Approved, FILE, Locked, invalid, read};
 use super::{Lockfile, record};
 use crate::capabilities;
 use crate::local_mcp::starts_container;
@@ -137,7 +137,7 @@ impl Lockfile {
                 content.packages.remove(known);
                 content.approvals.remove(known);
             }
-            write(&self.workspace, &content)?;
+            self.write(&content, || "its removal".to_owned())?;
             // The user's record, too: whoever puts the entry back into the file has no approval.
             for known in &removed {
                 store.trust_locked(&self.key(known), b"").map_err(invalid)?;

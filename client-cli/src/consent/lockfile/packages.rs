@@ -3,12 +3,10 @@
 //! As with tools, the user's own record decides: it has what this user installed first, or allowed. A lock that has other
 //! packages is asked about, and what differs is named. Nothing is installed before that.
 
-use std::sync::atomic::Ordering;
-
 use protocol::{ErrorBody, ErrorCode, Integrity};
 
 use super::Lockfile;
-use super::file::{Content, FILE, invalid, read, write};
+use super::file::{Content, FILE, invalid, read};
 use super::list::is_called;
 use crate::files::records::RecordFile;
 use crate::packages::{LockedPackages, Pins};
@@ -64,11 +62,6 @@ pub(super) fn shown_hash(mut start: Vec<u8>, packages: Option<&PackagesQuestion>
 }
 
 impl Lockfile {
-    /// Has everything refused that the lock does not have: nothing else is installed.
-    pub(crate) fn freeze(&self) {
-        self.is_frozen.store(true, Ordering::SeqCst);
-    }
-
     /// Returns the locked packages of a server.
     ///
     /// # Errors
@@ -182,17 +175,6 @@ impl Lockfile {
         error
     }
 
-    fn refuse_if_frozen(&self, server: &str, request: &str) -> Result<(), ErrorBody> {
-        if !self.is_frozen.load(Ordering::SeqCst) {
-            return Ok(());
-        }
-        let shown = protocol::escape_text(request);
-        let message = format!(
-            "`{FILE}` does not have the packages of the MCP server `{server}` (`{shown}`) for this platform, and `--frozen` was given; run it once without it, and commit `{FILE}`"
-        );
-        Err(ErrorBody::new(ErrorCode::ConfigInvalid, message))
-    }
-
     /// Stores packages in the lock, then in the user's record: after a crash in between, the user is asked about them.
     fn lock_packages(
         &self,
@@ -201,9 +183,14 @@ impl Lockfile {
         packages: &LockedPackages,
     ) -> Result<(), ErrorBody> {
         content.packages.insert(server.to_owned(), packages.clone());
-        write(&self.workspace, &content)?;
+        self.write(&content, || packages_of(server, packages.request()))?;
         self.save_packages(server, packages)
     }
+}
+
+fn packages_of(server: &str, request: &str) -> String {
+    let request = protocol::escape_text(request);
+    format!("the packages of the MCP server `{server}` (`{request}`) for this platform")
 }
 
 impl Pins for Lockfile {
@@ -217,7 +204,7 @@ impl Pins for Lockfile {
             if let Some(locked) = locked.cloned() {
                 return Ok(Some(locked));
             }
-            self.refuse_if_frozen(server, request)?;
+            self.refuse_if_frozen(false, || packages_of(server, request))?;
             // The lock was deleted, or is that of another request.
             let record = self.record_of_packages(server)?.filter(|record| record.is_for(request));
             if let Some(record) = &record {
@@ -230,7 +217,7 @@ impl Pins for Lockfile {
 
     fn keep(&self, server: &str, packages: LockedPackages) -> Result<LockedPackages, ErrorBody> {
         let kept = self.store.locked(|_| {
-            self.refuse_if_frozen(server, packages.request())?;
+            self.refuse_if_frozen(false, || packages_of(server, packages.request()))?;
             let content = read(&self.workspace)?;
             let question = self.packages_question(&content, server, Some(packages.request()))?;
             if let Some(question) = question {

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 
 use protocol::{ErrorBody, ErrorCode, Integrity};
 
-use super::file::{Approved, FILE, LockedFiles, invalid, read, write};
+use super::file::{Approved, FILE, LockedFiles, invalid, read};
 use super::packages::shown_hash;
 use super::shown::{command_line, differences};
 use super::tools::ToolsOf;
@@ -41,10 +41,13 @@ impl Lockfile {
             return Ok(None);
         }
         let changed = self.changed_files(of, &now)?;
-        let packages = self.packages_question(&read(&self.workspace)?, &of.server, request)?;
+        let content = read(&self.workspace)?;
+        let packages = self.packages_question(&content, &of.server, request)?;
         if changed.is_none() && packages.is_none() {
             return Ok(None);
         }
+        let is_locked = content.files.get(&of.server) == now.in_workspace().as_ref();
+        self.refuse_if_frozen(is_locked, || as_they_are(&of.server))?;
         let is_changed = changed.is_some();
         let changed = changed.map_or_else(String::new, |reason| {
             format!(", whose program CHANGED since you allowed it ({reason})")
@@ -149,15 +152,13 @@ impl Lockfile {
         by: Option<&str>,
     ) -> Result<(), ErrorBody> {
         let mut content = read(&self.workspace)?;
-        let locked = LockedFiles { start: now.start, hashes: in_workspace(&now.hashes) };
-        // Most servers run no file of the workspace, and an entry for them would say nothing.
-        let locked = (!locked.hashes.is_empty()).then_some(locked);
+        let locked = now.in_workspace();
         if content.files.get(&of.server) != locked.as_ref() {
             content.files.remove(&of.server);
             content.files.extend(locked.map(|locked| (of.server.clone(), locked)));
             content.approvals.extend(by.map(|by| (of.server.clone(), Approved::now(by))));
             // First: after a crash in between, the record has the earlier files, and the user is asked again.
-            write(&self.workspace, &content)?;
+            self.write(&content, || as_they_are(&of.server))?;
         }
         if self.record_of_files(&of.server)?.as_ref() == Some(now) {
             return Ok(());
@@ -191,6 +192,19 @@ impl Lockfile {
     ) -> std::sync::MutexGuard<'_, std::collections::HashMap<String, LockedFiles>> {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl LockedFiles {
+    /// Returns what the lock has of them.
+    fn in_workspace(&self) -> Option<Self> {
+        let locked = Self { start: self.start, hashes: in_workspace(&self.hashes) };
+        // Most servers run no file of the workspace, and an entry for them would say nothing.
+        (!locked.hashes.is_empty()).then_some(locked)
+    }
+}
+
+fn as_they_are(server: &str) -> String {
+    format!("the files of the MCP server `{server}` as they are now")
 }
 
 /// Returns the files that are in the workspace: their paths are the same for everybody who works on it.

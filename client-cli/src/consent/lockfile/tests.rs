@@ -2,6 +2,7 @@
 
 use rustix::fs::Mode;
 
+use super::file::write;
 use super::*;
 use crate::local_mcp::Files;
 use crate::processes::environment::Source;
@@ -355,4 +356,27 @@ fn a_lock_that_is_not_a_regular_file_is_an_error() {
     );
     lock.approve(&entry, &grant(&[]), Some(hash), "terminal").unwrap_err();
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+/// LK-01: a frozen lock is not written. What it has can be allowed by another user; what it lacks is not asked about.
+#[test]
+fn a_frozen_lock_lacks_what_it_does_not_have() {
+    let (project, known) = (Project::new(), entry(&["-y", "memory@1"]));
+    approve(&project.open("me").unwrap(), &known).unwrap();
+    let before = std::fs::read(project.path(FILE)).unwrap();
+    let theirs = project.open("them").unwrap();
+    theirs.freeze();
+    let other = entry(&["-y", "memory@2"]);
+    for error in [
+        theirs.question(&other, &grant(&[])).unwrap_err(),
+        theirs.check_start(&other, &grant(&[])).unwrap_err(),
+        theirs.remove("memory").unwrap_err(),
+    ] {
+        assert_eq!(error.error_code, ErrorCode::ConfigInvalid);
+        assert!(error.message.contains("and `--frozen` was given"), "{error:?}");
+    }
+    assert!(question(&theirs, &known).is_some());
+    approve(&theirs, &known).unwrap();
+    assert_eq!(question(&theirs, &known), None);
+    assert_eq!(std::fs::read(project.path(FILE)).unwrap(), before);
 }

@@ -12,7 +12,7 @@ use protocol::{ErrorBody, ErrorCode, Integrity, ToolDescriptor, ToolId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::file::{Approved, FILE, LockedTools, invalid, read, write};
+use super::file::{Approved, FILE, LockedTools, invalid, read};
 use super::{Lockfile, server_name};
 use crate::capabilities::RegisteredServer;
 use crate::consent::changed_tool::{Before, ChangedTool, tool_hash};
@@ -150,7 +150,7 @@ impl Lockfile {
             content.approvals.insert(of.server.clone(), Approved::now(by));
             // The lock is written first: after a crash in between, the record has the earlier tool, and the user is
             // asked again.
-            write(&self.workspace, &content)?;
+            self.write(&content, || tool_as_listed(of, &tool.name))?;
             self.save(of, &record)
         });
         done.map_err(invalid)?
@@ -200,6 +200,7 @@ impl Lockfile {
             (None, Some(pin)) if pin != hash => Before::Hash(pin),
             (None, _) => Before::Absent,
         };
+        self.refuse_if_frozen(pin == Some(hash), || tool_as_listed(of, action))?;
         Ok(Some(ChangedTool { now: now.clone(), before }))
     }
 
@@ -226,7 +227,7 @@ impl Lockfile {
                 let record = Record { start: of.start, tools };
                 if locked.is_none() {
                     content.tools.insert(of.server.clone(), record.hashes());
-                    write(&self.workspace, &content)?;
+                    self.write(&content, || tools_of(of))?;
                 }
                 self.save(of, &record)?;
                 let locked = locked.unwrap_or_else(|| record.hashes());
@@ -239,7 +240,7 @@ impl Lockfile {
         // The lock was deleted, or is that of another start.
         let locked = record.hashes();
         content.tools.insert(of.server.clone(), locked.clone());
-        write(&self.workspace, &content)?;
+        self.write(&content, || tools_of(of))?;
         Ok((record, locked))
     }
 
@@ -269,6 +270,15 @@ impl Lockfile {
     fn record_file(&self, server: &str) -> RecordFile {
         self.record_of(FOLDER, server, LIMIT)
     }
+}
+
+fn tools_of(of: &ToolsOf) -> String {
+    format!("the tools of the MCP server `{}`", of.server)
+}
+
+fn tool_as_listed(of: &ToolsOf, action: &str) -> String {
+    let action = protocol::escape_text(action);
+    format!("the tool `{action}` of the MCP server `{}` as the server lists it now", of.server)
 }
 
 fn no_longer_listed(of: &ToolsOf, action: &str) -> ErrorBody {
