@@ -5,6 +5,7 @@ mod configured;
 mod elsewhere;
 mod exposed;
 mod open_server;
+mod package_updates;
 mod telling;
 
 use std::collections::{BTreeMap, BTreeSet};

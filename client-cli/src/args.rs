@@ -94,7 +94,7 @@ pub(crate) enum Command {
     Plan(Plan),
     /// Show which tools a program calls, without running it; works offline.
     Analyze(Analyze),
-    /// Pin a program and every tool that it reaches in FILE.lock; `pml exec` then runs nothing else.
+    /// Pin a program and every tool that it reaches in FILE.lock; or update the packages of MCP servers in .pml/mcp.lock.
     Lock(Lock),
     /// Publish a program under a name, so that other programs can call it.
     Publish(Publish),

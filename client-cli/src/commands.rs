@@ -226,11 +226,14 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 let program = read(&analyze.file).await?;
                 unless_stopped(&stop, analyze::analyze(analyser()?, &analyze, &program)).await
             }
-            Command::Lock(lock) => {
-                lock::check_file(&lock)?;
-                let program = read(&lock.file).await?;
-                lock::lock(App::open(settings)?, &lock, &program, &stop).await
-            }
+            Command::Lock(lock) => match &lock.file {
+                Some(file) => {
+                    lock::check_file(file)?;
+                    let program = read(file).await?;
+                    lock::lock(App::open(settings)?, file, &lock, &program, &stop).await
+                }
+                None => lock::update::update(App::open(settings)?, &lock, &stop).await,
+            },
             Command::Publish(publish) if publish.mcp => {
                 let app = App::open(settings)?;
                 let published = publish::server::publish(&app, publish, &stop).await;

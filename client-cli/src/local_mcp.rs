@@ -31,7 +31,7 @@ pub use spec::{HostList, ListOf, Reachable, Seal, ServerSpec};
 
 use crate::files::hashes::FileHashes;
 pub(crate) use crate::packages::Activity;
-use crate::packages::{Installer, Pins};
+use crate::packages::{Installer, LockedPackages, Pins, Request};
 use crate::processes::environment::{Environment, check_variable};
 use crate::processes::supervise::Supervisor;
 use crate::workspace::Workspace;
@@ -142,12 +142,32 @@ impl LocalServers {
         let _ = self.shared.pins.set(pins);
     }
 
+    /// Returns the package that a server starts from; `None` for another program.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn request(&self, namespace: &str) -> Result<Option<Request>, LocalMcpError> {
+        self.server(namespace)?.request()
+    }
+
+    /// Finds out what would be installed for a request now, whatever is locked; `packages` is the folder of all packages.
+    ///
+    /// # Errors
+    /// Returns why that cannot be found out.
+    pub(crate) async fn newest_packages(
+        &self,
+        packages: &Path,
+        request: &Request,
+    ) -> Result<LockedPackages, String> {
+        self.shared.installer(packages).newest(request).await
+    }
+
     /// Returns how a lock names the package that a server starts from; `None` for another program.
     ///
     /// # Errors
     /// As [`check`](Self::check).
     pub(crate) fn package_request(&self, namespace: &str) -> Result<Option<String>, LocalMcpError> {
-        Ok(self.server(namespace)?.request()?.map(|request| request.locked_name()))
+        Ok(self.request(namespace)?.map(|request| request.locked_name()))
     }
 
     /// Returns what is done with packages, now and later.

@@ -25,8 +25,8 @@ use tokio::sync::watch;
 
 pub(crate) use self::cleanup::{Unused, clean};
 use self::folder::{Access, Folder};
-pub(crate) use self::folder::{InUse, forget};
-pub(crate) use self::locked::LockedPackages;
+pub(crate) use self::folder::{InUse, forget, remember};
+pub(crate) use self::locked::{ChangeKind, LockedPackages, PackageChange};
 pub(crate) use self::pins::{NotInstalled, Pinned, Pins};
 use self::reason::reason;
 use self::request::Ecosystem;
@@ -163,7 +163,8 @@ impl Installer<'_> {
                     Ecosystem::PyPi => pypi::install(self, request, locked, folder.path()).await,
                 }
             };
-            self.within_limit(request, install).await?;
+            let installed = within_limit(install).await;
+            installed.map_err(|reason| not_installed(request, &reason))?;
             folder.complete(request)?;
         } else if let Err(reason) = folder.check() {
             let (package, path) = (request.shown(), folder.path().display());
@@ -197,36 +198,50 @@ impl Installer<'_> {
             return pinned.keep(last);
         }
         shown.get_or_insert_with(|| Shown::begin(self.activity, request));
-        folder.clear()?;
-        let resolve = async {
-            match request.ecosystem {
-                Ecosystem::Npm => npm::resolve(self, request, folder.path()).await,
-                Ecosystem::PyPi => pypi::resolve(self, request, others, folder.path()).await,
-            }
-        };
-        let resolved = self.within_limit(request, resolve).await?;
-        let removed = folder.remove();
-        removed.map_err(|error| format!("cannot remove `{}`: {error}", folder.path().display()))?;
+        let resolved = self.resolve(request, others, false, &folder).await;
+        let resolved = resolved.map_err(|reason| not_installed(request, &reason))?;
         let kept = pinned.keep(resolved.clone())?;
         // Else each project without a lock asks the registry again. Not what a lock has, which may be of somebody else.
         if others.is_none() && kept == resolved {
-            let remembered = folder::remember(self.folder, request, &kept);
+            let remembered = folder::remember(self.folder, &kept);
             remembered.map_err(|error| format!("cannot store what is installed: {error}"))?;
         }
         Ok(kept)
     }
 
-    /// Waits for a step of an installation, for a limited time.
-    async fn within_limit<T>(
+    /// Finds out what would be installed for a request now, whatever is locked. Nothing is installed or stored.
+    ///
+    /// # Errors
+    /// Returns why that cannot be found out.
+    pub(crate) async fn newest(&self, request: &Request) -> Result<LockedPackages, String> {
+        let key = folder::resolution_key(request);
+        let folder = Folder::lock(self.folder, &key, Access::Change).await?;
+        let resolved = self.resolve(request, None, true, &folder).await;
+        resolved.map_err(|reason| {
+            format!("the newest packages of `{}` are not known: {reason}", request.shown())
+        })
+    }
+
+    /// Finds out in a folder, which is removed, what would be installed for a request now; `others` are the packages of
+    /// other platforms.
+    async fn resolve(
         &self,
         request: &Request,
-        step: impl Future<Output = Result<T, String>>,
-    ) -> Result<T, String> {
-        let ended = tokio::time::timeout(LIMIT, step).await;
-        let ended = ended.unwrap_or_else(|_| {
-            Err(format!("its installation took longer than {} s", LIMIT.as_secs()))
-        });
-        ended.map_err(|reason| format!("`{}` was not installed: {reason}", request.shown()))
+        others: Option<&LockedPackages>,
+        is_update: bool,
+        folder: &Folder,
+    ) -> Result<LockedPackages, String> {
+        folder.clear()?;
+        let resolve = async {
+            match request.ecosystem {
+                Ecosystem::Npm => npm::resolve(self, request, is_update, folder.path()).await,
+                Ecosystem::PyPi => pypi::resolve(self, request, others, folder.path()).await,
+            }
+        };
+        let resolved = within_limit(resolve).await?;
+        let removed = folder.remove();
+        removed.map_err(|error| format!("cannot remove `{}`: {error}", folder.path().display()))?;
+        Ok(resolved)
     }
 
     /// Runs a package manager in the folder of a package; returns what it prints.
@@ -257,6 +272,16 @@ impl Installer<'_> {
         let said = if err.is_empty() { out } else { err };
         Err(reason(&name, String::from_utf8_lossy(&said).trim()))
     }
+}
+
+/// Waits for a step of an installation, for a limited time.
+async fn within_limit<T>(step: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let ended = tokio::time::timeout(LIMIT, step).await;
+    ended.unwrap_or_else(|_| Err(format!("it took longer than {} s", LIMIT.as_secs())))
+}
+
+fn not_installed(request: &Request, reason: &str) -> String {
+    format!("`{}` was not installed: {reason}", request.shown())
 }
 
 /// An installation, as others see it. It has ended when this is dropped, also if the call that needs it is cancelled.

@@ -29,6 +29,7 @@ mod keyring;
 mod left_out;
 mod list;
 mod local_capabilities;
+mod lock_update;
 mod locked_packages;
 mod login;
 mod mock;

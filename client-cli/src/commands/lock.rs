@@ -1,5 +1,8 @@
 //! `pml lock FILE`: pins a program and the tools that it reaches, or shows what changed since then.
 
+pub(super) mod update;
+
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -20,8 +23,8 @@ use crate::run::prepare;
 const CHANGED: u8 = 2;
 
 /// Refuses stdin, beside which no lock can be.
-pub(super) fn check_file(options: &Lock) -> Result<(), CliError> {
-    match options.file.as_os_str() == "-" {
+pub(super) fn check_file(file: &Path) -> Result<(), CliError> {
+    match file.as_os_str() == "-" {
         true => Err(CliError::cannot_run("a program from stdin has no lock; name its file")),
         false => Ok(()),
     }
@@ -33,16 +36,17 @@ pub(super) fn check_file(options: &Lock) -> Result<(), CliError> {
 /// Returns why the program cannot be locked, or why its lock cannot be read or written.
 pub(super) async fn lock(
     app: Arc<App>,
+    of: &Path,
     options: &Lock,
     program: &Bundle,
     stop: &CancellationToken,
 ) -> Result<ExitCode, CliError> {
-    let file = format!("{}.lock", escape_text(&options.file.to_string_lossy()));
+    let file = format!("{}.lock", escape_text(&of.to_string_lossy()));
     // First: a malformed lock is not replaced, and no gateway is asked for nothing.
-    let before = LockFile::read(&options.file)?;
+    let before = LockFile::read(of)?;
     if !options.check {
         let now = resolve(&app, program, stop).await?;
-        return write(&file, options, before.as_ref(), &now);
+        return write(of, &file, options, before.as_ref(), &now);
     }
     let before = before.ok_or_else(|| {
         let message = format!("`{file}` does not exist");
@@ -73,6 +77,7 @@ async fn resolve(
 
 /// Writes the lock, unless it is there already.
 fn write(
+    of: &Path,
     file: &str,
     options: &Lock,
     before: Option<&LockFile>,
@@ -80,7 +85,7 @@ fn write(
 ) -> Result<ExitCode, CliError> {
     let is_current = before.is_some_and(|before| before.lock == *now);
     if !is_current {
-        LockFile::write(&options.file, now)?;
+        LockFile::write(of, now)?;
     }
     let difference = before.map(|before| Difference::between(&before.lock, now));
     if options.json {

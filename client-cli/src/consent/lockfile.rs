@@ -15,6 +15,7 @@ mod started;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod update;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ use self::packages::shown_hash;
 use self::shown::{command_line, differences, grants_shown};
 use self::tools::Compared;
 pub(crate) use self::tools::ToolsOf;
+pub(crate) use self::update::PackagesUpdate;
 use super::question::Start;
 use super::trust::TrustStore;
 use crate::capabilities::RegisteredServer;

@@ -64,13 +64,12 @@ pub(super) fn last(packages: &Path, request: &Request) -> Option<LockedPackages>
     (path.join(COMPLETE).is_file() && contents_of(&path).is_file()).then_some(last)
 }
 
-/// Stores what was installed for a request.
-pub(super) fn remember(
-    packages: &Path,
-    request: &Request,
-    last: &LockedPackages,
-) -> std::io::Result<()> {
-    write(&last_of(packages, &request.locked_name()), last)
+/// Stores what was found out for a request last: what a project without a lock gets, once it is installed.
+///
+/// # Errors
+/// Returns the system's error.
+pub(crate) fn remember(packages: &Path, last: &LockedPackages) -> std::io::Result<()> {
+    write(&last_of(packages, last.request()), last)
 }
 
 /// Forgets what was installed for a request, by its name in a lock: without a lock, what is the newest then is installed.

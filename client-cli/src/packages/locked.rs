@@ -3,6 +3,7 @@
 //! It is written to `.pml/mcp.lock`, which can come with a repository. So it has no addresses: where packages are
 //! downloaded from is decided by the user's own settings, and what is downloaded must have the hash.
 
+mod changes;
 mod entry;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,15 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use protocol::{Integrity, escape_text};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::changes::{ChangeKind, PackageChange};
 use self::entry::{FOLDER, TEXT_LIMIT};
 pub(super) use self::entry::{NpmPackage, ONLY, Wheel, normal_name, parent_and_name};
 use super::request::{Ecosystem, Request, is_name};
 
 /// The maximum number of packages.
 const PACKAGES_LIMIT: usize = 2_000;
-
-/// How many changes are named.
-const CHANGES_SHOWN: usize = 30;
 
 /// Exact versions of a package and of all that it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,39 +123,22 @@ impl LockedPackages {
         npm.map(|(_, package)| &*package.version).or_else(|| pypi().map(|wheel| &*wheel.version))
     }
 
-    /// Describes what differs from an earlier set; `None` if nothing does.
-    pub(crate) fn changes_since(&self, before: &Self) -> Option<String> {
-        let (was, now) = (before.listed(), self.listed());
-        let changed = now.iter().filter_map(|(place, (version, hash))| match was.get(place) {
-            None => Some(format!("new: {} {version}", place.shown())),
-            Some((_, known)) if known == hash => None,
-            Some((known, _)) if known == version => {
-                Some(format!("{} {version}: other hash", place.shown()))
-            }
-            Some((known, _)) => Some(format!("{}: was {known}, now {version}", place.shown())),
-        });
-        let gone = was.keys().filter(|place| !now.contains_key(*place));
-        let gone = gone.map(|place| format!("no longer: {}", place.shown()));
-        let lines: Vec<String> = changed.chain(gone).collect();
-        let more = lines.len().saturating_sub(CHANGES_SHOWN);
-        let mut shown = lines[..lines.len() - more].join("; ");
-        if more > 0 {
-            shown += &format!("; and {more} more");
+    /// Returns what an update has a lock keep: this set, or the earlier one if that has the same packages of this platform.
+    /// Other platforms stay as long as their versions are the same.
+    pub(crate) fn succeeding(self, before: &Self) -> Self {
+        if self.request != before.request || self.pypi.is_empty() {
+            return self;
         }
-        (!lines.is_empty()).then_some(shown)
-    }
-
-    /// Returns each package with its version and all that is known of it.
-    fn listed(&self) -> BTreeMap<Place<'_>, (&str, String)> {
-        let npm = self.npm.iter().map(|(place, package)| {
-            (Place { platform: "", name: place }, (&*package.version, package.to_string()))
-        });
-        let pypi = self.pypi.iter().flat_map(|(platform, wheels)| {
-            wheels.iter().map(move |(name, wheel)| {
-                (Place { platform, name }, (&*wheel.version, wheel.to_string()))
-            })
-        });
-        npm.chain(pypi).collect()
+        let is_other = |name: &String, wheel: &Wheel| {
+            let others = before.pypi.values().filter_map(|wheels| wheels.get(name));
+            others.into_iter().any(|other| other.version != wheel.version)
+        };
+        if self.pypi.values().flatten().any(|(name, wheel)| is_other(name, wheel)) {
+            return self;
+        }
+        let mut merged = before.clone();
+        merged.pypi.extend(self.pypi);
+        merged
     }
 
     /// Checks that it is for this request, and has the package that was requested.
@@ -230,23 +212,6 @@ impl LockedPackages {
             }
         }
         Ok(())
-    }
-}
-
-/// Where a package is.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Place<'a> {
-    platform: &'a str,
-    name: &'a str,
-}
-
-impl Place<'_> {
-    fn shown(&self) -> String {
-        let name = self.name.strip_prefix(FOLDER).unwrap_or(self.name);
-        match self.platform {
-            "" => format!("`{name}`"),
-            platform => format!("`{name}` on {platform}"),
-        }
     }
 }
 

@@ -93,10 +93,12 @@ enum Programs {
     Named(BTreeMap<String, String>),
 }
 
-/// Finds out, in an empty folder, what would be installed for a request now.
+/// Finds out, in an empty folder, what would be installed for a request now. With `is_update`, the registry is asked about
+/// everything.
 pub(super) async fn resolve(
     installer: &Installer<'_>,
     request: &Request,
+    is_update: bool,
     folder: &Path,
 ) -> Result<LockedPackages, String> {
     let npm = installer.program(request).map_err(|error| error.to_string())?.file;
@@ -106,7 +108,9 @@ pub(super) async fn resolve(
     });
     write(folder, "package.json", &manifest)?;
     let arguments = ["install", "--package-lock-only", "--omit-lockfile-registry-resolved=false"];
-    installer.run(&npm, &[&arguments[..], &OPTIONS].concat(), folder).await?;
+    // An empty cache: for minutes, and for as long as the registry cannot be reached, npm takes what it was told before.
+    let cache: &[&str] = if is_update { &["--cache=cache"] } else { &[] };
+    installer.run(&npm, &[&arguments[..], &OPTIONS, cache].concat(), folder).await?;
     let lock = std::fs::read(folder.join("package-lock.json"))
         .map_err(|error| format!("cannot read `package-lock.json`: {error}"))?;
     LockedPackages::of_npm(request, packages(&lock)?)

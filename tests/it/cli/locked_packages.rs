@@ -1,6 +1,8 @@
 //! The packages from which servers start, locked in `.pml/mcp.lock` in exact versions with their hashes.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
@@ -9,16 +11,17 @@ use crate::support::cli::{Project, text};
 use crate::support::expect::{failure, question, success};
 use crate::support::registry::Registry;
 use crate::support::terminal::approve;
+use crate::support::{PATIENCE, poll};
 
-const CALL: &str = "return (await mcp.tool.add({})).names.length > 0";
+pub(super) const CALL: &str = "return (await mcp.tool.add({})).names.length > 0";
 pub(super) const LOCK: &str = ".pml/mcp.lock";
 
 /// Returns a project with the server `tool` from npm, which needs `part`.
-fn project(registry: &Registry) -> Project {
+pub(super) fn project(registry: &Registry) -> Project {
     project_with(registry, &json!({ "command": "npx", "args": ["-y", "tool"], "network": [] }))
 }
 
-fn project_with(registry: &Registry, server: &Value) -> Project {
+pub(super) fn project_with(registry: &Registry, server: &Value) -> Project {
     Project::offline()
         .set("npm_config_registry", registry.npm())
         .set("PIP_INDEX_URL", &registry.pypi())
@@ -26,7 +29,7 @@ fn project_with(registry: &Registry, server: &Value) -> Project {
 }
 
 /// Publishes `part` in a version, and `tool`, which needs it, with the first one.
-fn publish(registry: &Registry, scratch: &Path, version: &str) {
+pub(super) fn publish(registry: &Registry, scratch: &Path, version: &str) {
     registry.publish(scratch, "part", &[], &json!({ "version": version }), b"");
     if version == "1.0.0" {
         let needs = json!({ "bin": "index.js", "dependencies": { "part": "^1.0.0" } });
@@ -35,14 +38,14 @@ fn publish(registry: &Registry, scratch: &Path, version: &str) {
 }
 
 /// Returns the folders of installed packages that have this file.
-fn installed(project: &Project, file: &str) -> Vec<PathBuf> {
+pub(super) fn installed(project: &Project, file: &str) -> Vec<PathBuf> {
     let packages = project.home().join(".local/state/pml/packages");
     let entries = std::fs::read_dir(packages).into_iter().flatten().flatten();
     entries.map(|entry| entry.path().join(file)).filter(|file| file.exists()).collect()
 }
 
 /// Returns the versions of `part` that are installed.
-fn parts(project: &Project) -> Vec<String> {
+pub(super) fn parts(project: &Project) -> Vec<String> {
     let manifests = installed(project, "node_modules/part/package.json");
     let version = |file: &PathBuf| {
         let manifest: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -53,18 +56,18 @@ fn parts(project: &Project) -> Vec<String> {
     versions
 }
 
-fn lock_of(project: &Project) -> Value {
+pub(super) fn lock_of(project: &Project) -> Value {
     serde_json::from_str(&project.read(LOCK)).unwrap()
 }
 
 /// Returns the packages of a lock: what comes with a repository, without the pins of tools.
-fn shared(project: &Project) -> Value {
+pub(super) fn shared(project: &Project) -> Value {
     json!({ "version": 1, "servers": {}, "packages": lock_of(project)["packages"] })
 }
 
 /// Runs the call, approves the start, and returns the result with what was asked.
 #[track_caller]
-fn approved(project: &Project, code: &str) -> (Value, String) {
+pub(super) fn approved(project: &Project, code: &str) -> (Value, String) {
     let mut pml = project.stdio();
     let asked = pml.execute(code);
     assert_eq!(question(&asked)["approval_type"], "dependency", "{asked:#}");
@@ -357,4 +360,73 @@ fn another_platform_gets_the_same_versions() {
     let frozen = second.run(&["exec", "--frozen", "call.ts"]);
     let said = text(&frozen.stderr);
     assert!(!said.contains("--frozen"), "{said}");
+}
+
+/// A package that comes with its dependencies is one package, whose hash covers them.
+#[test]
+fn bundled_packages_are_part_of_their_package() {
+    let registry = Registry::start();
+    let project = project(&registry);
+    let manifest = json!({ "name": "part", "version": "9.0.0" }).to_string();
+    let bundling = json!({
+        "bin": "index.js", "dependencies": { "part": "^9.0.0" }, "bundleDependencies": ["part"],
+    });
+    // As `npm pack` makes it. The registry has no `part`.
+    let server = RUNNER.replace("args: process", "part: require('part'), args: process");
+    let files = [
+        ("index.js", &*server),
+        ("node_modules/part/package.json", &manifest),
+        ("node_modules/part/index.js", "module.exports = 'bundled'"),
+    ];
+    registry.publish(&project.home(), "tool", &files, &bundling, b"");
+    let code = "return (await mcp.tool.add({})).part";
+    assert_eq!(success(&project.exec(code).0), "bundled");
+    let npm = lock_of(&project)["packages"]["tool"]["npm"].clone();
+    let places: Vec<&String> = npm.as_object().unwrap().keys().collect();
+    assert_eq!(places, ["node_modules/tool"]);
+    // From the lock, too.
+    std::fs::remove_dir_all(project.home().join(".local/state/pml/packages")).unwrap();
+    assert_eq!(success(&project.exec(code).0), "bundled");
+    assert_eq!(lock_of(&project)["packages"]["tool"]["npm"], npm);
+}
+
+/// LK-06: a `pml` that is killed after the versions were locked and before they are installed leaves a lock that the next
+/// start follows.
+#[test]
+fn a_kill_between_resolving_and_installing_leaves_everything_whole() {
+    let registry = Registry::start();
+    let project = project(&registry);
+    publish(&registry, &project.home(), "1.0.0");
+    let (programs, waits) = (project.home().join("programs"), project.home().join("waits"));
+    std::fs::create_dir(&programs).unwrap();
+    std::fs::write(&waits, "").unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let find = std::env::split_paths(&path).map(|folder| folder.join("npm"));
+    let npm = find.into_iter().find(|file| file.exists()).expect("npm is installed");
+    // Waits with what it has to install, as a slow registry would.
+    let wrapper = format!(
+        "#!/bin/sh\nif [ \"$1\" = ci ] && [ -e '{0}' ]; then echo > '{0}.reached'; exec sleep 600; fi\nexec '{1}' \"$@\"\n",
+        waits.display(),
+        npm.display()
+    );
+    std::fs::write(programs.join("npm"), wrapper).unwrap();
+    std::fs::set_permissions(programs.join("npm"), PermissionsExt::from_mode(0o755)).unwrap();
+    let project = project.set("PATH", &format!("{}:{path}", programs.display()));
+    project.write("call.ts", CALL);
+    let mut command = project.command(&["exec", "call.ts"]);
+    let mut killed = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let reached = PathBuf::from(format!("{}.reached", waits.display()));
+    poll("npm ci", PATIENCE, || reached.exists().then_some(()));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+
+    let locked = lock_of(&project)["packages"].clone();
+    assert_eq!(locked["tool"]["npm"].as_object().unwrap().len(), 2, "{locked:#}");
+    assert_eq!(installed(&project, "installed.json"), [PathBuf::new(); 0]);
+    std::fs::remove_file(&waits).unwrap();
+    publish(&registry, &project.home(), "1.1.0");
+    success(&project.exec(CALL).0);
+    assert_eq!(parts(&project), ["1.0.0"]);
+    assert_eq!(lock_of(&project)["packages"], locked);
+    assert_eq!(installed(&project, "installed.json").len(), 1);
 }

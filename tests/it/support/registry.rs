@@ -93,7 +93,9 @@ impl Registry {
         std::fs::create_dir_all(folder.join("package")).unwrap();
         let manifest_text = manifest.to_string();
         for (file, text) in files.iter().chain([&("package.json", &*manifest_text)]) {
-            std::fs::write(folder.join("package").join(file), text).unwrap();
+            let file = folder.join("package").join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
         }
         let packed = folder.join("package.tgz");
         let mut tar = Command::new("tar");

@@ -97,6 +97,19 @@ impl Lockfile {
         listed.collect()
     }
 
+    /// Returns the servers in the lock that are meant by a name, or all without one.
+    ///
+    /// # Errors
+    /// As [`servers`](Self::servers).
+    pub(crate) fn servers_called(
+        &self,
+        name: Option<&str>,
+    ) -> Result<Vec<AllowedServer>, ErrorBody> {
+        let mut servers = self.servers()?;
+        servers.retain(|server| name.is_none_or(|name| is_called(&server.name, name)));
+        Ok(servers)
+    }
+
     /// Returns whether this user allowed exactly this entry.
     fn counts(&self, name: &str, locked: &Locked) -> Result<bool, ErrorBody> {
         // An older `pml` sealed nothing, so what it wrote is asked about again.

@@ -380,3 +380,32 @@ fn a_frozen_lock_lacks_what_it_does_not_have() {
     assert_eq!(question(&theirs, &known), None);
     assert_eq!(std::fs::read(project.path(FILE)).unwrap(), before);
 }
+
+/// An update is of what the user was shown: all of it is written, or nothing.
+#[test]
+fn an_update_of_another_lock_writes_nothing() {
+    let packages = |version: &str| -> crate::packages::LockedPackages {
+        let package = format!("{version} sha512-{}w==", "x".repeat(85));
+        let npm = serde_json::json!({ "node_modules/a": package });
+        serde_json::from_value(serde_json::json!({ "request": "npm:a", "npm": npm })).unwrap()
+    };
+    let update = |server: &str, before: Option<&str>, now: &str| PackagesUpdate {
+        server: server.to_owned(),
+        before: before.map(packages),
+        now: packages(now),
+    };
+    let project = Project::new();
+    let lock = project.open("me").unwrap();
+    lock.update_packages(&[update("a", None, "1.0.0"), update("b", None, "1.0.0")], "--yes")
+        .unwrap();
+    let before = std::fs::read(project.path(FILE)).unwrap();
+    let stale = [update("a", Some("1.0.0"), "2.0.0"), update("b", Some("1.1.0"), "2.0.0")];
+    let error = lock.update_packages(&stale, "--yes").unwrap_err();
+    assert!(error.message.contains("the packages of `b`"), "{error:?}");
+    assert_eq!(std::fs::read(project.path(FILE)).unwrap(), before);
+    let shown = [update("a", Some("1.0.0"), "2.0.0"), update("b", Some("1.0.0"), "2.0.0")];
+    lock.update_packages(&shown, "--yes").unwrap();
+    assert_eq!(lock.packages_of("b").unwrap(), Some(packages("2.0.0")));
+    // The user has allowed that.
+    assert!(lock.packages_to_allow().unwrap().is_empty());
+}

@@ -178,3 +178,39 @@ fn changes_name_the_packages() {
     );
     assert_ne!(now.hash(), before.hash());
 }
+
+/// What is replaced under its version is told from another package, and from one that is only needed differently.
+#[test]
+fn a_replaced_version_is_told_from_other_changes() {
+    let one = format!("1.0.0 {}", sha512("x"));
+    let before = npm(&[("node_modules/a", &one)]).unwrap();
+    for (now, kind) in [
+        (format!("1.0.0 {}", sha512("y")), ChangeKind::Hash),
+        (format!("npm:b@1.0.0 {}", sha512("y")), ChangeKind::Version),
+        (format!("1.0.0 {} optional os=linux", sha512("x")), ChangeKind::Conditions),
+    ] {
+        let now = npm(&[("node_modules/a", &now)]).unwrap();
+        let kinds: Vec<ChangeKind> = now.changes(&before).iter().map(|one| one.change).collect();
+        assert_eq!(kinds, [kind]);
+    }
+}
+
+/// An update keeps the hashes of other platforms while they have the same versions.
+#[test]
+fn other_platforms_stay_while_their_versions_are_the_same() {
+    let of = |platforms: Value| read(json!({ "request": "pypi:a", "pypi": platforms })).unwrap();
+    let wheel = |version: &str, letter: &str| format!("{version} {}", sha256(letter));
+    let here = |version: &str, letter: &str| of(json!({ "here": { "a": wheel(version, letter) } }));
+    let both = |letter: &str| {
+        of(json!({ "here": { "a": wheel("1.0", letter) }, "there": { "a": wheel("1.0", "b") } }))
+    };
+    assert_eq!(here("1.0", "a").succeeding(&both("a")), both("a"));
+    let there = of(json!({ "there": { "a": wheel("1.0", "b") } }));
+    assert_eq!(here("1.0", "a").succeeding(&there), both("a"));
+    assert_eq!(here("1.1", "c").succeeding(&both("a")), here("1.1", "c"));
+    // The other hash is not hidden.
+    let replaced = here("1.0", "d").succeeding(&both("a"));
+    let kinds: Vec<ChangeKind> =
+        replaced.changes(&both("a")).iter().map(|one| one.change).collect();
+    assert_eq!((replaced, kinds), (both("d"), vec![ChangeKind::Hash]));
+}
