@@ -114,6 +114,9 @@ pub(crate) enum Command {
         /// Do not prompt; use the defaults.
         #[arg(long, short)]
         yes: bool,
+        /// Tell the gateway the tools of the MCP servers of .pml.json, so that you find them through it.
+        #[arg(long)]
+        sync_tools: bool,
     },
     /// Trust this project's `.pml.json` in its present form, so that its grants take effect.
     Trust {

@@ -146,7 +146,9 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         }
         Command::Man { folder } => return man::man(&folder),
         Command::Cleanup(options) => return cleanup::cleanup(settings, &options),
-        Command::Init { yes } => return initialise(settings, yes),
+        Command::Init { yes, sync_tools } => {
+            return initialise(settings, init::tool_sync::Options { yes, sync_tools });
+        }
         Command::Trust { yes } => return trust::trust(settings, yes),
         Command::Runs(RunsCommand::Resume(_)) => {}
         Command::Runs(command) => return runs::runs(settings, command),
@@ -314,7 +316,10 @@ fn analyser() -> Result<Arc<Analyser>, CliError> {
 }
 
 /// `pml init`: shows the planned changes, asks, and makes them.
-fn initialise(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
+fn initialise(
+    settings: &Settings,
+    options: init::tool_sync::Options,
+) -> Result<ExitCode, CliError> {
     let refused = |error: &dyn std::fmt::Display| CliError::cannot_run(error.to_string());
     let workspace =
         Workspace::find(settings.workspace.as_deref()).map_err(|error| refused(&error))?;
@@ -325,9 +330,10 @@ fn initialise(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
             "`{}` is already set up for agents; nothing was changed.\n{plan}\n",
             workspace.root().display()
         ))?;
+        init::tool_sync::offer(settings, &workspace, &store, options)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if !yes {
+    if !options.yes {
         // The question goes to stderr, because stdout may be piped. So both ends must be terminals.
         let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         if !person {
@@ -346,9 +352,9 @@ fn initialise(settings: &Settings, yes: bool) -> Result<ExitCode, CliError> {
         }
     }
     let report = init::init(&workspace, &store).map_err(|error| refused(&error))?;
-    say(&format!(
-        "{report}\n\nNext: restart your agent in this project, or run `pml exec program.ts`.\n"
-    ))?;
+    say(&format!("{report}\n"))?;
+    init::tool_sync::offer(settings, &workspace, &store, options)?;
+    say("\nNext: restart your agent in this project, or run `pml exec program.ts`.\n")?;
     Ok(ExitCode::SUCCESS)
 }
 

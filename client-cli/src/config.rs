@@ -6,6 +6,7 @@ mod offered;
 mod registries;
 mod settings;
 mod stored;
+mod synced;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,6 +18,7 @@ pub(crate) use entry::McpServer;
 pub(crate) use registries::Registry;
 pub(crate) use settings::ExposeTools;
 pub(crate) use stored::{add_allow, create, read, trust};
+pub(crate) use synced::{sync, undecided};
 
 use crate::consent::permissions::{Permissions, TraceLevel};
 use crate::consent::trust::{TrustError, TrustStore};

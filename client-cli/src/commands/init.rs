@@ -1,5 +1,7 @@
 //! `pml init`: sets up a project for agents.
 
+pub(super) mod tool_sync;
+
 use std::fmt;
 use std::path::Path;
 

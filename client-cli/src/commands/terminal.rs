@@ -81,6 +81,19 @@ pub(super) async fn ask_line(
     line.map_err(|error| CliError::failed(format!("cannot ask: {error}")))
 }
 
+/// Reads the answer to a question that was shown; anything except a clear yes means no. Before signals are handled only.
+///
+/// # Errors
+/// Returns that the terminal cannot be used.
+pub(super) fn confirmed() -> Result<bool, CliError> {
+    let mut answer = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
 fn read_blocking(path: &Path) -> Result<String, CliError> {
     let shown = path.display();
     let mut bytes = Vec::new();

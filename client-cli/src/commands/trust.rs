@@ -1,11 +1,11 @@
 //! `pml trust`: trusts the project's `.pml.json`, so that its grants take effect.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use crate::args::Settings;
-use crate::commands::terminal::{note, say};
+use crate::commands::terminal::{confirmed as is_confirmed, note, say};
 use crate::config;
 use crate::consent::lockfile::{Lockfile, PackagesQuestion};
 use crate::consent::trust::{NONINTERACTIVE, TrustStore, may_trust};
@@ -60,10 +60,5 @@ fn confirmed(content: &[u8], packages: &[PackagesQuestion]) -> Result<bool, CliE
     }
     note("Trust this file? [y/N]: ");
     std::io::stderr().flush().map_err(|error| CliError::failed(error.to_string()))?;
-    let mut answer = String::new();
-    std::io::stdin()
-        .lock()
-        .read_line(&mut answer)
-        .map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    is_confirmed()
 }

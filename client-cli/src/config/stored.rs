@@ -155,7 +155,7 @@ pub(super) fn default_file() -> Value {
     json!({ "permissions": { "allow": allow, "ask": ["*"], "deny": [] } })
 }
 
-fn write(
+pub(super) fn write(
     workspace: &Workspace,
     store: &TrustStore,
     value: &Value,

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::cli::{Project, text};
 use crate::support::expect::success;
+use crate::support::terminal::on_terminal;
 
 fn read(project: &Project, name: &str) -> Value {
     serde_json::from_str(&project.read(name)).unwrap()
@@ -79,4 +80,58 @@ fn init_does_not_overwrite_an_invalid_mcp_json() {
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains(".mcp.json"), "{}", text(&output.stderr));
     assert_eq!(project.read(".mcp.json"), "{ not json");
+}
+
+/// `init` offers that the gateway is told the tools of the project's servers: to a person who has an API key, with "no" as
+/// the default, and with what is sent.
+#[test]
+fn init_offers_tool_sync_and_takes_no_for_an_answer() {
+    let servers = json!({ "mcpServers": {
+        "notes": { "command": "node", "args": ["notes.js"] },
+        "silent": { "command": "node", "args": ["silent.js"], "sync_tools": false },
+    } });
+    let (continues, tells) =
+        ((r"Continue\? \[Y/n\]: ", "y"), r"Tell the gateway these tools\? \[y/N\]: ");
+    let synced =
+        |project: &Project| read(project, ".pml.json")["mcpServers"]["notes"]["sync_tools"].clone();
+    let project = Project::new().configure(&servers);
+    let before = project.read(".pml.json");
+    let (shown, code) = on_terminal(&project, &["init"], &[continues, (tells, "")]);
+    assert_eq!(code, 0, "{shown}");
+    for words in [
+        "Your own MCP servers here: `notes`.\n",
+        "Sent, after a server has started: its namespace, a random id of this workspace, and of each tool the name",
+        "Not sent: commands, arguments, variables, addresses, code, and arguments and results of calls.",
+        "Only you find them. The gateway's operator has the database.",
+    ] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    assert_eq!(project.read(".pml.json"), before);
+    // A script is not asked, and nothing is said in its place.
+    assert!(project.run(&["init", "--yes"]).status.success());
+    assert_eq!(project.read(".pml.json"), before);
+
+    let (shown, code) = on_terminal(&project, &["init"], &[(tells, "y")]);
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(synced(&project), true);
+    assert_eq!(read(&project, ".pml.json")["mcpServers"]["silent"]["sync_tools"], false);
+    let listed: Value = serde_json::from_slice(&project.run(&["list", "--json"]).stdout).unwrap();
+    assert!(listed["configured"][0]["tool_sync"].is_object(), "it is trusted: {listed:#}");
+    // It is not asked again.
+    let (shown, _) = on_terminal(&project, &["init"], &[]);
+    assert!(!shown.contains("Tell the gateway"), "{shown}");
+
+    let offline = Project::offline().configure(&servers);
+    let (shown, code) = on_terminal(&offline, &["init"], &[continues]);
+    assert!(code == 0 && !shown.contains("Tell the gateway"), "{shown}");
+    assert!(offline.run(&["init", "--yes", "--sync-tools"]).status.success());
+    assert_eq!(synced(&offline), true);
+
+    // What came with a repository is not added to.
+    let untrusted = Project::new();
+    untrusted.write(".pml.json", servers.to_string());
+    let refused = untrusted.run(&["init", "--yes", "--sync-tools"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("run `pml trust`"), "{}", text(&refused.stderr));
+    assert_eq!(synced(&untrusted), Value::Null);
 }

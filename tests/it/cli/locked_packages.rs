@@ -422,7 +422,7 @@ fn a_kill_between_resolving_and_installing_leaves_everything_whole() {
 
     let locked = lock_of(&project)["packages"].clone();
     assert_eq!(locked["tool"]["npm"].as_object().unwrap().len(), 2, "{locked:#}");
-    assert_eq!(installed(&project, "installed.json"), [PathBuf::new(); 0]);
+    assert!(installed(&project, "installed.json").is_empty());
     std::fs::remove_file(&waits).unwrap();
     publish(&registry, &project.home(), "1.1.0");
     success(&project.exec(CALL).0);
