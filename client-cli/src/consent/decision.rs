@@ -112,6 +112,24 @@ pub(crate) fn refuse_denied(
     }
 }
 
+/// Refuses a tool that a rule denies by this name, which is not the one that the program calls it by. The policy judges that
+/// one: its `tools` lists the names that programs use.
+///
+/// # Errors
+/// Returns `PERMISSION_DENIED`.
+pub(crate) fn refuse_denied_by_rule(
+    permissions: &Permissions,
+    tool: &ToolId,
+    why: &str,
+) -> Result<(), ErrorBody> {
+    match permissions.rule_on(tool) {
+        Ruling { verdict: Verdict::Deny, reason, .. } => {
+            Err(denied(tool, why, &reason, ErrorCode::PermissionDenied))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns the error for a denied tool.
 pub(crate) fn denied(tool: &ToolId, why: &str, reason: &str, code: ErrorCode) -> ErrorBody {
     let message = format!("tool `{tool}` is denied{why}: {reason}");
@@ -126,8 +144,7 @@ pub(crate) fn has_ask_rule<'a>(
     mut tools: impl Iterator<Item = &'a ToolId>,
 ) -> bool {
     tools.any(|tool| {
-        let decision = decide(permissions, tool, Call::default());
-        matches!(decision, Decision::Ask { by_rule: true, .. })
+        matches!(permissions.rule_on(tool), Ruling { verdict: Verdict::Ask, rule: Some(_), .. })
     })
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, Elsewhere};
-use crate::consent::decision::{has_ask_rule, refuse_denied};
+use crate::consent::decision::{has_ask_rule, refuse_denied, refuse_denied_by_rule};
 use crate::placement::inquiry::{
     LocalFacts, Located, Reply, Resolution, ask_gateway, check_tools, dry_run, escaped, full_name,
     listed, locate, needs_gateway, read_dry_run, resolution_of, unknown_of,
@@ -141,15 +141,18 @@ pub(crate) fn unknown(answer: &Result<Consulted, ErrorBody>, tools: &[ToolId]) -
 fn reached(app: &App, resolution: &Resolution) -> Result<Vec<ToolId>, ErrorBody> {
     let mut all = Vec::new();
     for tool in &resolution.tools {
-        let mut reached = listed(tool)?;
-        // A rule may use the full name of a tool that the program calls by its short name.
-        reached.extend(full_name(tool));
+        let reached = listed(tool)?;
+        let why = format!(", and `{}` calls it", protocol::escape_text(&tool.id));
         // `prepare` has checked the program's own names.
         for id in &reached {
-            let why = format!(", and `{}` calls it", protocol::escape_text(&tool.id));
             refuse_denied(&app.permissions(), id, &why)?;
         }
         all.extend(reached);
+        // A rule may use the full name of a tool that the program calls by its short name.
+        if let Some(id) = full_name(tool) {
+            refuse_denied_by_rule(&app.permissions(), &id, &why)?;
+            all.push(id);
+        }
     }
     Ok(all)
 }

@@ -22,7 +22,7 @@ use self::public::public_servers;
 use self::stored::{Stored, stored_names};
 use crate::app::{App, Elsewhere, log_override};
 use crate::capabilities::{self, Capability, Module, RegisteredServer, Target};
-use crate::consent::decision::{has_ask_rule, refuse_denied};
+use crate::consent::decision::{has_ask_rule, refuse_denied, refuse_denied_by_rule};
 use crate::placement::inquiry::{self, Resolution};
 use crate::tools;
 
@@ -175,13 +175,13 @@ impl<'a> Resolver<'a> {
         if self.offline {
             return match self.stored(id)? {
                 Stored::Capability(module) => {
-                    self.refuse_denied(&id.plain().within(module.name.scope()))?;
+                    self.refuse_full_name(&id.plain().within(module.name.scope()))?;
                     self.open(id, *module).await
                 }
                 Stored::Server(server) => {
                     let scope = server.fqdn.parse::<Fqdn>().map(|fqdn| fqdn.scope().clone());
                     let scope = scope.map_err(|_| other_name(id, &server.fqdn))?;
-                    self.refuse_denied(&id.plain().within(&scope))?;
+                    self.refuse_full_name(&id.plain().within(&scope))?;
                     check_tool(id, &server)?;
                     Ok(Target::Registered(server))
                 }
@@ -191,7 +191,7 @@ impl<'a> Resolver<'a> {
         check_answer(id, tool)?;
         if let Some(full) = inquiry::full_name(tool) {
             // A rule may use the full name of a tool that the program calls by its short name.
-            self.refuse_denied(&full)?;
+            self.refuse_full_name(&full)?;
         }
         match (tool.kind, tool.routing) {
             (ToolUseType::Tool, Routing::Server) => Ok(self.gateway_target(id, tool)),
@@ -238,6 +238,15 @@ impl<'a> Resolver<'a> {
         match self.stack.last() {
             Some(caller) => self.refuse_denied_below(&caller.id, id),
             None => refuse_denied(&self.app.permissions(), id, ""),
+        }
+    }
+
+    /// Refuses a tool by its full name. Of the program's own names, the policy judges those that the program uses. Within a
+    /// capability, a short name can mean a tool of another organisation, which its full name tells.
+    fn refuse_full_name(&self, full: &ToolId) -> Result<(), ErrorBody> {
+        match self.stack.last() {
+            Some(caller) => self.refuse_denied_below(&caller.id, full),
+            None => refuse_denied_by_rule(&self.app.permissions(), full, ""),
         }
     }
 

@@ -101,6 +101,30 @@ fn what_the_policy_denies_is_refused_without_a_question() {
     assert_eq!(success(&caught), "POLICY_DENIED");
 }
 
+/// `tools` lists the names that programs use, wherever the tools are. A rule may also have the full name.
+#[test]
+fn tools_of_the_gateway_are_listed_by_their_short_names() {
+    let project = Project::new();
+    let exec = |project: &Project| project.exec("return await mcp.math.eval({ expression: '7' })");
+    let mut config =
+        json!({ "permissions": { "allow": ["*"] }, "policy": { "tools": ["math:*"] } });
+    let project = project.configure(&config);
+    let (done, _) = exec(&project);
+    assert_eq!((success(&done), &done["executed"]), (&json!(7), &json!("server")));
+    config["policy"]["tools"] = json!(["json:*"]);
+    let project = project.configure(&config);
+    failure(&exec(&project).0, "POLICY_DENIED");
+    config["policy"]["tools"] = json!(["math:*"]);
+    config["permissions"] = json!({ "allow": ["*"], "deny": ["pml.mcp.math:eval"] });
+    let project = project.configure(&config);
+    failure(&exec(&project).0, "PERMISSION_DENIED");
+    // It is asked about, although the policy does not have that name.
+    config["permissions"] = json!({ "ask": ["pml.mcp.math:*"] });
+    let project = project.configure(&config);
+    let (asked, code) = exec(&project);
+    assert_eq!((&asked["status"], code), (&json!("approval_required"), 3), "{asked:#}");
+}
+
 /// A refused call is in the record of its run, with the policy of the run.
 #[test]
 fn denials_are_recorded() {
