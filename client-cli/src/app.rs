@@ -37,6 +37,7 @@ use crate::gateway::keys::{self, Gateway, KeySource};
 use crate::local_mcp::known::KnownTools;
 use crate::local_mcp::{LocalMcpError, LocalServers, Timing};
 use crate::packages;
+use crate::policy::GivenPolicy;
 use crate::processes::environment::Environment;
 use crate::processes::supervise::Supervisor;
 use crate::registries::{Registries, Registry};
@@ -53,6 +54,8 @@ pub(crate) struct App {
     workspace: Arc<Workspace>,
     store: TrustStore,
     permissions: RwLock<Arc<Permissions>>,
+    /// The policy that the command was given.
+    given_policy: OnceLock<GivenPolicy>,
     native: NativeTools,
     local: LocalServers,
     /// The namespaces of the servers that `.pml.json` names.
@@ -134,6 +137,7 @@ impl App {
             lockfile,
             native: NativeTools::new(Arc::clone(&workspace), environment, supervisor),
             permissions: RwLock::new(Arc::new(config.permissions)),
+            given_policy: OnceLock::new(),
             store,
             workspace,
             local,
@@ -237,13 +241,29 @@ impl App {
     /// Returns `CONFIG_INVALID` for a file that does not parse: the previous rules are no longer what the user wants.
     pub(crate) fn read_permissions(&self) -> Result<(), ErrorBody> {
         let config = Config::load(&self.workspace, &self.store).map_err(config_error)?;
-        self.set_permissions(config.permissions);
-        Ok(())
+        self.set_permissions(config).map(drop)
     }
 
-    fn set_permissions(&self, permissions: Permissions) {
+    /// Adds a policy that only restricts, for as long as this process lives.
+    ///
+    /// # Errors
+    /// Returns `CONFIG_INVALID` if an example of it does not hold. Nothing must run then.
+    pub(crate) fn restrict(&self, policy: GivenPolicy) -> Result<(), ErrorBody> {
+        if self.given_policy.set(policy).is_err() {
+            return Err(config_error("a command has one policy file"));
+        }
+        self.read_permissions()
+    }
+
+    /// Puts the rules of a file in force, under the policy that the command was given.
+    fn set_permissions(&self, config: Config) -> Result<Config, ErrorBody> {
+        let config = match self.given_policy.get() {
+            Some(given) => config.under(given, &self.workspace).map_err(config_error)?,
+            None => config,
+        };
         let mut current = self.permissions.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(permissions);
+        *current = Arc::new(config.permissions.clone());
+        Ok(config)
     }
 
     /// Returns whether a tool is on this machine, without a lookup in the registry.
@@ -438,7 +458,8 @@ fn own_program() -> PathBuf {
     PathBuf::from("/proc/self/exe")
 }
 
-fn config_error(error: impl std::fmt::Display) -> ErrorBody {
+/// Returns the error for a file that cannot be used.
+pub(crate) fn config_error(error: impl std::fmt::Display) -> ErrorBody {
     ErrorBody::new(ErrorCode::ConfigInvalid, error.to_string())
 }
 

@@ -315,7 +315,7 @@ Without FILE, the file of the project is checked, whether it is trusted or not. 
 
 Exit codes: 0 valid, with or without findings; 2 invalid, or an example does not hold.")]
     Check {
-        /// A file like `.pml.json`. Default: the file of the project.
+        /// A file like `.pml.json`, or a policy file (`.yaml`). Default: the file of the project.
         file: Option<PathBuf>,
         /// Print JSON.
         #[arg(long)]
@@ -390,6 +390,9 @@ pub(crate) struct Exec {
     /// usual.
     #[arg(long, value_name = "RUN")]
     pub(crate) mock: Option<String>,
+    /// Apply the policy in a YAML file as well: what either policy denies is denied, and the lower limits count.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
     /// Print the whole answer as JSON and never prompt; a call that needs approval exits with code 3.
     #[arg(long)]
     pub(crate) json: bool,
@@ -432,6 +435,9 @@ pub(crate) struct Plan {
     /// Do not ask the gateway where tools run. Without this flag, only the tools' names are sent.
     #[arg(long)]
     pub(crate) offline: bool,
+    /// Apply the policy in a YAML file as well, and show which calls it denies.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
 }
 
 /// The format of a graph.

@@ -33,6 +33,7 @@ mod upgrade;
 mod verify;
 
 use std::io::{BufRead as _, IsTerminal as _};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -44,11 +45,12 @@ use tokio_util::sync::CancellationToken;
 
 use self::terminal::{note, say, unless_stopped};
 use crate::analyser::Analyser;
-use crate::app::App;
+use crate::app::{App, config_error};
 use crate::args::{
     Cli, Command, PermissionsCommand, PolicyCommand, ReportFormat, RunsCommand, SecretsCommand,
     Settings,
 };
+use crate::config;
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
 use crate::workspace::Workspace;
@@ -211,7 +213,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 Box::pin(serve::serve(app, &options, stop)).await
             }
             Command::Exec(exec) => {
-                let app = App::open(settings)?;
+                let app = open_under(settings, exec.policy.as_deref())?;
                 let program = read(&exec.file).await?;
                 let mock = exec.mock.as_deref();
                 let mock = mock.map(|run| runs::mock::open(app.workspace(), run)).transpose()?;
@@ -222,7 +224,8 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             }
             Command::Plan(plan) => {
                 let program = read(&plan.file).await?;
-                plan::plan(App::open(settings)?, &plan, &program, &stop).await
+                let app = open_under(settings, plan.policy.as_deref())?;
+                plan::plan(app, &plan, &program, &stop).await
             }
             Command::Analyze(analyze) => {
                 let program = read(&analyze.file).await?;
@@ -306,6 +309,16 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
     // A blocking read of stdin cannot be cancelled and must not delay the exit.
     runtime.shutdown_background();
     ended
+}
+
+/// Opens the project, and applies a policy file as well.
+fn open_under(settings: &Settings, policy: Option<&Path>) -> Result<Arc<App>, CliError> {
+    let app = App::open(settings)?;
+    if let Some(file) = policy {
+        let given = config::given_policy(app.project(), file).map_err(config_error)?;
+        app.restrict(given)?;
+    }
+    Ok(app)
 }
 
 /// Starts an analyser without opening a project.

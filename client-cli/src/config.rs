@@ -2,6 +2,7 @@
 
 mod entry;
 mod file;
+mod given;
 mod offered;
 mod registries;
 mod settings;
@@ -12,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use protocol::ToolPattern;
+use protocol::{ToolPattern, escape_text};
 
 pub(crate) use entry::McpServer;
+pub(crate) use given::{given_named, given_policy};
 pub(crate) use registries::Registry;
 pub(crate) use settings::ExposeTools;
 pub(crate) use stored::{add_allow, create, read, trust};
@@ -22,7 +24,7 @@ pub(crate) use synced::{sync, undecided};
 
 use crate::consent::permissions::{Permissions, TraceLevel};
 use crate::consent::trust::{TrustError, TrustStore};
-use crate::policy::{self, Policy};
+use crate::policy::{self, GivenPolicy, Policy};
 use crate::processes::environment::Environment;
 use crate::workspace::Workspace;
 use file::{AnalysedBy, ConfigFile};
@@ -141,11 +143,12 @@ impl Config {
     /// Prepares the policy, and applies it and the user's own settings.
     fn complete(self, workspace: &Workspace) -> Result<Self, ConfigError> {
         let mut config = self;
-        check_places(&config.policy, workspace)?;
+        // Without trust, the folders that the file names were not added, and its policy only restricts.
+        if !config.policy.is_untrusted() {
+            check_places(&config.policy, workspace).map_err(|reason| unusable(&reason))?;
+        }
         if config.policy.is_of_file() {
-            let environment = Environment::load(workspace);
-            let prepared = config.policy.prepare(|name| program(&environment, workspace, name));
-            prepared.map_err(|reason| unusable(&reason))?;
+            prepare(&mut config.policy, workspace).map_err(|reason| unusable(&reason))?;
         }
         let policy = Arc::new(config.policy.clone());
         config.permissions = config.permissions.under(policy);
@@ -158,6 +161,29 @@ impl Config {
             config.permissions = config.permissions.traced(traces);
         }
         Ok(config)
+    }
+
+    /// Adds the policy that a command was given; it only restricts.
+    ///
+    /// # Errors
+    /// Returns [`ConfigError`] if an example of it does not hold, or a place in it is outside the workspace.
+    pub(crate) fn under(
+        mut self,
+        given: &GivenPolicy,
+        workspace: &Workspace,
+    ) -> Result<Self, ConfigError> {
+        // As above: without trust, folders may be missing.
+        let checks = self.trust != Trust::Untrusted;
+        let restricted = self.policy.restrict(given, |policy| {
+            if checks {
+                check_places(policy, workspace)?;
+            }
+            prepare(policy, workspace)
+        });
+        restricted
+            .map_err(|reason| ConfigError::Unusable { file: escape_text(given.name()), reason })?;
+        self.permissions = self.permissions.under(Arc::new(self.policy.clone()));
+        Ok(self)
     }
 
     fn load_file(workspace: &Workspace, store: &TrustStore) -> Result<Self, ConfigError> {
@@ -251,18 +277,14 @@ impl Config {
 }
 
 /// Checks that each absolute pattern of a policy is for places in a folder of the workspace.
-fn check_places(policy: &Policy, workspace: &Workspace) -> Result<(), ConfigError> {
-    // Without trust, the folders that the file names were not added, and its policy only restricts.
-    if policy.is_untrusted() {
-        return Ok(());
-    }
+fn check_places(policy: &Policy, workspace: &Workspace) -> Result<(), String> {
     let roots = workspace.root_paths();
     for pattern in policy.absolute_places() {
         let path = Path::new(pattern);
         if path.starts_with(workspace.root()) {
-            let reason =
-                format!("the pattern `{pattern}` must be relative to the project's folder");
-            return Err(unusable(&reason));
+            return Err(format!(
+                "the pattern `{pattern}` must be relative to the project's folder"
+            ));
         }
         if !roots.iter().any(|root| path.starts_with(root)) {
             let roots: Vec<_> = roots[1..].iter().map(|root| root.to_string_lossy()).collect();
@@ -270,11 +292,16 @@ fn check_places(policy: &Policy, workspace: &Workspace) -> Result<(), ConfigErro
                 true => "`roots` names no folder".to_owned(),
                 false => format!("these are `{}`", roots.join("`, `")),
             };
-            let reason = format!("the pattern `{pattern}` is in no folder of `roots`: {known}");
-            return Err(unusable(&reason));
+            return Err(format!("the pattern `{pattern}` is in no folder of `roots`: {known}"));
         }
     }
     Ok(())
+}
+
+/// Finds the programs of a policy on this machine, and tests its examples.
+fn prepare(policy: &mut Policy, workspace: &Workspace) -> Result<(), String> {
+    let environment = Environment::load(workspace);
+    policy.prepare(|name| program(&environment, workspace, name))
 }
 
 /// Returns the policy of a file's content, as if the user trusted it.
@@ -285,10 +312,27 @@ pub(crate) fn policy_of(mut workspace: Workspace, content: &[u8]) -> Result<Poli
     let config = Config::of(file::parse(content)?, Trust::Trusted);
     workspace.add_roots(&config.roots).map_err(|reason| unusable(&reason))?;
     let mut policy = config.policy;
-    check_places(&policy, &workspace)?;
-    let environment = Environment::load(&workspace);
-    let prepared = policy.prepare(|name| program(&environment, &workspace, name));
+    let prepared =
+        check_places(&policy, &workspace).and_then(|()| prepare(&mut policy, &workspace));
     prepared.map_err(|reason| unusable(&reason))?;
+    Ok(policy)
+}
+
+/// Returns the policy of a file of its own, as if there were no other.
+///
+/// # Errors
+/// As [`policy_of`]; also if `.pml.json` is invalid, whose folders and servers it depends on.
+pub(crate) fn policy_alone(
+    mut workspace: Workspace,
+    given: &GivenPolicy,
+) -> Result<Policy, ConfigError> {
+    let content = read(&workspace)?.unwrap_or_else(|| b"{}".to_vec());
+    let config = Config::of(file::parse(&content)?, Trust::Trusted);
+    workspace.add_roots(&config.roots).map_err(|reason| unusable(&reason))?;
+    let mut policy = given.alone(config.policy.replaced().to_vec());
+    let prepared =
+        check_places(&policy, &workspace).and_then(|()| prepare(&mut policy, &workspace));
+    prepared.map_err(|reason| ConfigError::Unusable { file: escape_text(given.name()), reason })?;
     Ok(policy)
 }
 

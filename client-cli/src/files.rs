@@ -5,6 +5,7 @@ pub(crate) mod dated;
 pub(crate) mod hashes;
 pub(crate) mod records;
 pub(crate) mod strict_json;
+pub(crate) mod strict_yaml;
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;

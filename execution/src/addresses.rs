@@ -6,6 +6,7 @@
 //! purpose. A name is resolved once per connection, by [`GuardedResolver`], and the connection uses one of the
 //! addresses that were checked, so a second look-up cannot return a different one (DNS rebinding).
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -34,12 +35,12 @@ pub struct PrivateHosts {
 }
 
 /// The words of a refusal.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Words {
     /// Who does not connect.
     pub who: &'static str,
     /// How a host can be allowed, as the rest of a sentence.
-    pub remedy: &'static str,
+    pub remedy: Cow<'static, str>,
 }
 
 /// A connection that was refused because the address is private. Its text names the host and the remedy.
@@ -108,7 +109,7 @@ impl PrivateHosts {
 
     /// Returns the message for a refused host, with the remedy.
     fn refusal(&self, host: &str) -> String {
-        let Words { who, remedy } = self.words;
+        let Words { who, remedy } = &self.words;
         format!("{who} does not connect to the private address of `{host}`; {remedy}")
     }
 }

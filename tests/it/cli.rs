@@ -41,6 +41,7 @@ mod plan;
 mod plan_files;
 mod plan_routing;
 mod policy;
+mod policy_files;
 mod previews;
 mod program_lock;
 mod protected_places;

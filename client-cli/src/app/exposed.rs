@@ -16,8 +16,7 @@ impl App {
         // Under the lock of the writers: a file that `pml` has written, but not trusted yet, exposes nothing.
         let config = self.store.locked(|store| Config::load(&self.workspace, store));
         let config = config.map_err(config_error)?.map_err(config_error)?;
-        self.set_permissions(config.permissions);
-        Ok(config.expose_tools)
+        Ok(self.set_permissions(config)?.expose_tools)
     }
 
     /// Returns the file that says which `.pml.json` the user trusts.

@@ -1,5 +1,6 @@
 //! `pml plan FILE|-`: shows what a program will and may do, without running it.
 
+mod denied;
 mod egress;
 mod locations;
 mod style;
@@ -53,10 +54,12 @@ pub(crate) async fn plan(
     }
     let placement = Placement::of_program(&app, &analysis, plan.offline, stop).await?;
     let found = placement.plan(&analysis);
+    let refused = denied::denied(&app, &found);
     if plan.json {
         let mut report = to_json(&found, &analysis);
         locate_diagnostics(program, &mut report);
         locations::add_to(&mut report, &placement);
+        report["denied"] = denied::to_json(&refused);
         say(&(json_text(&report)? + "\n"))?;
     } else {
         note_diagnostics(&analysis.diagnostics, program);
@@ -65,6 +68,7 @@ pub(crate) async fn plan(
             None => {
                 let style = Style::of_stdout();
                 let shown = text_on(&found, &style, &locations::basis(&placement));
+                let shown = shown + &denied::text(&refused, &style);
                 say(&(shown + &locations::text(&placement, &style)))?;
             }
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use protocol::{Integrity, canonical_json, escape_text};
+use protocol::escape_text;
 use serde_json::json;
 
 use super::terminal::say;
@@ -11,7 +11,7 @@ use crate::args::{PolicyCommand, Settings};
 use crate::config;
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
-use crate::policy::{Finding, findings, summary};
+use crate::policy::{Finding, Policy, findings, hash_of, summary};
 use crate::workspace::Workspace;
 
 /// The maximum size of a file, in bytes, as for `.pml.json`.
@@ -27,6 +27,12 @@ pub(crate) fn policy(settings: &Settings, command: PolicyCommand) -> Result<Exit
     let workspace =
         Workspace::find(settings.workspace.as_deref()).map_err(|error| refused(&error))?;
     let (content, is_trusted) = match &file {
+        Some(file) if is_yaml(file) => {
+            let given = config::given_policy(&workspace, file).map_err(|error| refused(&error))?;
+            let policy =
+                config::policy_alone(workspace, &given).map_err(|error| refused(&error))?;
+            return show(&policy, Some(file), None, json);
+        }
         Some(file) => (Some(read(file)?), None),
         None => {
             let content = config::read(&workspace).map_err(|error| refused(&error))?;
@@ -40,9 +46,18 @@ pub(crate) fn policy(settings: &Settings, command: PolicyCommand) -> Result<Exit
     };
     let content = content.unwrap_or_else(|| b"{}".to_vec());
     let policy = config::policy_of(workspace, &content).map_err(|error| refused(&error))?;
-    let hash =
-        policy.written().map(|written| Integrity::of(canonical_json(written.clone()).as_bytes()));
-    let (lines, found) = (summary(&policy), findings(&policy));
+    show(&policy, file.as_deref(), is_trusted, json)
+}
+
+/// Shows a valid policy.
+fn show(
+    policy: &Policy,
+    file: Option<&Path>,
+    is_trusted: Option<bool>,
+    json: bool,
+) -> Result<ExitCode, CliError> {
+    let hash = policy.written().map(hash_of);
+    let (lines, found) = (summary(policy), findings(policy));
     if json {
         let findings: Vec<_> = found
             .iter()
@@ -60,7 +75,7 @@ pub(crate) fn policy(settings: &Settings, command: PolicyCommand) -> Result<Exit
         ))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let name = file.as_ref().map_or(config::FILE.into(), |file| file.to_string_lossy());
+    let name = file.map_or(config::FILE.into(), |file| file.to_string_lossy());
     let name = escape_text(&name);
     let mut out = match hash {
         Some(hash) => format!("The policy in `{name}` is valid ({hash}).\n"),
@@ -78,6 +93,11 @@ pub(crate) fn policy(settings: &Settings, command: PolicyCommand) -> Result<Exit
     }
     say(&out)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns whether a file is a policy of its own, by its name, and not like `.pml.json`.
+fn is_yaml(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending == "yaml" || ending == "yml")
 }
 
 /// Reads a file that the user names.

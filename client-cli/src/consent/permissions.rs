@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use protocol::{ToolId, ToolPattern};
+use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::policy::Policy;
+use crate::policy::{GivenPolicy, Policy};
 
 /// The rules in `.pml.json`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +73,7 @@ pub(crate) struct Permissions {
     #[serde(skip_serializing_if = "is_default")]
     traces: TraceLevel,
     /// What the tools may touch.
-    #[serde(serialize_with = "written", skip_serializing_if = "is_built_in")]
+    #[serde(flatten, serialize_with = "recorded")]
     policy: Arc<Policy>,
 }
 
@@ -136,9 +137,9 @@ impl Permissions {
         self.traces
     }
 
-    /// Returns whether any rule denies or asks, or the file has a policy.
+    /// Returns whether any rule denies or asks, or there is a policy.
     pub(crate) fn restrict(&self) -> bool {
-        !self.rules.deny.is_empty() || !self.rules.ask.is_empty() || self.policy.is_of_file()
+        !self.rules.deny.is_empty() || !self.rules.ask.is_empty() || self.policy.restricts()
     }
 
     /// Returns whether a call of some tool of a server, possibly one that is not known yet, could start the server
@@ -191,13 +192,16 @@ fn is_default(traces: &TraceLevel) -> bool {
     *traces == TraceLevel::default()
 }
 
-fn is_built_in(policy: &Policy) -> bool {
-    !policy.is_of_file()
-}
-
-/// Serializes a policy for the record.
-fn written<S: Serializer>(policy: &Policy, serializer: S) -> Result<S::Ok, S::Error> {
-    policy.written().serialize(serializer)
+/// Serializes a policy for the record: the one of the project, and the one that the command was given.
+fn recorded<S: Serializer>(policy: &Policy, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut members = serializer.serialize_map(None)?;
+    if let Some(written) = policy.written() {
+        members.serialize_entry("policy", written)?;
+    }
+    if let Some(given) = policy.given() {
+        members.serialize_entry(GivenPolicy::RECORDED, &given.record())?;
+    }
+    members.end()
 }
 
 #[cfg(test)]

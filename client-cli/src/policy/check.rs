@@ -91,8 +91,9 @@ pub(crate) struct Finding {
 pub(crate) fn findings(policy: &Policy) -> Vec<Finding> {
     let mut found = Vec::new();
     let Some(rules) = &policy.rules else { return found };
+    let prefix = policy.source.prefix();
     let mut say = |part: &str, message: String| {
-        found.push(Finding { part: format!("policy.{part}"), message });
+        found.push(Finding { part: format!("{prefix}{part}"), message });
     };
     for (name, access) in [("filesystem.read", &rules.read), ("filesystem.write", &rules.write)] {
         if let Some(access) = access {
@@ -108,7 +109,7 @@ pub(crate) fn findings(policy: &Policy) -> Vec<Finding> {
         if INSPECTED.contains(&namespace) && !is_replaced {
             say(
                 "tools",
-                format!("`{text}` has no effect: the calls are judged by `policy.{namespace}`."),
+                format!("`{text}` has no effect: the calls are judged by `{prefix}{namespace}`."),
             );
         }
     }

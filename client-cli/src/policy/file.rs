@@ -10,19 +10,33 @@ use url::Url;
 
 use super::glob::PlacePattern;
 use super::web::{HostPattern, REDIRECTS_LIMIT, Web};
-use super::{Command, CommandAccess, Judged, Operation, Policy, named};
+use super::{Command, CommandAccess, Judged, Operation, Policy, Source};
 use crate::files::strict_json::{Strict, UniqueMap};
+use crate::files::strict_yaml::{self, Fault};
 
 /// The maximum number of patterns in one list.
 const PATTERNS_LIMIT: usize = 1_000;
 
 /// The section as it is parsed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct PolicyFile(Rules);
 
 impl PolicyFile {
     pub(super) fn into_rules(self) -> Rules {
         self.0
+    }
+
+    /// Returns the section with all its defaults.
+    pub(super) fn written(&self) -> &Value {
+        &self.0.written
+    }
+
+    /// Parses a file that is nothing but the section, in YAML.
+    pub(super) fn of_yaml(text: &str) -> Result<Self, Fault> {
+        let Strict(raw): Strict<Raw> = strict_yaml::parse(text)?;
+        let fault = |message| Fault { message, place: None };
+        let written = serde_json::to_value(&raw).map_err(|error| fault(error.to_string()))?;
+        raw.rules(written).map(Self).map_err(fault)
     }
 }
 
@@ -306,7 +320,7 @@ impl Shell {
             let Some(found) = find(&program.name) else { continue };
             if found.is_of_workspace {
                 return Err(format!(
-                    "`policy`: `shell.allow` has `{}`, which is in the workspace, where programs may change it",
+                    "`shell.allow` has `{}`, which is in the workspace, where programs may change it",
                     program.name.escape_debug()
                 ));
             }
@@ -316,7 +330,7 @@ impl Shell {
     }
 
     /// Checks a command.
-    pub(super) fn allows(&self, command: &Command) -> Result<(), String> {
+    pub(super) fn allows(&self, source: &Source, command: &Command) -> Result<(), String> {
         let name = command.file.file_name();
         // The real file is compared, so that a copy under the same name is another program. The name is compared as
         // well, because some files are several programs and choose by their name.
@@ -329,7 +343,7 @@ impl Shell {
         let mut listed = self.programs.iter().filter(is_listed).peekable();
         let missing = |list: &str| {
             let file = command.file.to_string_lossy();
-            format!("{} does not list `{}`", named(list), protocol::escape_text(&file))
+            format!("{} does not list `{}`", source.named(list), protocol::escape_text(&file))
         };
         if command.is_of_workspace || listed.peek().is_none() {
             return Err(missing("shell.allow"));
@@ -353,7 +367,7 @@ impl Shell {
                 return Err(format!(
                     "its argument {place} contains `{}`, which {} has",
                     protocol::escape_text(token),
-                    named("shell.deny_tokens")
+                    source.named("shell.deny_tokens")
                 ));
             }
         }
@@ -449,10 +463,7 @@ impl Policy {
                     Judged::Within | Judged::Beyond(_) if !is_allowed => "is allowed".to_owned(),
                     _ => continue,
                 };
-                return Err(format!(
-                    "`policy`: the example {} in `{list}` {why}",
-                    example.describe()
-                ));
+                return Err(format!("the example {} in `{list}` {why}", example.describe()));
             }
         }
         Ok(())

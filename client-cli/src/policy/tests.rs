@@ -1,9 +1,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use protocol::Integrity;
 use serde_json::json;
 
 use super::*;
+
+mod combined;
 
 fn parse(text: &Value) -> Result<PolicyFile, serde_json::Error> {
     serde_json::from_str(&text.to_string())

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::ToolId;
 
-use super::{Policy, named};
+use super::Policy;
+use super::limits::Limit;
 
 /// The policy of one run, which does not change while it runs, and what the run has used of its limits.
 ///
@@ -17,7 +18,7 @@ pub(crate) struct PolicyOfRun {
 
 #[derive(Debug, Default)]
 struct Used {
-    /// The calls that each limit has counted, in the order of the policy.
+    /// The calls that each limit has counted, in the order of the policies.
     calls: Vec<u64>,
     /// The bytes that were written.
     written: u64,
@@ -51,19 +52,24 @@ impl PolicyOfRun {
     /// # Errors
     /// Returns which limit is reached. Nothing is counted then.
     pub(crate) fn count_call(&self, tool: &ToolId) -> Result<(), String> {
-        let Some(rules) = &self.policy.rules else { return Ok(()) };
+        let limits = self.policy.rules();
+        let limits = limits.flat_map(|(rules, source)| {
+            rules.calls.iter().map(move |(pattern, limit)| (pattern, *limit, source))
+        });
         let mut used = self.used();
-        used.calls.resize(rules.calls.len(), 0);
         let mut counted = Vec::new();
-        for (place, (pattern, limit)) in rules.calls.iter().enumerate() {
+        for (place, (pattern, limit, source)) in limits.enumerate() {
+            if used.calls.len() <= place {
+                used.calls.push(0);
+            }
             // As a denial does, a limit covers a tool in every spelling.
             if !pattern.restricts(tool) {
                 continue;
             }
-            if used.calls[place] >= *limit {
+            if used.calls[place] >= limit {
                 return Err(format!(
                     "{} allows {limit} calls of `{pattern}` in a run",
-                    named("calls")
+                    source.named("calls")
                 ));
             }
             counted.push(place);
@@ -78,16 +84,13 @@ impl PolicyOfRun {
     /// Returns which limit would be exceeded.
     pub(crate) fn reserve_bytes(&self, bytes: u64) -> Result<ReservedBytes<'_>, String> {
         self.check_size(bytes)?;
-        let access = self.policy.rules.as_ref().and_then(|rules| rules.write.as_ref());
+        let limit = self.policy.write_total_limit();
         let mut used = self.used();
         let total = used.written.saturating_add(bytes);
-        if let Some(limit) = access.and_then(|access| access.max_total_bytes)
-            && total > limit
-        {
+        if let Some(Limit { value, named }) = limit.filter(|limit| total > limit.value) {
             return Err(format!(
-                "the run has written {} bytes, and {} is {limit}",
-                used.written,
-                named("filesystem.write.max_total_bytes")
+                "the run has written {} bytes, and {named} is {value}",
+                used.written
             ));
         }
         used.written = total;
@@ -100,10 +103,9 @@ impl PolicyOfRun {
     /// Returns that it is too large.
     pub(crate) fn check_size(&self, bytes: u64) -> Result<(), String> {
         match self.policy.write_limit() {
-            Some(limit) if bytes > limit => Err(format!(
-                "the content has {bytes} bytes, and {} is {limit}",
-                named("filesystem.write.max_bytes")
-            )),
+            Some(Limit { value, named }) if bytes > value => {
+                Err(format!("the content has {bytes} bytes, and {named} is {value}"))
+            }
             _ => Ok(()),
         }
     }

@@ -4,11 +4,11 @@ use std::fmt;
 
 use url::{Host, Url};
 
-use super::named;
+use super::Source;
 
 /// The maximum number of redirects that a policy may allow, and the number without a setting.
 pub(super) const REDIRECTS_LIMIT: u32 = 10;
-pub(crate) const REDIRECTS: u32 = 5;
+pub(super) const REDIRECTS: u32 = 5;
 
 /// The web addresses that may be opened.
 #[derive(Debug, Clone, Default)]
@@ -24,16 +24,16 @@ pub(super) struct Web {
 
 impl Web {
     /// Checks an address.
-    pub(super) fn allows(&self, url: &Url) -> Result<(), String> {
+    pub(super) fn allows(&self, source: &Source, url: &Url) -> Result<(), String> {
         let host = protocol::escape_text(url.host_str().unwrap_or_default());
         if let Some(pattern) = self.deny.iter().find(|pattern| pattern.denies(url)) {
-            return Err(format!("{} has `{pattern}`", named("web.deny")));
+            return Err(format!("{} has `{pattern}`", source.named("web.deny")));
         }
         match self.allow.iter().chain(&self.private).any(|pattern| pattern.covers(url)) {
             true => Ok(()),
             false => {
                 let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-                Err(format!("{} has no pattern for `{host}{port}`", named("web.allow")))
+                Err(format!("{} has no pattern for `{host}{port}`", source.named("web.allow")))
             }
         }
     }

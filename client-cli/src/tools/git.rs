@@ -193,7 +193,7 @@ impl Repository<'_> {
         // What only reads is a read for the policy, and all else a command.
         let policy = policy.policy();
         let (kept, limit) = match reach {
-            CommandReach::Reading => (policy.read_limit(), None),
+            CommandReach::Reading => (policy.read_limit().map(|limit| limit.value), None),
             CommandReach::Changing(_) => (policy.command_output(), policy.command_ms()),
         };
         let kept = kept.and_then(|bytes| usize::try_from(bytes).ok());

@@ -17,7 +17,7 @@ use url::Url;
 
 use super::{NativeError, arguments};
 use crate::http_client;
-use crate::policy::{Judged, Policy, REDIRECTS};
+use crate::policy::{Judged, Policy};
 use crate::workspace::touched::{Granted, Touched};
 
 const TOOL: &str = "web:get";
@@ -32,10 +32,6 @@ const BYTES_LIMIT: u64 = 4 * 1024 * 1024;
 /// The time limit of a call: by default, and at most.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const TIMEOUT_LIMIT: Duration = Duration::from_secs(120);
-
-/// The words for a private address.
-const PRIVATE: Words =
-    Words { who: "`pml`", remedy: "list the host in `policy.web.private` of `.pml.json`" };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -132,7 +128,7 @@ async fn open(input: &Get, mut url: Url, granted: &Granted) -> Result<Value, Nat
         Verb::Get => Method::GET,
         Verb::Head => Method::HEAD,
     };
-    let redirects = policy.web_redirects().unwrap_or(REDIRECTS);
+    let redirects = policy.web_redirects();
     let mut followed = 0;
     let answer = loop {
         // A client for each request: what another run or address may connect to must not be used here.
@@ -211,9 +207,9 @@ fn judge(policy: &Policy, url: &Url) -> Result<Judged, NativeError> {
 fn private_hosts(policy: &Policy, url: &Url) -> Result<PrivateHosts, NativeError> {
     let host = url.host_str().filter(|_| policy.allows_private(url));
     let hosts: Vec<String> = host.map(str::to_owned).into_iter().collect();
-    PrivateHosts::new(&hosts, PRIVATE).map_err(|why| {
-        NativeError::new(ErrorCode::PolicyDenied, format!("`policy.web.private`: {why}"))
-    })
+    let remedy = format!("list the host in {}", policy.private_list(url)).into();
+    PrivateHosts::new(&hosts, Words { who: "`pml`", remedy })
+        .map_err(|why| NativeError::new(ErrorCode::PolicyDenied, format!("`web.private`: {why}")))
 }
 
 /// Returns where an answer redirects to.

@@ -10,7 +10,7 @@ fn private(hosts: &[&str]) -> PrivateHosts {
 
 fn try_private(hosts: &[&str]) -> Result<PrivateHosts, String> {
     let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-    PrivateHosts::new(&hosts, Words { who: "the test", remedy: "list it" })
+    PrivateHosts::new(&hosts, Words { who: "the test", remedy: "list it".into() })
 }
 
 fn client(resolver: GuardedResolver) -> reqwest::Client {

@@ -35,6 +35,7 @@ fn the_json_plan_has_exactly_the_documented_fields() {
         keys(&plan),
         BTreeSet::from([
             "can_run",
+            "denied",
             "runs_on",
             "complete",
             "gaps",

@@ -10,16 +10,14 @@ use protocol::{ErrorBody, ErrorCode, ToolId, escape_text};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value, json};
-use serde_saphyr::budget::BudgetBreach;
-use serde_saphyr::{DuplicateKeyPolicy, MergeKeyPolicy, Options, Spanned};
+use serde_saphyr::Spanned;
+
+use crate::files::strict_yaml::{self, Fault};
 
 /// The version of the format.
 const VERSION: &str = "1.0";
 /// The maximum number of steps, which is that of the calls of a run.
 const STEPS: usize = 1_000;
-/// The maximum depth of a file, and the maximum number of its values.
-const DEPTH: usize = 64;
-const NODES: usize = 100_000;
 /// The length of all results that the program returns, in UTF-16 code units: less than 1 MiB in UTF-8.
 const RESULTS: usize = 300_000;
 /// The largest integer that a program has exactly.
@@ -74,14 +72,8 @@ pub(super) fn is_plan_file(file: &std::path::Path) -> bool {
 /// # Errors
 /// Returns what is wrong with the file, with its line and column.
 pub(super) fn program(text: &str) -> Result<String, ErrorBody> {
-    let plan: PlanFile = serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
-        let message = message(error.without_snippet());
-        let Some(place) = error.location() else { return fault(&message, None) };
-        let (line, column) = (place.line(), place.column());
-        // The place is added to the message where it is shown.
-        let message = message.replace(&format!(" at line {line}, column {column}"), "");
-        fault(&message, Some((line, column)))
-    })?;
+    let plan: PlanFile =
+        strict_yaml::parse(text).map_err(|Fault { message, place }| fault(&message, place))?;
     if let Some(version) = plan.version.filter(|version| version.value != VERSION) {
         let message = format!(
             "`version` is `{}`; this `pml` reads `\"{VERSION}\"`",
@@ -95,40 +87,6 @@ pub(super) fn program(text: &str) -> Result<String, ErrorBody> {
         return Err(at(&message, &plan.steps.referenced));
     }
     write(&steps)
-}
-
-/// Returns what is wrong, in the words of the user's file.
-fn message(error: &serde_saphyr::Error) -> String {
-    match error {
-        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("`{}` is there twice", escape_text(key))
-        }
-        serde_saphyr::Error::Budget { breach, .. } => match breach {
-            BudgetBreach::Aliases { .. } => {
-                "aliases are not supported; write the value again".to_owned()
-            }
-            BudgetBreach::Documents { .. } => "a plan is one document".to_owned(),
-            _ => format!("it has more than {NODES} values, or is nested more than {DEPTH} deep"),
-        },
-        other => other.to_string(),
-    }
-}
-
-fn options() -> Options {
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_depth: DEPTH,
-            max_nodes: NODES,
-            // What is shown is what is written where it is read.
-            max_aliases: 0,
-            max_documents: 1,
-        },
-        duplicate_keys: DuplicateKeyPolicy::Error,
-        merge_keys: MergeKeyPolicy::Error,
-        strict_booleans: true,
-        reject_unsupported_tags: true,
-        with_snippet: false,
-    }
 }
 
 /// Writes the program.

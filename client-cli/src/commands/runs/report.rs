@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use protocol::{RoutingRules, escape_text};
 use rustix::fs::{Mode, OFlags};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use self::resources::Resources;
@@ -24,6 +25,7 @@ use crate::consent::trust::TrustStore;
 use crate::diagram::{self, TooLarge};
 use crate::error::CliError;
 use crate::files::atomic::{self, Existing};
+use crate::policy::GivenPolicy;
 use crate::processes::environment::Environment;
 use crate::run_store::RunStore;
 use crate::run_store::reader::{Call, Link, MadeCall, Reader, Run};
@@ -155,6 +157,21 @@ fn milliseconds(from: &str, to: &str) -> Option<i64> {
 /// Returns how long a call took, in milliseconds.
 fn duration(call: &MadeCall) -> Option<i64> {
     milliseconds(&call.began.at, &call.ended.as_ref()?.at)
+}
+
+/// The policy that the command of a run was given.
+struct PolicyFile {
+    name: String,
+    hash: String,
+}
+
+/// Returns the policy file that a run was given, if it was given one.
+fn policy_file(report: &Report<'_>) -> Option<PolicyFile> {
+    let rules = report.reader.content(&report.run.began.policy)?;
+    let rules: Value = serde_json::from_str(&rules).ok()?;
+    let given = rules.get(GivenPolicy::RECORDED)?;
+    let text = |name: &str| given[name].as_str().unwrap_or_default().to_owned();
+    Some(PolicyFile { name: text("name"), hash: text("hash") })
 }
 
 /// The number, tool and start of a call, whether it was made or not.

@@ -18,6 +18,7 @@ use crate::consent::program_lock::LockFile;
 use crate::consent::shortened::shortened;
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
+use crate::policy::GivenPolicy;
 use crate::run::journal::{Indeterminate, Journal, Redo};
 use crate::run::{Runs, execute};
 use crate::run_store::RunStore;
@@ -43,7 +44,10 @@ pub(crate) async fn resume(
     let workspace = Workspace::find(settings.workspace.as_deref())
         .map_err(|error| CliError::cannot_run(error.to_string()))?;
     let person = exec::is_person(options.json);
-    let (mut journal, live, lock) = open(&workspace, &options)?;
+    let Opened { mut journal, live, lock, policy } = open(&workspace, &options)?;
+    if let Some(policy) = policy {
+        app.restrict(policy)?;
+    }
     decide(&mut journal, &options, person, &stop).await?;
     let program = Bundle::of_one(journal.code.clone());
     let runs = if person { Runs::of(app) } else { Runs::unattended(app) }.locked_to(lock);
@@ -52,11 +56,18 @@ pub(crate) async fn resume(
     exec::finish(runs, envelope, &program, person, options.json, &stop).await
 }
 
-/// Finds the run and locks it. Returns the lock of its program as well, if it began with one.
-fn open(
-    workspace: &Workspace,
-    options: &ResumeRun,
-) -> Result<(Journal, LiveRun, Option<LockFile>), CliError> {
+/// A run that is about to go on.
+struct Opened {
+    journal: Journal,
+    live: LiveRun,
+    /// What its program was locked to, if it was.
+    lock: Option<LockFile>,
+    /// The policy that it was given, if it was given one.
+    policy: Option<GivenPolicy>,
+}
+
+/// Finds the run and locks it.
+fn open(workspace: &Workspace, options: &ResumeRun) -> Result<Opened, CliError> {
     let none = || CliError::cannot_run("no run is recorded in this project");
     let records = TrustStore::of_user().map_err(|error| CliError::cannot_run(error.to_string()))?;
     let id = {
@@ -117,7 +128,15 @@ fn open(
     let lock = lock.map_err(|reason| {
         refused(&format!("the lock in its record is invalid: {}", escape_text(&reason)))
     })?;
-    Ok((journal, live, lock))
+    let rules = reader.content(&run.began.policy);
+    let rules = rules.and_then(|rules| serde_json::from_str::<Value>(&rules).ok());
+    // Without them, nobody knows whether the run was given a policy.
+    let rules = rules.ok_or_else(|| refused("its rules are missing, or were changed"))?;
+    let policy = GivenPolicy::of_record(&rules).map_err(|reason| {
+        let reason = format!("the policy file that it was given is not known: {reason}");
+        refused(&escape_text(&reason)).with_hint("Run the program again, with `--policy`.")
+    })?;
+    Ok(Opened { journal, live, lock, policy })
 }
 
 /// Decides about the calls that may have taken effect: by the options, and by asking a `person`.

@@ -31,7 +31,7 @@ pub(super) fn check(
 ) -> Result<(), NativeError> {
     let policy = workspace.policy().policy();
     // The built-in policy judges names, which a move does not change.
-    if !policy.is_of_file() {
+    if !policy.restricts() {
         return Ok(());
     }
     let system = |errno: Errno| PathError::System { path: shown(given), errno };

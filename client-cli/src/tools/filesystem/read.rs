@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Check, failed, invalid, too_large};
-use crate::policy::Operation;
+use crate::policy::{Limit, Operation};
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::beneath::Opened;
 use crate::workspace::path_error::{PathError, shown};
@@ -130,32 +130,27 @@ fn lines(tool: &str, name: &str, count: Option<f64>) -> Result<usize, NativeErro
 }
 
 /// The maximum number of bytes of one read.
-#[derive(Clone, Copy)]
 pub(super) struct ReadLimit {
     bytes: usize,
-    is_of_policy: bool,
+    /// The part of a policy that sets it, if one does.
+    of_policy: Option<String>,
 }
 
 impl ReadLimit {
     /// Returns the limit of a tool, or that of the policy if it is lower.
     pub(super) fn of(workspace: Reach<'_>, limit: usize) -> Self {
         match workspace.policy().policy().read_limit() {
-            Some(bytes) if bytes < limit as u64 => {
-                Self { bytes: bytes as usize, is_of_policy: true }
+            Some(Limit { value, named }) if value < limit as u64 => {
+                Self { bytes: value as usize, of_policy: Some(named) }
             }
-            _ => Self { bytes: limit, is_of_policy: false },
+            _ => Self { bytes: limit, of_policy: None },
         }
     }
 
     /// Returns the error for something that is larger.
-    fn exceeded(self, what: &str, size: u64, hint: &str) -> NativeError {
-        if !self.is_of_policy {
-            return too_large(what, size, hint);
-        }
-        let message = format!(
-            "{what} is {size} bytes, and `policy.filesystem.read.max_bytes` in `.pml.json` is {}; {hint}",
-            self.bytes
-        );
+    fn exceeded(&self, what: &str, size: u64, hint: &str) -> NativeError {
+        let Some(named) = &self.of_policy else { return too_large(what, size, hint) };
+        let message = format!("{what} is {size} bytes, and {named} is {}; {hint}", self.bytes);
         NativeError::new(ErrorCode::PolicyDenied, message)
     }
 }
@@ -267,7 +262,7 @@ fn last_lines(
     let text = decode(chunks.concat()).replace("\r\n", "\n");
     let lines: Vec<&str> = text.split('\n').collect();
     let text = lines[lines.len().saturating_sub(count)..].join("\n");
-    match text.len() > limit.bytes && limit.is_of_policy {
+    match text.len() > limit.bytes && limit.of_policy.is_some() {
         true => Err(limit.exceeded("these lines", text.len() as u64, "request fewer")),
         false => Ok(text),
     }

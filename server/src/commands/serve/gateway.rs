@@ -1,5 +1,6 @@
 //! Builds the gateway's parts from its settings.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use crate::upstreams::Upstreams;
 /// The words for an upstream at a private address.
 const PRIVATE: Words = Words {
     who: "the gateway",
-    remedy: "the operator can allow it with PML_UPSTREAM_PRIVATE_HOSTS",
+    remedy: Cow::Borrowed("the operator can allow it with PML_UPSTREAM_PRIVATE_HOSTS"),
 };
 
 /// Builds the gateway on an open registry, and starts its threads and child processes.

@@ -3,9 +3,10 @@
 use protocol::{ErrorCode, Integrity, escape_text};
 use serde_json::{Value, json};
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::consent::program_lock::{BuiltIn, LockFile};
 use crate::consent::trust::TrustStore;
+use crate::policy::GivenPolicy;
 use crate::run_store::RunStore;
 use crate::run_store::reader::{Reader, Run};
 use crate::run_store::record::InputChanged;
@@ -16,10 +17,12 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Something that a run depends on and that is not, or may not be, as it was.
 pub(super) struct Input {
-    /// What it is: `program`, `policy`, `pml` or `tool`.
+    /// What it is: `program`, `policy`, `policy_file`, `pml` or `tool`.
     what: &'static str,
     /// For a tool, its id.
     tool: Option<String>,
+    /// For a policy file, its name.
+    file: Option<String>,
     state: State,
 }
 
@@ -38,7 +41,7 @@ pub(super) fn compare(
     program: &str,
 ) -> Vec<Input> {
     let mut inputs = Vec::new();
-    let mut add = |what, tool, state| inputs.push(Input { what, tool, state });
+    let mut add = |what, tool, state| inputs.push(Input { what, tool, file: None, state });
     let mut hashes = |what, code, recorded: Integrity, now: Integrity| {
         if recorded != now {
             let (recorded, now) = (recorded.to_string(), Some(now.to_string()));
@@ -47,8 +50,9 @@ pub(super) fn compare(
     };
     let now = RunStore::hash(&json!(program));
     hashes("program", ErrorCode::CodeHashMismatch, run.began.code.hash, now);
+    let rules = Rules::of(reader, run);
     match policy(workspace) {
-        Ok(now) => hashes("policy", ErrorCode::IntegrityMismatch, run.began.policy.hash, now),
+        Ok(now) => hashes("policy", ErrorCode::IntegrityMismatch, rules.hash, now),
         Err(reason) => add("policy", None, State::Unknown(reason)),
     }
     if run.began.pml != VERSION {
@@ -58,7 +62,57 @@ pub(super) fn compare(
     for (tool, state) in tools(reader, run) {
         add("tool", Some(tool), state);
     }
+    if let Some(given) = rules.given {
+        inputs.extend(given.compare(workspace));
+    }
     inputs
+}
+
+/// The rules in the record of a run.
+struct Rules {
+    /// The hash of those of the project.
+    hash: Integrity,
+    /// The policy that the command was given, if it was given one.
+    given: Option<Given>,
+}
+
+/// A policy file, as it is recorded.
+struct Given {
+    file: String,
+    hash: String,
+}
+
+impl Rules {
+    fn of(reader: &Reader, run: &Run) -> Self {
+        let alone = Self { hash: run.began.policy.hash, given: None };
+        let rules = reader.content(&run.began.policy);
+        let rules = rules.and_then(|rules| serde_json::from_str::<Value>(&rules).ok());
+        let Some(mut rules) = rules else { return alone };
+        let given = rules.as_object_mut().and_then(|all| all.remove(GivenPolicy::RECORDED));
+        let Some(given) = given else { return alone };
+        let text = |name: &str| given[name].as_str().unwrap_or_default().to_owned();
+        let given = Given { file: text("name"), hash: text("hash") };
+        Self { hash: RunStore::hash(&rules), given: Some(given) }
+    }
+}
+
+impl Given {
+    /// Compares it with the file as it is now; `None` if it is the same.
+    fn compare(self, workspace: &Workspace) -> Option<Input> {
+        let Self { file, hash: recorded } = self;
+        let changed = |now| State::Changed {
+            code: Some(ErrorCode::IntegrityMismatch),
+            recorded: recorded.clone(),
+            now,
+        };
+        let state = match config::given_named(workspace, &file) {
+            Ok(now) if now.hash().to_string() == recorded => return None,
+            Ok(now) => changed(Some(now.hash().to_string())),
+            Err(_) if !workspace.root().join(&file).exists() => changed(None),
+            Err(error) => State::Unknown(error.to_string()),
+        };
+        Some(Input { what: "policy_file", tool: None, file: Some(file), state })
+    }
 }
 
 /// Returns the hash that the present rules have in a record.
@@ -126,6 +180,9 @@ impl Input {
         if let Some(tool) = &self.tool {
             shown["tool"] = json!(tool);
         }
+        if let Some(file) = &self.file {
+            shown["file"] = json!(file);
+        }
         match &self.state {
             State::Changed { code, recorded, now } => {
                 shown["state"] = json!("changed");
@@ -146,6 +203,12 @@ impl Input {
         let what = match (self.what, &self.tool) {
             ("program", _) => "the program".to_owned(),
             ("policy", _) => "the permission rules".to_owned(),
+            ("policy_file", _) => {
+                format!(
+                    "the policy file `{}`",
+                    escape_text(self.file.as_deref().unwrap_or_default())
+                )
+            }
             ("pml", _) => "the version of `pml`".to_owned(),
             (_, tool) => {
                 let tool = escape_text(tool.as_deref().unwrap_or_default());

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use protocol::escape_text;
 
 use super::resources::Used;
-use super::{Counts, Named, Report, duration, milliseconds};
+use super::{Counts, Named, PolicyFile, Report, duration, milliseconds, policy_file};
 use crate::commands::plan::{Part, Style};
 use crate::commands::runs::display::{answer, compared, counted};
 use crate::consent::shortened::shortened;
@@ -78,6 +78,11 @@ fn opening(report: &Report<'_>, style: Style, out: &mut String) {
         if let Some(took) = milliseconds(&run.began.at, &ended.at) {
             line("duration", &format!("{took} ms"));
         }
+    }
+    if let Some(PolicyFile { name, hash }) = policy_file(report) {
+        let text =
+            format!("{} ({}), and the one of the project", escape_text(&name), escape_text(&hash));
+        line("policy", &text);
     }
     let Counts { success, error, denied, indeterminate, mocked } = Counts::of(run);
     let calls = counted(i64::try_from(run.calls.len()).unwrap_or(i64::MAX), "call");

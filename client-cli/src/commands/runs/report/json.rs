@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::resources::Resources;
-use super::{Counts, Report, VERSION, duration, milliseconds};
+use super::{Counts, Report, VERSION, duration, milliseconds, policy_file};
 use crate::commands::runs::json::{approvals, call, compared, error, value};
 use crate::run_store::reader::Call;
 
@@ -49,6 +49,7 @@ pub(super) fn report(report: &Report<'_>) -> Value {
             "mocked_steps": counts.mocked,
             "plan_hash": began.plan.hash,
             "policy_hash": began.policy.hash,
+            "policy_file": policy_file(report).map(|given| json!({ "name": given.name, "hash": given.hash })),
             "result": output.map(|output| value(reader, output)),
             "result_hash": output.map(|output| output.hash),
             "error": error(ended.and_then(|ended| ended.error.as_ref())),

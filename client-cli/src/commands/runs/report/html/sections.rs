@@ -7,7 +7,9 @@ use super::page::{Page, Source, head};
 use super::records::Places;
 use crate::commands::runs::display::{answer, compared, counted};
 use crate::commands::runs::report::resources::Used;
-use crate::commands::runs::report::{Counts, Named, Report, duration, milliseconds};
+use crate::commands::runs::report::{
+    Counts, Named, PolicyFile, Report, duration, milliseconds, policy_file,
+};
 use crate::run_store::reader::{Call, Link};
 use crate::run_store::record::{Content, Failure};
 
@@ -85,6 +87,9 @@ impl Sections<'_> {
         );
         let counts = if mocked == 0 { counts } else { format!("{counts}, {mocked} mocked") };
         row(page, "Calls", &counts);
+        if let Some(PolicyFile { name, hash }) = policy_file(self.report) {
+            row(page, "Policy file", &format!("{name} ({hash})"));
+        }
         row(page, "Version of pml", &run.began.pml);
         row(page, "Report made", &self.report.generated_at);
         page.markup("</dl>");
