@@ -17,7 +17,8 @@ pub(crate) use self::capabilities::{Add, Run};
 pub(crate) use self::login::Login;
 pub(crate) use self::publish::{Deprecate, Publish, Unpublish};
 pub(crate) use self::runs::{
-    EraseRun, ExportRun, Replay, Report, ReportFormat, ResumeRun, RunsCommand, Verify,
+    EraseRun, ExportRun, ListRuns, Replay, Report, ReportFormat, ResumeRun, RunsCommand, ShowRun,
+    Verify,
 };
 pub(crate) use self::serve::Serve;
 pub(crate) use self::tools::{Cleanup, List, Lock, Remove, Search, Types};

@@ -47,8 +47,8 @@ use self::terminal::{note, say, unless_stopped};
 use crate::analyser::Analyser;
 use crate::app::{App, config_error};
 use crate::args::{
-    Cli, Command, PermissionsCommand, PolicyCommand, ReportFormat, RunsCommand, SecretsCommand,
-    Settings,
+    Cli, Command, ListRuns, PermissionsCommand, PolicyCommand, ReportFormat, RunsCommand,
+    SecretsCommand, Settings, ShowRun,
 };
 use crate::config;
 use crate::consent::trust::TrustStore;
@@ -70,8 +70,8 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Permissions(PermissionsCommand::Explain { json, .. }) => *json,
         Command::Policy(PolicyCommand::Check { json, .. }) => *json,
         Command::Runs(
-            RunsCommand::List { json, .. }
-            | RunsCommand::Show { json, .. }
+            RunsCommand::List(ListRuns { json, .. })
+            | RunsCommand::Show(ShowRun { json, .. })
             | RunsCommand::Undo { json, .. }
             | RunsCommand::Verify { json },
         ) => *json,
@@ -153,6 +153,10 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         }
         Command::Trust { yes } => return trust::trust(settings, yes),
         Command::Runs(RunsCommand::Resume(_)) => {}
+        Command::Runs(
+            RunsCommand::List(ListRuns { cloud: true, .. })
+            | RunsCommand::Show(ShowRun { cloud: true, .. }),
+        ) => {}
         Command::Runs(command) => return runs::runs(settings, command),
         Command::Verify(options) => return verify::verify(&options),
         Command::Policy(command) => return policy::policy(settings, command),
@@ -194,7 +198,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Serve(_)
         | Command::Exec(_)
         | Command::Run(_)
-        | Command::Runs(_) = &cli.command
+        | Command::Runs(RunsCommand::Resume(_)) = &cli.command
         {
             spans::start();
         }
@@ -272,6 +276,12 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
                 let ended = span.within(resumed).await;
                 span.end(ended.is_err().then_some("failed"));
                 ended
+            }
+            Command::Runs(RunsCommand::List(options)) => {
+                runs::cloud::list(&App::open(settings)?, options, &stop).await
+            }
+            Command::Runs(RunsCommand::Show(options)) => {
+                runs::cloud::show(&App::open(settings)?, options, &stop).await
             }
             Command::Replay(replay) => {
                 let changed = match &replay.program {

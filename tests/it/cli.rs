@@ -7,6 +7,7 @@ mod approvals;
 mod approve;
 mod changed_programs;
 mod changed_tools;
+mod cloud_runs;
 mod configured;
 mod create;
 mod device_login;

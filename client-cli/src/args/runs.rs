@@ -4,26 +4,106 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+/// `pml runs list`
+#[derive(Debug, Args)]
+pub(crate) struct ListRuns {
+    /// The maximum number of runs.
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub(crate) limit: usize,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// List the executions that the gateway has recorded.
+    #[arg(long)]
+    pub(crate) cloud: bool,
+    /// Only those in this state.
+    #[arg(long, requires = "cloud")]
+    pub(crate) status: Option<ExecutionStatus>,
+    /// Only those of programs that declared this tool, for example `json:parse`.
+    #[arg(long, requires = "cloud")]
+    pub(crate) tool: Option<String>,
+    /// Only those of this principal; another one than you needs a key that may administrate.
+    #[arg(long, requires = "cloud")]
+    pub(crate) principal: Option<String>,
+    /// Only those since this time, as `2026-01-31T12:00:00Z`.
+    #[arg(long, requires = "cloud", value_name = "TIME", value_parser = time)]
+    pub(crate) since: Option<String>,
+    /// Only those before this time.
+    #[arg(long, requires = "cloud", value_name = "TIME", value_parser = time)]
+    pub(crate) until: Option<String>,
+}
+
+/// `pml runs show`
+#[derive(Debug, Args)]
+pub(crate) struct ShowRun {
+    /// The run's id, the beginning of it, or `last`, which is the default. With --cloud, the whole id.
+    pub(crate) run: Option<String>,
+    /// Print JSON, with all values in full.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show an execution that the gateway has recorded.
+    #[arg(long)]
+    pub(crate) cloud: bool,
+}
+
+/// The state of an execution on the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExecutionStatus {
+    /// It runs on the gateway.
+    Running,
+    /// It was delegated to the caller's machine, and its end is not known.
+    Delegated,
+    /// It ended with a result.
+    Success,
+    /// It ended with an error.
+    Error,
+    /// It was cancelled.
+    Cancelled,
+    /// It never began.
+    Refused,
+    /// Its end was not recorded in time.
+    Indeterminate,
+}
+
+impl ExecutionStatus {
+    /// Returns its name on the wire.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Delegated => "delegated",
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Cancelled => "cancelled",
+            Self::Refused => "refused",
+            Self::Indeterminate => "indeterminate",
+        }
+    }
+}
+
+/// Parses a time; returns it in UTC.
+fn time(text: &str) -> Result<String, String> {
+    let parsed = chrono::DateTime::parse_from_rfc3339(text)
+        .map_err(|error| format!("{error}; write it as 2026-01-31T12:00:00Z"))?;
+    Ok(parsed.to_utc().to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true))
+}
+
 /// `pml runs …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
     /// List the last runs, the newest first.
-    List {
-        /// The maximum number of runs.
-        #[arg(long, default_value_t = 20, value_name = "N")]
-        limit: usize,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    #[command(after_help = "\
+Examples:
+  pml runs list
+  pml runs list --cloud --status error --since 2026-01-31T00:00:00Z
+
+With --cloud: the executions that the gateway has recorded, yours or, with a key that may administrate, those of the
+project. The gateway has the programs that were submitted to it, without their text and values.
+
+Exit codes: 0 listed, also if there is none; 2 an argument or a file is invalid; 3 the gateway needs a key, or does not accept
+it; 4 the gateway or the store cannot be read.")]
+    List(ListRuns),
     /// Show a run: its program, its calls and why each was allowed, and its result.
-    Show {
-        /// The run's id, the beginning of it, or `last`, which is the default.
-        run: Option<String>,
-        /// Print JSON, with all values in full.
-        #[arg(long)]
-        json: bool,
-    },
+    Show(ShowRun),
     /// Go on with a run whose `pml` was stopped. Calls that have ended are not made again.
     #[command(after_help = "\
 The program runs again from its beginning, and gets the recorded answers in their order and at their times. The calls after

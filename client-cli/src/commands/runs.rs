@@ -1,5 +1,6 @@
 //! `pml runs`: reads and verifies the record of this project's runs, and undoes them.
 
+pub(super) mod cloud;
 pub(super) mod display;
 mod erase;
 pub(super) mod export;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::terminal::say;
-use crate::args::{RunsCommand, Settings};
+use crate::args::{ListRuns, RunsCommand, Settings, ShowRun};
 use crate::config::Config;
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
@@ -35,8 +36,8 @@ pub(crate) fn runs(settings: &Settings, command: RunsCommand) -> Result<ExitCode
     let workspace = Workspace::find(settings.workspace.as_deref())
         .map_err(|error| CliError::cannot_run(error.to_string()))?;
     match command {
-        RunsCommand::List { limit, json } => list(&workspace, limit, json),
-        RunsCommand::Show { run, json } => show(&workspace, run.as_deref(), json),
+        RunsCommand::List(ListRuns { limit, json, .. }) => list(&workspace, limit, json),
+        RunsCommand::Show(ShowRun { run, json, .. }) => show(&workspace, run.as_deref(), json),
         RunsCommand::Undo { run, dry_run, unverified, json } => {
             let mut workspace = workspace;
             let store =

@@ -109,7 +109,7 @@ pub(crate) async fn secrets(
 }
 
 /// Renders a table; the first line has the column names.
-fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
+pub(super) fn table<const N: usize>(names: [&str; N], rows: &[[String; N]]) -> String {
     let shown = rows.iter().map(|row| row.each_ref().map(|cell| protocol::escape_text(cell)));
     let lines: Vec<[String; N]> = std::iter::once(names.map(str::to_owned)).chain(shown).collect();
     let widths: Vec<usize> = (0..N)

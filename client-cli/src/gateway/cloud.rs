@@ -3,6 +3,7 @@
 mod answer;
 mod api;
 mod credential;
+mod executions;
 mod secrets;
 
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use protocol::{
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+
+pub(crate) use executions::{Execution, ExecutionFilter, Executions};
 
 use crate::capabilities::MODULE_LIMIT;
 use crate::gateway::keys::{Gateway, KeySource, Login};

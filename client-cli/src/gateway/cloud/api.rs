@@ -3,8 +3,8 @@
 use protocol::{
     ErrorBody, ErrorCode, RoutingRules, ToolSync, ToolSyncReceipt, TraceBatch, TraceReceipts,
 };
-use reqwest::Method;
 use reqwest::header::{ACCEPT, ETAG, IF_NONE_MATCH};
+use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -169,6 +169,20 @@ impl Cloud {
         path: &str,
         body: Option<Value>,
     ) -> Result<Vec<u8>, ErrorBody> {
+        let (status, answer) = self.exchange(method, path, body).await?;
+        self.accepted(status, answer)
+    }
+
+    /// Sends a request with the API key, and returns the answer whatever its status is.
+    ///
+    /// # Errors
+    /// Returns why there is no answer.
+    pub(super) async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<(StatusCode, Vec<u8>), ErrorBody> {
         // `join` would encode the `?` as a part of the path.
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let mut url = self.gateway.join(path);
@@ -179,7 +193,18 @@ impl Cloud {
         }
         let response = self.send(request).await?;
         let status = response.status();
-        let answer = self.read(response).await?;
+        Ok((status, self.read(response).await?))
+    }
+
+    /// Returns the body of an answer that is no refusal.
+    ///
+    /// # Errors
+    /// Returns why the gateway refused the request, with its error code if it sent one.
+    pub(super) fn accepted(
+        &self,
+        status: StatusCode,
+        answer: Vec<u8>,
+    ) -> Result<Vec<u8>, ErrorBody> {
         if status.is_success() {
             return Ok(answer);
         }
