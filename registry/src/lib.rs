@@ -60,7 +60,11 @@ pub use accounts::keys::secret::ApiKey;
 pub use accounts::links::{LinkRecord, Slug};
 pub use accounts::members::{MemberPage, Membership};
 pub use accounts::projects::{OrgRecord, ProjectPage, ProjectRecord};
+pub use database::inspection::{
+    DatabaseState, DatabaseUrl, Inspection, MasterKeyFit, SchemaState, newest_migration,
+};
 pub use database::operator::Operator;
+pub use database::replacement::ClusterOwner;
 pub use entries::content::contains_nul;
 pub use entries::discover::{DiscoverQuery, Discovered};
 pub use entries::entry::Entry;

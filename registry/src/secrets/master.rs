@@ -79,7 +79,7 @@ impl MasterKey {
     }
 
     /// Returns whether a check value is this key's.
-    pub(super) fn opens(&self, check_value: &[u8]) -> bool {
+    pub(crate) fn opens(&self, check_value: &[u8]) -> bool {
         let opened = self.key.open(&Purpose::new("master key", &[&self.id]), check_value);
         opened.is_ok_and(|value| value.as_slice() == CHECK)
     }
