@@ -5,6 +5,6 @@ pub(crate) mod inspection;
 pub(crate) mod liveness;
 pub(crate) mod operator;
 pub(crate) mod pool;
-pub(crate) mod together;
 pub(crate) mod replacement;
+pub(crate) mod together;
 pub(crate) mod transaction;

@@ -1,8 +1,13 @@
 //! The implementation of each subcommand of `pml-server`.
 
+mod backup;
 mod catalog;
+mod check;
+mod doctor;
 mod keys;
 mod quotas;
+mod report;
+mod restore;
 mod routing;
 mod secrets;
 mod serve;
@@ -37,6 +42,21 @@ pub(crate) fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
     match cli.command {
         None => bail!("no command was given"),
         Some(Command::Serve(serve)) => serve::serve(settings, &serve, runtime)?,
+        Some(Command::Check(inspect)) => {
+            let report = check::check(settings, &inspect);
+            print(&report.render(inspect.json)?)?;
+            return Ok(report.exit_code());
+        }
+        Some(Command::Doctor(inspect)) => {
+            let report = doctor::doctor(settings, &inspect, runtime);
+            print(&report.render(inspect.json)?)?;
+            return Ok(report.exit_code());
+        }
+        Some(Command::Backup(command)) => {
+            let database = Database::open(settings)?;
+            runtime.block_on(backup::run(&database, settings, &command))?;
+        }
+        Some(Command::Restore(command)) => print(&restore::run(settings, &command, runtime)?)?,
         Some(Command::Migrate) => {
             let database = Database::open(settings)?;
             runtime.block_on(async { anyhow::Ok(database.operator().await?.migrate().await?) })?;

@@ -4,8 +4,10 @@ mod catalog;
 mod connections;
 mod credentials;
 mod identity;
+mod inspection;
 mod master_key;
 mod metrics;
+mod operations;
 mod public_url;
 mod rates;
 mod records;
@@ -30,8 +32,10 @@ pub(crate) use credentials::{
 };
 pub(crate) use identity::OauthSettings;
 pub(crate) use identity::address;
+pub(crate) use inspection::{Place as SettingPlace, unknown_variables};
 pub(crate) use master_key::MasterKeySettings;
 pub(crate) use metrics::MetricsSettings;
+pub(crate) use operations::{Backup, Inspect, Restore};
 pub(crate) use public_url::PublicUrl;
 pub(crate) use rates::{RateLimit, RateSettings};
 pub(crate) use records::RecordSettings;
@@ -68,7 +72,8 @@ impl Cli {
     /// Parses the command line and the environment of this process; prints an error and exits if they are invalid.
     pub(crate) fn of_process() -> Self {
         let arguments: Vec<OsString> = std::env::args_os().collect();
-        Self::read(&arguments).unwrap_or_else(|error| error.exit())
+        let inspected = inspection::read(&arguments, |name| std::env::var_os(name));
+        inspected.unwrap_or_else(|| Self::read(&arguments)).unwrap_or_else(|error| error.exit())
     }
 
     /// Parses a command line. The command defaults to `serve`, whose flags are then accepted without its name.
@@ -152,6 +157,26 @@ pub(crate) struct Settings {
 pub(crate) enum Command {
     /// Run the gateway (the default).
     Serve(Box<Serve>),
+    /// Check all settings without starting anything: flags, variables and files.
+    ///
+    /// Reports every invalid setting at once, combinations that are dangerous or without effect, and unknown
+    /// variables. Takes the flags of `serve`. Exit codes: 0 nothing is wrong, perhaps with warnings; 1 the gateway
+    /// would not start with these settings; 2 wrong usage.
+    Check(Box<Inspect>),
+    /// Check the settings, and what can be measured on this machine: the sandbox, the database, the master key, clocks,
+    /// limits, the disk, the issuer and the address.
+    ///
+    /// Changes nothing. Takes the flags of `serve`. Exit codes: 0 nothing has failed, perhaps with warnings; 1
+    /// something has failed; 2 wrong usage.
+    Doctor(Box<Inspect>),
+    /// Write the whole database to one file, consistently, while gateways serve.
+    ///
+    /// The master key is not in it: back it up separately. Uses `pg_dump`.
+    Backup(Backup),
+    /// Restore a backup into an empty database, and migrate it to this version.
+    ///
+    /// With a private Postgres, stop the gateway first. A restore that fails changes nothing. Uses `pg_restore`.
+    Restore(Restore),
     /// Migrate the database's schema to this version.
     Migrate,
     /// Write the entries that ship with PML to the catalog; repeatable.
@@ -368,6 +393,11 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Settings {
+    /// Returns whether the database is the private Postgres.
+    pub(crate) fn is_private(&self) -> bool {
+        self.database_url.is_none() && self.migrate_url.is_none()
+    }
+
     /// Returns the data directory: the given one or the default of this user.
     ///
     /// Root's default is outside `/root`, because the private Postgres runs as

@@ -2,6 +2,7 @@
 
 pub(crate) mod embedded_postgres;
 pub(crate) mod master_key;
+pub(crate) mod programs;
 
 use std::path::Path;
 use std::time::Duration;
@@ -51,6 +52,32 @@ impl Database {
         Ok(Self::Embedded(embedded))
     }
 
+    /// Returns whether the private Postgres of the data directory has been created.
+    pub(crate) fn exists(settings: &Settings) -> bool {
+        settings.data_dir().join("postgres/data/PG_VERSION").exists()
+    }
+
+    /// Returns the URL of the serving role.
+    ///
+    /// # Errors
+    /// Returns an error if only the owner's URL is set.
+    pub(crate) fn app_url(&self) -> anyhow::Result<String> {
+        match self {
+            Self::Embedded(embedded) => Ok(embedded.app_url()),
+            Self::External { app_url, .. } => app_url.clone().context(
+                "set PML_DATABASE_URL: this runs as `pml_app`, not as the owner of the database in PML_MIGRATE_URL",
+            ),
+        }
+    }
+
+    /// Returns the owner's URL of the operator's own database, if it is set.
+    pub(crate) fn configured_owner_url(&self) -> Option<String> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::External { owner_url, .. } => owner_url.clone(),
+        }
+    }
+
     /// Connects as the owner, for migrations, the catalog and tenants.
     ///
     /// # Errors
@@ -70,18 +97,12 @@ impl Database {
     /// # Errors
     /// Returns an error when the database does not answer, or its schema is older than this program's.
     pub(crate) async fn connect(&self, connections: u32) -> anyhow::Result<Registry> {
-        let url = match self {
-            Self::Embedded(embedded) => embedded.app_url(),
-            Self::External { app_url, .. } => app_url.clone().context(
-                "set PML_DATABASE_URL: this runs as `pml_app`, not as the owner of the database in PML_MIGRATE_URL",
-            )?,
-        };
-        let connected = Registry::connect_with(&url, connections).await;
+        let connected = Registry::connect_with(&self.app_url()?, connections).await;
         connected.map_err(|error| self.explain(error, "PML_DATABASE_URL"))
     }
 
     /// Adds the remedy to a failed connection attempt.
-    fn explain(&self, error: RegistryError, variable: &str) -> anyhow::Error {
+    pub(crate) fn explain(&self, error: RegistryError, variable: &str) -> anyhow::Error {
         match error {
             RegistryError::NoConnection { .. } if !self.is_embedded() => {
                 anyhow::anyhow!("{error}; start that Postgres, or correct {variable}")

@@ -41,7 +41,7 @@ mod upstreams;
 use std::process::ExitCode;
 
 use crate::analyser::ANALYSE;
-use crate::config::Cli;
+use crate::config::{Cli, Command};
 
 /// Runs `pml-server` with the arguments and the environment of this process.
 pub fn run() -> ExitCode {
@@ -50,7 +50,7 @@ pub fn run() -> ExitCode {
     let cli = Cli::of_process();
     // Remove secrets from the environment, where other processes of the same user could read them. The URLs are already
     // parsed into `cli`.
-    for name in [c"PML_DATABASE_URL", c"PML_MIGRATE_URL"] {
+    for name in [c"PML_DATABASE_URL", c"PML_MIGRATE_URL", c"PML_BACKUP_URL"] {
         sandbox::take_variable(name);
     }
     // Before any thread starts: afterwards, `take_variable` can only read a variable.
@@ -71,7 +71,11 @@ fn start(cli: Cli) -> anyhow::Result<ExitCode> {
     })?;
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     use_small_pages();
-    telemetry::start(&cli.settings.log)?;
+    let log = &cli.settings.log;
+    // Commands that report invalid settings report this one as well, so they log with the default.
+    let is_reported = matches!(cli.command, Some(Command::Check(_) | Command::Doctor(_)));
+    let log = if is_reported && telemetry::check(log).is_err() { "warn" } else { log };
+    telemetry::start(log)?;
     // The HTTP client is built without a TLS provider, so that there is only one. It uses this one.
     rustls::crypto::ring::default_provider()
         .install_default()

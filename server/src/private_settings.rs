@@ -46,6 +46,11 @@ pub(crate) fn take_variables() {
     VARIABLES.get_or_init(|| NAMES.into_iter().filter_map(take).collect());
 }
 
+/// Returns the names of the variables.
+pub(crate) fn names() -> Vec<&'static str> {
+    NAMES.iter().filter_map(|name| name.to_str().ok()).collect()
+}
+
 /// Returns a variable that [`take_variables`] has taken.
 pub(crate) fn taken(variable: &str) -> Option<Zeroizing<String>> {
     VARIABLES.get()?.get(variable).cloned()

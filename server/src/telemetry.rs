@@ -13,8 +13,7 @@ use tracing_subscriber::{Layer as _, fmt, registry};
 /// # Errors
 /// Returns an error when `filter` is not a valid filter.
 pub(crate) fn start(filter: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter)
-        .map_err(|error| anyhow::anyhow!("PML_LOG is not a log filter: {error}"))?;
+    let filter = parse(filter)?;
     let lines = fmt::layer().with_writer(|| Stderr);
     let lines = if std::io::stderr().is_terminal() {
         lines.with_target(false).boxed()
@@ -26,6 +25,19 @@ pub(crate) fn start(filter: &str) -> anyhow::Result<()> {
     // A panic message may contain a secret, so it is logged like other lines, through the redactor.
     std::panic::set_hook(Box::new(|panic| tracing::error!("A thread {panic}")));
     Ok(())
+}
+
+/// Checks a filter without starting anything.
+///
+/// # Errors
+/// Returns an error when it is not a valid filter.
+pub(crate) fn check(filter: &str) -> anyhow::Result<()> {
+    parse(filter).map(drop)
+}
+
+fn parse(filter: &str) -> anyhow::Result<EnvFilter> {
+    EnvFilter::try_new(filter)
+        .map_err(|error| anyhow::anyhow!("PML_LOG is not a log filter: {error}"))
 }
 
 /// Standard error, from which secrets in use are redacted. The library writes each event with a single call.

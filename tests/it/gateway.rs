@@ -1,9 +1,11 @@
 //! The gateway: its HTTP interface, its operation, and its behaviour under load and faults.
 
 mod ambiguous_requests;
+mod backup;
 mod connections;
 mod database_outage;
 mod database_stalls;
+mod inspection;
 mod large_answers;
 mod malformed;
 mod memory;

@@ -1,7 +1,7 @@
 //! `pml-server serve`: database → gateway → listener → requests → stop.
 
-mod gateway;
-mod spans;
+pub(super) mod gateway;
+pub(super) mod spans;
 
 use std::fs;
 use std::io::Write as _;
@@ -31,7 +31,7 @@ use crate::traces::maintenance;
 const FIRST_SCOPE: &str = "local.default";
 
 /// The file of a private gateway's first key.
-const KEY_FILE: &str = "local.key";
+pub(super) const KEY_FILE: &str = "local.key";
 
 /// The time limit for each of the last steps: storing traces, sending spans, closing the database connections.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);

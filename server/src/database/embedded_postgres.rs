@@ -260,6 +260,12 @@ impl EmbeddedPostgres {
         Ok(())
     }
 
+    /// Returns the folders in which programs of Postgres are searched, the best first.
+    #[allow(dead_code, reason = "the tests of `registry` include this file")]
+    pub(crate) fn program_folders(data_dir: &Path) -> Vec<PathBuf> {
+        search::folders(data_dir)
+    }
+
     /// Returns the URL of the role that owns and migrates the database.
     pub(crate) fn owner_url(&self) -> String {
         self.url("pml_owner", "pml")
@@ -270,8 +276,19 @@ impl EmbeddedPostgres {
         self.url("pml_app", "pml")
     }
 
-    /// Returns the URL of the superuser `pml`, which tests use to clone databases.
-    #[allow(dead_code, reason = "the tests of `registry` include this file and call it")]
+    /// Returns the URL of the served database with the superuser, who reads every row.
+    #[allow(dead_code, reason = "the tests of `registry` include this file")]
+    pub(crate) fn backup_url(&self) -> String {
+        self.url("pml", "pml")
+    }
+
+    /// Returns the URL of another database of the owner.
+    #[allow(dead_code, reason = "the tests of `registry` include this file")]
+    pub(crate) fn restored_url(&self, database: &str) -> String {
+        self.url("pml_owner", database)
+    }
+
+    /// Returns the URL of the superuser `pml`, for the creation of databases.
     pub(crate) fn superuser_url(&self) -> String {
         self.url("pml", "postgres")
     }
@@ -295,7 +312,6 @@ impl EmbeddedPostgres {
     }
 
     /// Returns whether this process started the database, and so will stop it.
-    #[allow(dead_code, reason = "the tests of `registry` include this file and call it")]
     pub(crate) fn is_owner(&self) -> bool {
         self.owned.is_some()
     }

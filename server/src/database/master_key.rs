@@ -32,22 +32,37 @@ pub(crate) struct ConfiguredKeys {
 impl ConfiguredKeys {
     /// Reads the configured keys. An invalid key is an error; it is never treated as absent.
     pub(crate) fn read(settings: &Settings) -> anyhow::Result<Self> {
+        let [(_, current), (_, new), (_, old)] = Self::each(settings);
+        Ok(Self { current: current?, new: new?, old: old? })
+    }
+
+    /// Reads each configured key by itself, and returns it with its variable: the current one, the next one, and the
+    /// previous one.
+    pub(crate) fn each(
+        settings: &Settings,
+    ) -> [(&'static str, anyhow::Result<Option<MasterKey>>); 3] {
         let files = &settings.master_key;
-        Ok(Self {
-            current: given("PML_MASTER_KEY", files.master_key_file.as_deref())?,
-            new: given("PML_MASTER_KEY_NEW", files.master_key_new_file.as_deref())?,
-            old: given("PML_MASTER_KEY_OLD", files.master_key_old_file.as_deref())?,
-        })
+        [
+            ("PML_MASTER_KEY", &files.master_key_file),
+            ("PML_MASTER_KEY_NEW", &files.master_key_new_file),
+            ("PML_MASTER_KEY_OLD", &files.master_key_old_file),
+        ]
+        .map(|(variable, file)| (variable, given(variable, file.as_deref())))
     }
 
     /// With a private Postgres, adds the key in the data directory, unless the settings contain a key.
-    pub(crate) fn or_own(
+    pub(crate) fn or_own(self, database: &Database, settings: &Settings) -> anyhow::Result<Self> {
+        self.or_own_of(database.is_embedded(), settings)
+    }
+
+    /// As [`Self::or_own`], before the database is opened.
+    pub(crate) fn or_own_of(
         mut self,
-        database: &Database,
+        is_embedded: bool,
         settings: &Settings,
     ) -> anyhow::Result<Self> {
         // A file from an earlier private Postgres must not become the key of another database.
-        if self.current.is_none() && database.is_embedded() {
+        if self.current.is_none() && is_embedded {
             self.current = read_file(&own_file(settings), OWN_FORBIDDEN_MODE)?;
         }
         Ok(self)
@@ -103,6 +118,14 @@ pub(crate) fn explain(error: RegistryError) -> anyhow::Error {
     } else {
         error
     }
+}
+
+/// Checks the key in the data directory, if there is one.
+///
+/// # Errors
+/// Returns an error when it is invalid or others can read it.
+pub(crate) fn check_own(settings: &Settings) -> anyhow::Result<()> {
+    read_file(&own_file(settings), OWN_FORBIDDEN_MODE).map(drop)
 }
 
 /// Returns the path of the master key in the data directory.

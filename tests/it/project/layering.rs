@@ -131,6 +131,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "private_settings",
             "publish",
             "state",
+            "telemetry",
             "tools",
             "traces",
             "upstreams",

