@@ -84,6 +84,9 @@ pub enum RegistryError {
     /// The database does not have this program's schema.
     #[error("the database is not migrated; run `pml-server migrate`")]
     NotMigrated,
+    /// The database accepts no writes, for example because it is a standby.
+    #[error("the database is read-only")]
+    ReadOnly,
     /// Row-level security does not bind the role.
     #[error(
         "role `{role}` owns tables or bypasses row-level security; connect as `pml_app` to serve"
@@ -111,11 +114,14 @@ impl From<sqlx::Error> for RegistryError {
             | Error::WorkerCrashed
             | Error::BeginFailed => Self::Unavailable(error),
             Error::Database(refused) => match refused.code().as_deref() {
-                // Connection failures, shutdown and start-up, too many connections, time-outs.
-                Some(code) if code.starts_with("08") || code.starts_with("57P") => {
+                // Connection failures, a lack of connections, memory or disk, shutdown and start-up.
+                Some(code) if ["08", "53", "57P"].iter().any(|class| code.starts_with(class)) => {
                     Self::Unavailable(error)
                 }
-                Some("53300" | "57014" | "55P03" | "25P03") => Self::Unavailable(error),
+                // Time-outs, a lock that was not given, an idle transaction that was ended.
+                Some("57014" | "55P03" | "25P03") => Self::Unavailable(error),
+                // A server that only reads, such as a standby; transactions in each other's way; a disk that fails.
+                Some("25006" | "40001" | "40P01" | "58030") => Self::Unavailable(error),
                 // A policy refused the row, or a trigger protects what never changes.
                 Some("42501") => Self::Denied(error),
                 // A table, a function or a column is missing: the schema is older than the program.

@@ -3,8 +3,10 @@
 mod ambiguous_requests;
 mod backup;
 mod connections;
+mod database_faults;
 mod database_outage;
 mod database_stalls;
+mod drives;
 mod inspection;
 mod large_answers;
 mod malformed;

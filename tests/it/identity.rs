@@ -11,6 +11,7 @@ mod library_logs;
 pub(crate) mod members;
 mod passthrough;
 mod process_privacy;
+mod rotation;
 pub(crate) mod secret_hosts;
 mod secret_sweep;
 mod secrets;

@@ -12,5 +12,6 @@ mod model_programs;
 mod name_resolution;
 mod results;
 mod semantics;
+mod storms;
 pub(crate) mod tampering;
 mod upstream_faults;

@@ -129,3 +129,18 @@ pub(crate) async fn check_schema(pool: &ServedPool) -> Result<(), RegistryError>
     let complete = MIGRATOR.iter().all(|migration| done.contains(&migration.version));
     if complete { Ok(()) } else { Err(RegistryError::NotMigrated) }
 }
+
+/// Refuses a database that accepts no writes: no program could be recorded.
+pub(crate) async fn check_writable(pool: &ServedPool) -> Result<(), RegistryError> {
+    let is_read_only = pool
+        .outside(move |connection| {
+            Box::pin(
+                sqlx::query_scalar!(
+                    r#"select current_setting('transaction_read_only') = 'on' as "is_read_only!""#
+                )
+                .fetch_one(connection),
+            )
+        })
+        .await?;
+    if is_read_only { Err(RegistryError::ReadOnly) } else { Ok(()) }
+}

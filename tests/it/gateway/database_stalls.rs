@@ -94,7 +94,7 @@ fn ask_all(setup: &Setup, round: usize) -> Vec<(String, Reply, Duration)> {
 }
 
 #[track_caller]
-fn assert_database_error(what: &str, reply: &Reply) {
+pub(crate) fn assert_database_error(what: &str, reply: &Reply) {
     let body = reply.json();
     if reply.status == 503 {
         assert_eq!(reply.header("content-type"), "application/problem+json", "{what}: {body}");

@@ -1,0 +1,291 @@
+//! a gateway under a steady load, under three times what it can do, and for a long time.
+//!
+//! The figures are printed: `cargo test … -- --nocapture gateway::drives`. What is asserted tells a gateway that works
+//! from one that does not, since other tests share the machine; with full counts, the targets are asserted as well.
+
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::http::{HttpMcp, get};
+use crate::support::mcp_client::Era;
+use crate::support::processes::Pid;
+use crate::support::server::{Installation, Server, Tenant};
+use crate::support::{PATIENCE, has_full_counts, poll, scaled};
+
+/// What a client sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Health,
+    List,
+    Plan,
+    Execute,
+    Entry,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// Refused with a code that says to come back later.
+    Busy,
+}
+
+/// The requests of a drive, by kind.
+#[derive(Debug)]
+struct Figures {
+    took: Mutex<Vec<(Kind, Outcome, Duration)>>,
+    elapsed: Duration,
+}
+
+impl Figures {
+    fn sorted(&self, wanted: impl Fn(Kind, Outcome) -> bool) -> Vec<Duration> {
+        let took = self.took.lock().unwrap();
+        let mut sorted: Vec<Duration> = took
+            .iter()
+            .filter(|(kind, outcome, _)| wanted(*kind, *outcome))
+            .map(|it| it.2)
+            .collect();
+        sorted.sort();
+        sorted
+    }
+
+    /// Returns the median and the 99th percentile of what was done.
+    fn latencies(&self, of: Kind) -> (Duration, Duration) {
+        let sorted = self.sorted(|kind, outcome| kind == of && outcome == Outcome::Done);
+        let at = |part: usize| sorted.get(sorted.len().saturating_sub(1) * part / 100).copied();
+        (at(50).unwrap_or_default(), at(99).unwrap_or_default())
+    }
+
+    /// Returns the number of requests that were done, per second.
+    fn goodput(&self) -> f64 {
+        let done = self.sorted(|_, outcome| outcome == Outcome::Done).len();
+        done as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// Sends one request, and checks that the answer is the right one or a typed refusal.
+fn ask(client: &HttpMcp, tenant: &Tenant, kind: Kind) -> Outcome {
+    let mcp = |method: &str, params: serde_json::Value| {
+        let name = params["name"].as_str().map(str::to_owned);
+        let body = Era::Stateless.request(1, method, params).to_string();
+        client.post(body.as_bytes(), method, name.as_deref())
+    };
+    let execute = |options| {
+        let code = "return await mcp.math.eval({ expression: '6 * 7' })";
+        let arguments = json!({ "code": code, "options": options });
+        mcp("tools/call", json!({ "name": "pml_execute", "arguments": arguments }))
+    };
+    let reply = match kind {
+        Kind::Health => get(&format!("{}/health", tenant.url), &[]),
+        Kind::List => mcp("tools/list", json!({})),
+        Kind::Plan => execute(json!({ "dry_run": true })),
+        Kind::Execute => execute(json!({})),
+        Kind::Entry => get(&format!("{}/mcp/pml.mcp.math", tenant.url), &[]),
+    };
+    let text = String::from_utf8_lossy(&reply.body);
+    match reply.status {
+        200 if text.contains("\"BUSY\"") => Outcome::Busy,
+        200 => {
+            let proof = match kind {
+                Kind::Health => "ok",
+                Kind::List => "pml_execute",
+                Kind::Plan => "\"routing\":\"server\"",
+                Kind::Execute => "42",
+                Kind::Entry => "pml.mcp.math",
+            };
+            assert!(text.contains(proof), "{kind:?}: {text:.600}");
+            Outcome::Done
+        }
+        429 | 503 => {
+            let code = reply.json()["code"].as_str().unwrap_or_default().to_owned();
+            assert!(["BUSY", "RATE_LIMITED"].contains(&&*code), "{kind:?}: {text:.600}");
+            Outcome::Busy
+        }
+        other => panic!("{kind:?}: {other}: {text:.600}"),
+    }
+}
+
+/// Sends requests at a fixed rate, whether or not earlier ones are answered, as far as `senders` are enough.
+fn open_loop(
+    tenant: &Tenant,
+    kinds: &[Kind],
+    rate: f64,
+    length: Duration,
+    senders: usize,
+) -> Figures {
+    let (next, took) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let count = (rate * length.as_secs_f64()) as usize;
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..senders {
+            scope.spawn(|| {
+                let client = HttpMcp::new(tenant, Era::Stateless);
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        return;
+                    }
+                    // From its due time, so that a late sender does not hide a slow gateway.
+                    let due = began + Duration::from_secs_f64(number as f64 / rate);
+                    thread::sleep(due.saturating_duration_since(Instant::now()));
+                    let kind = kinds[number % kinds.len()];
+                    let outcome = ask(&client, tenant, kind);
+                    took.lock().unwrap().push((kind, outcome, due.elapsed()));
+                }
+            });
+        }
+    });
+    Figures { took, elapsed: began.elapsed() }
+}
+
+/// Sends requests one after the other on some connections; returns what was done per second.
+fn capacity(tenant: &Tenant, kind: Kind, length: Duration) -> f64 {
+    let done = AtomicUsize::new(0);
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                let client = HttpMcp::new(tenant, Era::Stateless);
+                while began.elapsed() < length {
+                    if ask(&client, tenant, kind) == Outcome::Done {
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    done.into_inner() as f64 / began.elapsed().as_secs_f64()
+}
+
+/// Scales a time, in seconds.
+fn length(full: usize) -> Duration {
+    Duration::from_millis(scaled(full * 1_000) as u64)
+}
+
+fn start() -> (Server, Tenant) {
+    // The limits are those of the machine, not those of a key.
+    let all =
+        [("PML_RATE_PER_KEY", "off"), ("PML_RATE_PER_ORG", "off"), ("PML_RATE_PER_ADDRESS", "off")];
+    let server = Installation::new().start_with(&all);
+    let tenant = server.tenant();
+    let client = HttpMcp::new(&tenant, Era::Stateless);
+    for kind in [Kind::Health, Kind::List, Kind::Plan, Kind::Execute, Kind::Entry] {
+        ask(&client, &tenant, kind);
+    }
+    (server, tenant)
+}
+
+/// a steady load of each kind is served without an error.
+#[test]
+#[expect(clippy::print_stderr, reason = "the figures are of interest when this test runs alone")]
+fn a_steady_load_is_served() {
+    let (_server, tenant) = start();
+    for (kind, rate, target_ms) in [
+        (Kind::Health, 500.0, 20),
+        (Kind::List, 500.0, 20),
+        (Kind::Plan, 200.0, 30),
+        (Kind::Execute, 50.0, 150),
+    ] {
+        // Other tests share the machine, so less is asked of it then.
+        let rate = if has_full_counts() { rate } else { rate / 10.0 };
+        let figures = open_loop(&tenant, &[kind], rate, length(20), 32);
+        let (median, last) = figures.latencies(kind);
+        eprintln!("{kind:?}: {rate}/s, median {median:?}, p99 {last:?}");
+        assert_eq!(figures.sorted(|_, outcome| outcome == Outcome::Busy).len(), 0, "{kind:?}");
+        assert!(last < PATIENCE, "{kind:?}");
+        if has_full_counts() {
+            assert!(last <= Duration::from_millis(target_ms), "{kind:?}: p99 {last:?}");
+        }
+    }
+}
+
+/// with three times the load that it can serve, the gateway serves what it can, refuses the rest with a code, and
+/// is as before when the load ends.
+#[test]
+#[expect(clippy::print_stderr, reason = "the figures are of interest when this test runs alone")]
+fn an_overload_is_refused_and_leaves_nothing_behind() {
+    let (server, tenant) = start();
+    let peak = capacity(&tenant, Kind::Execute, length(10));
+    let before = server.pid().memory();
+    // More senders than the tenant's programs that run or wait, so that some are refused.
+    let figures = open_loop(&tenant, &[Kind::Execute], 3.0 * peak, length(60), 160);
+    let refused = figures.sorted(|_, outcome| outcome == Outcome::Busy).len();
+    let after = server.pid().memory();
+    eprintln!(
+        "peak {peak:.0}/s, goodput {:.0}/s, {refused} refused, memory from {before} to {after}",
+        figures.goodput()
+    );
+    assert!(refused > 0, "the load was no overload");
+    assert!(after < before + (64 << 20), "from {before} to {after} bytes");
+    let part = if has_full_counts() { 0.8 } else { 0.2 };
+    assert!(figures.goodput() >= part * peak, "{:.0} of {peak:.0}", figures.goodput());
+    poll("programs to be served again", PATIENCE, || {
+        let client = HttpMcp::new(&tenant, Era::Stateless);
+        let began = Instant::now();
+        let outcome = ask(&client, &tenant, Kind::Execute);
+        (outcome == Outcome::Done && began.elapsed() < Duration::from_secs(1)).then_some(())
+    });
+}
+
+/// What a gateway holds.
+#[derive(Debug)]
+struct Held {
+    memory: u64,
+    files: usize,
+    threads: usize,
+    processes: usize,
+}
+
+impl Held {
+    fn by(pid: Pid) -> Self {
+        let count = |folder: &str| {
+            fs::read_dir(format!("/proc/{}/{folder}", pid.number)).map_or(0, Iterator::count)
+        };
+        Self {
+            memory: pid.memory(),
+            files: count("fd"),
+            threads: count("task"),
+            processes: pid.tree().len(),
+        }
+    }
+}
+
+/// a mixed load of a third of what the gateway can do leaves its memory, files, threads and children flat. With
+/// full counts it lasts 20 minutes.
+#[test]
+#[expect(clippy::print_stderr, reason = "the figures are of interest when this test runs alone")]
+fn a_long_load_leaves_what_the_gateway_holds_flat() {
+    let (server, tenant) = start();
+    let rate = 0.3 * capacity(&tenant, Kind::Execute, length(10));
+    let kinds = [Kind::Execute, Kind::List, Kind::Plan, Kind::Entry, Kind::Execute, Kind::Health];
+    let drive = |seconds| open_loop(&tenant, &kinds, rate, Duration::from_secs(seconds), 32);
+    let [warm_up, short, long] = if has_full_counts() { [60, 120, 1_020] } else { [3, 5, 12] };
+    // What grows at first, such as caches and the pool of connections, is there from here on.
+    drive(warm_up);
+    let pid = server.pid();
+    let (before, first) = (Held::by(pid), drive(short));
+    let last = drive(long);
+    let after = Held::by(pid);
+    let p99 = |figures: &Figures| figures.latencies(Kind::Execute).1;
+    eprintln!("{rate:.0}/s: {before:?} to {after:?}, p99 {:?} to {:?}", p99(&first), p99(&last));
+    for figures in [&first, &last] {
+        assert_eq!(figures.sorted(|_, outcome| outcome == Outcome::Busy).len(), 0);
+    }
+    let growth = if has_full_counts() { 2 << 20 } else { 16 << 20 };
+    assert!(after.memory < before.memory + growth, "from {before:?} to {after:?}");
+    for (what, from, to) in [
+        ("files", before.files, after.files),
+        ("threads", before.threads, after.threads),
+        ("processes", before.processes, after.processes),
+    ] {
+        assert!(to <= from + 16, "{what}: from {from} to {to}");
+    }
+    if has_full_counts() {
+        assert!(p99(&last) < p99(&first).mul_f64(1.1).max(Duration::from_millis(20)));
+    }
+}
