@@ -38,7 +38,7 @@ require("readline").createInterface({ input: process.stdin }).on("line", (line) 
 });
 "#;
 
-const ADD: &str = "return await mcp.notes.add({})";
+pub(super) const ADD: &str = "return await mcp.notes.add({})";
 const COUNT: &str = "return await mcp.notes.count({})";
 const RELOAD: &str = "return await mcp.notes.count({ reload: true, tells: true })";
 
@@ -64,7 +64,7 @@ fn changed() -> Vec<Value> {
 }
 
 /// Creates a project with the server in `private_mcps`, whose tools a rule allows.
-fn project() -> Project {
+pub(super) fn project() -> Project {
     let project = Project::offline().configure(&json!({
         "permissions": { "allow": ["notes:*"] },
         "private_mcps": { "notes": { "command": "node", "args": ["notes.js"] } },

@@ -5,9 +5,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::changed_tools;
 use crate::skipped::skipped;
 use crate::support::cli::{Project, finish, text};
-use crate::support::expect::success;
+use crate::support::expect::{failure, success};
 
 /// Writes many small files; each call is recorded.
 const PROGRAM: &str = "
@@ -105,4 +106,64 @@ fn what_cannot_be_recorded_does_not_happen() {
             assert_eq!(json!(content), json!(format!("{number} ").repeat(200)));
         }
     }
+}
+
+/// R-11, P6: the tools of a server that cannot be noted in the lock are not called, whichever place has no space; with
+/// space, the same command succeeds.
+#[test]
+fn what_cannot_be_pinned_is_not_called() {
+    let project = changed_tools::project();
+    project.write("program.ts", changed_tools::ADD);
+    success(&project.exec("return 1").0);
+    let script = r#"
+        cp -a .pml "$HOME/kept"
+        mount -t tmpfs -o size=4m,nr_inodes=100 none .pml
+        cp -a "$HOME/kept/." .pml
+        mkdir .pml/filler "$HOME/tmp"
+        i=0
+        while (: > ".pml/filler/$i") 2> /dev/null; do i=$((i + 1)); done
+        for free in 0 1 2 3 4 5; do
+            code=0
+            "$1" exec program.ts --json > "$HOME/answer-$free" 2> "$HOME/log-$free" || code=$?
+            echo "$code $(ls -A .pml | tr '\n' ' ') called: $(cat calls.txt 2> /dev/null)"
+            rm ".pml/filler/$free"
+        done
+        rm -r .pml/filler
+        # The folder for temporary files has no space.
+        mount -t tmpfs -o size=64k,nr_inodes=2 none "$HOME/tmp"
+        (: > "$HOME/tmp/filler") 2> /dev/null || true
+        TMPDIR="$HOME/tmp" "$1" exec program.ts --json > "$HOME/answer" 2> "$HOME/log" || true
+        "$1" runs verify
+        "$1" exec program.ts > /dev/null
+    "#;
+    let Some((printed, succeeded)) = in_namespace(&project, script) else {
+        skipped!("needs a mount namespace");
+    };
+    let home = |name: &str| std::fs::read_to_string(project.home().join(name)).unwrap_or_default();
+    let context = format!("{printed}\n{}{}{}", home("answer-0"), home("answer"), home("log"));
+    assert!(succeeded, "{context}");
+    let answer = |name: &str| serde_json::from_str::<Value>(&home(name)).expect(&context);
+    let message = |name: &str| answer(name)["message"].as_str().unwrap_or_default().to_owned();
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(!lines[0].starts_with('0') && lines[5].starts_with("0 "), "{context}");
+    let mut calls = String::new();
+    for (free, line) in lines[..6].iter().enumerate() {
+        let name = format!("answer-{free}");
+        if line.starts_with("0 ") {
+            success(&answer(&name));
+            calls += "add ";
+        } else {
+            // The store needs files beside itself while it is open, and the lock is written beside itself.
+            let said = message(&name);
+            assert!(said.contains("mcp.lock") || said.contains("runs.db"), "{context}");
+        }
+        // No call without its record, and nothing is left of a write that failed.
+        let (files, called) = line.split_once(" called: ").expect(&context);
+        assert_eq!(called.trim(), calls.trim(), "{context}");
+        let known = [".gitignore", "filler", "mcp.lock", "runs.db", "runs.db-shm", "runs.db-wal"];
+        assert!(files.split_whitespace().skip(1).all(|name| known.contains(&name)), "{files}");
+    }
+    failure(&answer("answer"), "TOOL_UNAVAILABLE");
+    assert!(message("answer").contains("temporary folder"), "{context}");
+    assert_eq!(project.read("calls.txt"), format!("{calls}add "), "{context}");
 }
