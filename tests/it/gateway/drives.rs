@@ -182,7 +182,6 @@ fn start() -> (Server, Tenant) {
 
 /// a steady load of each kind is served without an error.
 #[test]
-#[expect(clippy::print_stderr, reason = "the figures are of interest when this test runs alone")]
 fn a_steady_load_is_served() {
     let (_server, tenant) = start();
     for (kind, rate, target_ms) in [
@@ -207,7 +206,6 @@ fn a_steady_load_is_served() {
 /// with three times the load that it can serve, the gateway serves what it can, refuses the rest with a code, and
 /// is as before when the load ends.
 #[test]
-#[expect(clippy::print_stderr, reason = "the figures are of interest when this test runs alone")]
 fn an_overload_is_refused_and_leaves_nothing_behind() {
     let (server, tenant) = start();
     let peak = capacity(&tenant, Kind::Execute, length(10));
@@ -258,7 +256,6 @@ impl Held {
 /// a mixed load of a third of what the gateway can do leaves its memory, files, threads and children flat. With
 /// full counts it lasts 20 minutes.
 #[test]
-#[expect(clippy::print_stderr, reason = "the figures are of interest when this test runs alone")]
 fn a_long_load_leaves_what_the_gateway_holds_flat() {
     let (server, tenant) = start();
     let rate = 0.3 * capacity(&tenant, Kind::Execute, length(10));

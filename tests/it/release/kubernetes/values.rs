@@ -255,7 +255,8 @@ fn the_schema_knows_every_setting() {
         "PML_MASTER_KEY_NEW_FILE",
         "PML_MASTER_KEY_OLD_FILE",
         "PML_METRICS_TOKEN_FILE",
-        // The image sets these, and has no Postgres.
+        // The image sets these, and has no programs of Postgres.
+        "PML_BACKUP_URL",
         "PML_DATA_DIR",
         "PML_LISTEN",
         "PML_PG_BIN",
