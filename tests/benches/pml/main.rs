@@ -30,6 +30,10 @@ const WITHIN: &str = "the same in a program: one more call of it";
 const THROUGH: &str = "the same as `tools/call` on `pml stdio`: a program of one call";
 /// The number of additional calls in a program, to measure the cost of one.
 const MORE: u32 = 50;
+/// The number of calls that one server gets at once.
+const AT_ONCE: usize = 100;
+const DIRECT_AT_ONCE: &str = "100 calls at once, straight to the MCP server";
+const WITHIN_AT_ONCE: &str = "the same in a program, by `Promise.all`";
 
 const SERVER_ONLY: &str = "program with one server tool, through `pml stdio`";
 const CLIENT_ONLY: &str = "program with one local tool, through `pml stdio`";
@@ -101,6 +105,37 @@ fn calls(pml: &mut StdioClient, direct: &mut StdioClient) -> Rounds {
     rounds
 }
 
+/// Measures many calls of one server at once. The calls take their own time in both cases, so the difference is what
+/// `pml` adds to all of them: decisions, records, and the way to the server and back.
+fn at_once(pml: &mut StdioClient, direct: &mut StdioClient) -> Rounds {
+    let mut rounds = Rounds::default();
+    let code = format!(
+        "const all = [...Array({AT_ONCE})].map((_, i) => mcp.everything.echo({{ message: `m${{i}}` }}));
+        return (await Promise.all(all)).length"
+    );
+    for _ in 0..PROGRAM_ROUNDS / 2 {
+        let started = Instant::now();
+        let sent: Vec<u64> = (0..AT_ONCE)
+            .map(|i| {
+                let params = json!({ "name": "echo", "arguments": { "message": format!("m{i}") } });
+                direct.send("tools/call", params)
+            })
+            .collect();
+        for id in sent {
+            let answer = direct.answer(id);
+            assert_ne!(answer["result"]["isError"], true, "{answer}");
+        }
+        rounds.add(DIRECT_AT_ONCE, started.elapsed());
+        settle();
+        let started = Instant::now();
+        let envelope = pml.execute(&code);
+        rounds.add(WITHIN_AT_ONCE, started.elapsed());
+        assert_eq!(envelope["result"], json!(AT_ONCE), "{envelope:#}");
+        settle();
+    }
+    rounds
+}
+
 fn programs(pml: &mut StdioClient) -> Rounds {
     let mut rounds = Rounds::default();
     for _ in 0..PROGRAM_ROUNDS {
@@ -141,6 +176,8 @@ fn main() {
     let table = calls(&mut pml, &mut direct);
     println!("{}", table.table(&[(WITHIN, &[DIRECT]), (THROUGH, &[DIRECT])]));
     println!("Added to a call in a program, median: {}.\n", time(table.difference(WITHIN, DIRECT)));
+    let table = at_once(&mut pml, &mut direct);
+    println!("{}", table.table(&[(WITHIN_AT_ONCE, &[DIRECT_AT_ONCE])]));
     println!("{}", programs(&mut pml).table(&[]));
     for name in ["pml", "pml-server"] {
         let bytes = std::fs::metadata(built(name)).unwrap().len();
