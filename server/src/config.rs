@@ -12,6 +12,7 @@ mod public_url;
 mod rates;
 mod records;
 mod tenancy;
+mod tls;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -40,6 +41,7 @@ pub(crate) use public_url::PublicUrl;
 pub(crate) use rates::{RateLimit, RateSettings};
 pub(crate) use records::RecordSettings;
 pub(crate) use tenancy::{MembersCommand, OrgsCommand, Place, ProjectsCommand};
+pub(crate) use tls::TlsSettings;
 
 /// PML's gateway and registry: analyses agent-written programs, runs server programs, and delegates the others to
 /// `pml` on the user's machine.
@@ -300,6 +302,10 @@ pub(crate) struct Serve {
     /// The rate limits.
     #[command(flatten)]
     pub rates: RateSettings,
+
+    /// TLS.
+    #[command(flatten)]
+    pub tls: TlsSettings,
 
     /// The connection limits.
     #[command(flatten)]

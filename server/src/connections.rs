@@ -10,6 +10,7 @@ mod request_body;
 mod state;
 mod stream;
 mod table;
+pub(crate) mod tls;
 
 use std::convert::Infallible;
 use std::io;
@@ -25,6 +26,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -38,6 +40,7 @@ use request_body::{RequestBody, UnreadBody};
 use state::Timeouts;
 use stream::{Answer, ObservedStream, RequestGuard};
 use table::{Entry, Table};
+use tls::{Begun, Tls};
 
 /// The interval of checks for overdue connections.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -58,12 +61,14 @@ const PING: Duration = Duration::from_secs(20);
 
 /// Serves connections until `shutdown` is cancelled, then waits until the last of them has ended.
 ///
-/// `exempt` returns whether a peer is exempt from the limit per address, as proxies with many clients are.
+/// `exempt` returns whether a peer is exempt from the limit per address, as proxies with many clients are. With `tls`,
+/// connections are encrypted.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
     limits: Limits,
     exempt: impl Fn(IpAddr) -> bool,
+    tls: Option<Arc<Tls>>,
     shutdown: CancellationToken,
 ) {
     let table = Arc::new(Table::new(limits));
@@ -99,8 +104,14 @@ pub(crate) async fn serve(
         // Otherwise, all connections that could make room are processing requests, and the new one
         // is closed by dropping it.
         if let Some(entry) = table.admit(counted) {
-            let builder = Arc::clone(&builder);
-            tasks.spawn(serve_one(stream, peer, entry, router.clone(), builder, shutdown.clone()));
+            let served = Served {
+                peer,
+                entry,
+                router: router.clone(),
+                builder: Arc::clone(&builder),
+                shutdown: shutdown.clone(),
+            };
+            tasks.spawn(serve_one(stream, tls.clone(), served));
         }
         // Connections that are being closed still hold their descriptors.
         table.wait_for_closing().await;
@@ -126,19 +137,49 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-/// Serves one connection until it ends or is closed.
-async fn serve_one(
-    stream: TcpStream,
+/// What a connection is served with.
+struct Served {
     peer: SocketAddr,
     entry: Entry,
     router: Router,
     builder: Arc<Builder<TokioExecutor>>,
     shutdown: CancellationToken,
-) {
+}
+
+/// Serves one connection until it ends or is closed.
+async fn serve_one(stream: TcpStream, tls: Option<Arc<Tls>>, mut served: Served) {
     // With Nagle's algorithm, small JSON answers could be delayed.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(error = %error, "Could not set TCP_NODELAY");
     }
+    let state = &served.entry.state;
+    let Some(tls) = tls else {
+        let stream = ObservedStream::new(stream, Arc::clone(state));
+        return serve_stream(stream, served).await;
+    };
+    let begun = tokio::select! {
+        begun = tls.begin(stream, state) => begun,
+        // The table also closes connections in the middle of a handshake.
+        () = state.close.notified() => return,
+        () = served.shutdown.cancelled() => return,
+    };
+    match begun {
+        Ok(Begun::Encrypted(stream)) => serve_stream(stream, served).await,
+        Ok(Begun::Plain(stream)) => {
+            served.router = tls::plain_router();
+            serve_stream(stream, served).await;
+        }
+        // The client may not trust the certificate, or may not speak TLS at all.
+        Err(error) => tracing::debug!(error = %error, "A TLS handshake failed"),
+    }
+}
+
+/// Serves requests on a stream until it ends or is closed.
+async fn serve_stream<S>(stream: S, served: Served)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Served { peer, entry, router, builder, shutdown } = served;
     let state = Arc::clone(&entry.state);
     let service = service_fn(|request: Request<Incoming>| {
         let (state, router) = (Arc::clone(&state), router.clone());
@@ -168,8 +209,7 @@ async fn serve_one(
             Ok::<_, Infallible>(response.map(|body| Answer { body, _guard: guard }))
         }
     });
-    let io = TokioIo::new(ObservedStream::new(stream, Arc::clone(&entry.state)));
-    let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = async {
         tokio::select! {
             ended = connection.as_mut() => ended,

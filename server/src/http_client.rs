@@ -32,6 +32,13 @@ pub(crate) fn for_named(timeout: Duration) -> ClientBuilder {
     direct().timeout(timeout).user_agent(concat!("pml-server/", env!("CARGO_PKG_VERSION")))
 }
 
+/// Creates a client builder for what answers on the gateway's own address. The certificate there is for another name, and
+/// may be of an authority that this machine does not trust. So it is not verified, but returned with the answer: send no
+/// credential.
+pub(crate) fn for_own_address(timeout: Duration) -> ClientBuilder {
+    for_named(timeout).tls_danger_accept_invalid_certs(true).tls_info(true)
+}
+
 fn direct() -> ClientBuilder {
     #[expect(clippy::disallowed_methods, reason = "this is the only permitted place")]
     let builder = reqwest::Client::builder();

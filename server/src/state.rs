@@ -10,6 +10,7 @@ use crate::admission::limits::Limits;
 use crate::admission::memory::Memory;
 use crate::admission::queue::ProgramQueue;
 use crate::analyser::Analyser;
+use crate::connections::tls::Tls;
 use crate::identity::credentials::Credentials;
 use crate::identity::metrics_token::MetricsToken;
 use crate::metrics::Metrics;
@@ -43,6 +44,8 @@ pub(crate) struct Gateway {
     pub limits: Limits,
     /// Stores the traces of the gateway's own executions.
     pub traces: Recorder,
+    /// The certificate, if the gateway serves HTTPS.
+    pub tls: Option<Arc<Tls>>,
     /// The gateway's figures.
     pub metrics: Arc<Metrics>,
     /// With which the operator reads the figures on the main address.

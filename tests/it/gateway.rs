@@ -17,4 +17,5 @@ mod openapi;
 mod operations;
 mod rate_limits;
 mod synced_tools;
+mod tls;
 mod traces;

@@ -18,6 +18,7 @@ pub(crate) mod relay;
 pub(crate) mod serve;
 pub(crate) mod server;
 pub(crate) mod terminal;
+pub(crate) mod tls;
 pub(crate) mod upstream;
 
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
 //! `pml-server check`: reads all settings without starting anything.
 
+mod certificate;
 mod combinations;
 
 use std::path::Path;
@@ -25,6 +26,7 @@ pub(super) fn check(settings: &Settings, inspect: &Inspect) -> Report {
     }
     values(&mut report, settings, &inspect.serve);
     secrets(&mut report, settings, &inspect.serve);
+    certificate::check(&mut report, &inspect.serve);
     let names = std::env::vars_os().map(|(name, _)| name);
     for (name, near) in unknown_variables(names, &private_settings::names()) {
         let remedy = match near {

@@ -22,7 +22,7 @@ pub(super) fn doctor(settings: &Settings, inspect: &Inspect, runtime: &Runtime) 
     database::inspect(&mut report, settings, runtime);
     runtime.block_on(async {
         network::issuer(&mut report, &inspect.serve.oauth).await;
-        network::address(&mut report, inspect.serve.listen).await;
+        network::address(&mut report, &inspect.serve).await;
     });
     report
 }

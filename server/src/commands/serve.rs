@@ -1,12 +1,14 @@
 //! `pml-server serve`: database → gateway → listener → requests → stop.
 
 pub(super) mod gateway;
+mod screen;
 pub(super) mod spans;
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -15,12 +17,15 @@ use registry::{NewKey, Registry, RegistryError, Right, Role, Tenant};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use zeroize::Zeroizing;
 
+use self::screen::StartScreen;
 use crate::config::{Serve, Settings};
 use crate::connections;
+use crate::connections::tls::{self, Tls};
 use crate::database::{Database, master_key};
 use crate::identity::metrics_token::MetricsToken;
 use crate::metrics::Snapshot;
@@ -60,6 +65,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
     let tokens = gateway::tokens(&serve.oauth)?;
     let metrics_token = MetricsToken::read(serve.metrics.metrics_token_file.as_deref())?;
     let span_settings = spans::settings()?;
+    let tls = tls_of(serve)?;
     let database = Database::open(settings)?;
     let served = runtime.block_on(async {
         if let Some(settings) = span_settings {
@@ -68,19 +74,25 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let (registry, first_key) = prepare(&database, settings).await?;
         // Shares the connections, which are closed below: `start` takes the registry.
         let database_connections = registry.clone();
-        let gateway = gateway::start(registry, serve, tokens, metrics_token).await?;
+        let gateway =
+            gateway::start(registry, serve, tokens, metrics_token, tls.clone()).await?;
         let _maintenance =
             maintenance::start(database_connections.clone(), serve.records.retention());
         let recording = gateway.clone();
         let shutdown = CancellationToken::new();
         // Before the address is printed: whoever reads it may stop the gateway at once.
-        stop_on_signals(shutdown.clone())?;
+        let reload = Arc::new(Notify::new());
+        handle_signals(shutdown.clone(), tls.as_ref().map(|_| Arc::clone(&reload)))?;
+        let _following = tls.clone().map(|tls| {
+            AbortOnDropHandle::new(tokio::spawn(async move { tls.follow(&reload).await }))
+        });
         let address = listener.local_addr()?;
         let (all, per_address) =
             (serve.connections.connections, serve.connections.connections_per_address);
         let limits = connections::Limits::new(open_files, all, per_address);
         let scraped = metrics_listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        super::print(&welcome(address, scraped, &database, settings, first_key.as_ref()))?;
+        let screen = StartScreen { address, metrics: scraped, tls: tls.as_deref(), serve, settings };
+        super::print(&screen.text(&database, first_key.as_ref()))?;
         tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "Gateway is up");
         // Until the end, so that the figures also show how the gateway stops.
         let _scraping = metrics_listener.map(|it| serve_metrics(it, gateway.clone(), open_files));
@@ -120,7 +132,7 @@ fn serve_metrics(
     let limits = connections::Limits::new(open_files, Some(METRICS_CONNECTIONS), None);
     let never = CancellationToken::new();
     AbortOnDropHandle::new(tokio::spawn(async move {
-        connections::serve(listener, router, limits, |_| false, never).await;
+        connections::serve(listener, router, limits, |_| false, None, never).await;
     }))
 }
 
@@ -134,10 +146,11 @@ async fn answer(
 ) {
     // Cancels the work of requests that are still running after the grace time.
     let abandon = CancellationToken::new();
+    let tls = gateway.tls.clone();
     let router = crate::http::router(gateway, serve, abandon.clone());
     let proxies = serve.rates.trusted_proxies.clone();
     let is_proxy = move |peer| proxies.iter().any(|proxy| proxy.contains(&peer));
-    let served = connections::serve(listener, router, connections, is_proxy, shutdown.clone());
+    let served = connections::serve(listener, router, connections, is_proxy, tls, shutdown.clone());
     let deadline = async {
         shutdown.cancelled().await;
         tokio::time::sleep(GRACE).await;
@@ -250,47 +263,36 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     master_key::sync_folder_of(path)
 }
 
-fn welcome(
-    address: std::net::SocketAddr,
-    metrics: Option<std::net::SocketAddr>,
-    database: &Database,
-    settings: &Settings,
-    first_key: Option<&FirstKey>,
-) -> String {
-    let mut out = format!("PML gateway {} on http://{address}\n", env!("CARGO_PKG_VERSION"));
-    if let Some(metrics) = metrics {
-        out += &format!("  metrics   http://{metrics}/metrics, without a credential\n");
-    }
-    if database.is_embedded() {
-        out += &format!("  database  private Postgres in {}\n", settings.data_dir().display());
-    }
-    if let Some(key) = first_key {
-        out += &format!("  scope     {FIRST_SCOPE}\n  key       in {}\n", key.path.display());
-        if let Some(shown) = &key.shown {
-            out += &format!("            {shown}   (shown this once)\n");
-        }
-        out += &format!(
-            "\nNext, in another terminal:\n  \
-             export PML_CLOUD_URL=http://{address}\n  \
-             export PML_API_KEY=$(cat {})\n  \
-             echo 'return await mcp.math.eval({{ expression: \"6 * 7\" }})' | pml exec -\n  \
-             pml init        # in a project: writes .mcp.json, which connects its agent to PML\n",
-            key.path.display()
-        );
-    }
-    out + "\nStop with Ctrl-C.\n"
+/// Reads the certificate, if the gateway is to serve HTTPS.
+fn tls_of(serve: &Serve) -> anyhow::Result<Option<Arc<Tls>>> {
+    Ok(tls_files(serve)?.map(Tls::open).transpose()?.map(Arc::new))
 }
 
-fn stop_on_signals(shutdown: CancellationToken) -> anyhow::Result<()> {
+/// Returns the files of the certificate, if the gateway is to serve HTTPS.
+pub(super) fn tls_files(serve: &Serve) -> Result<Option<tls::Files>, tls::PairError> {
+    let settings = &serve.tls;
+    tls::Files::new(settings.tls_cert_file.as_deref(), settings.tls_key_file.as_deref())
+}
+
+/// Stops on signals. With `reload`, `SIGHUP` notifies it instead, unless the gateway was started from a terminal, which
+/// sends the signal when it is closed.
+fn handle_signals(shutdown: CancellationToken, reload: Option<Arc<Notify>>) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // Sent when the terminal is closed. By default, it would end the gateway at once.
+    // By default, it would end the gateway at once.
     let mut hangup = signal(SignalKind::hangup())?;
+    // Asked now: a closed terminal is no longer one.
+    let reload = reload.filter(|_| !std::io::stdin().is_terminal());
     tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => match &reload {
+                    Some(reload) => reload.notify_one(),
+                    None => break,
+                },
+            }
         }
         // Further signals have no effect, because the handlers stay installed.
         shutdown.cancel();

@@ -14,6 +14,7 @@ use protocol::ErrorCode;
 use registry::DatabaseStats;
 use sandbox::PoolStats;
 
+use crate::connections::tls::Tls;
 use crate::error::ApiError;
 use crate::metrics::Snapshot;
 use crate::state::{Gateway, SharedGateway};
@@ -89,6 +90,9 @@ fn state_of(gateway: &Gateway) -> Snapshot {
     let help = "Spans that were not exported, because the collector did not take them.";
     let dropped = execution::spans::dropped();
     snapshot.counter("pml_spans_dropped_total", help, [], [([], dropped as f64)]);
+    if let Some(tls) = &gateway.tls {
+        certificate(&snapshot, tls);
+    }
     sandboxes(&snapshot, gateway);
     let registry = gateway.registry.stats();
     database(&snapshot, &registry.database);
@@ -98,6 +102,15 @@ fn state_of(gateway: &Gateway) -> Snapshot {
     let help = "Look-ups in the caches of the registry.";
     snapshot.counter("pml_cache_requests_total", help, ["cache", "result"], caches);
     snapshot
+}
+
+fn certificate(snapshot: &Snapshot, tls: &Tls) {
+    let help = "When the TLS certificate in use expires, in seconds since 1970.";
+    let name = "pml_tls_certificate_expiry_timestamp_seconds";
+    snapshot.gauge(name, help, [], [([], tls.not_after() as f64)]);
+    let help = "Whether the files contain the TLS certificate in use: 1, or 0 if they were changed and cannot be used.";
+    let is_current = f64::from(u8::from(tls.is_current()));
+    snapshot.gauge("pml_tls_certificate_current", help, [], [([], is_current)]);
 }
 
 fn database(snapshot: &Snapshot, stats: &DatabaseStats) {

@@ -17,6 +17,8 @@ pub(crate) struct Pages {
     hosts: Vec<String>,
     origins: Vec<String>,
     public_url: Option<String>,
+    /// Whether the gateway itself serves HTTPS.
+    has_tls: bool,
 }
 
 impl Pages {
@@ -27,6 +29,7 @@ impl Pages {
             hosts: serve.hosts().collect(),
             origins: origins.map(|origin| origin.trim().to_ascii_lowercase()).collect(),
             public_url: serve.public_url.as_ref().map(|url| url.as_str().to_owned()),
+            has_tls: serve.tls.is_set(),
         }
     }
 
@@ -43,10 +46,9 @@ impl Pages {
         if !self.is_host(host) {
             return None;
         }
-        // The gateway itself speaks plain HTTP. Under any other name, it is reached through a proxy
-        // that terminates TLS.
+        // Without TLS of its own, the gateway is reached under any other name through a proxy that terminates TLS.
         let is_loopback = LOOPBACK.contains(&without_port(&host.to_ascii_lowercase()));
-        let scheme = if is_loopback { "http" } else { "https" };
+        let scheme = if is_loopback && !self.has_tls { "http" } else { "https" };
         Some(format!("{scheme}://{host}"))
     }
 
@@ -122,6 +124,7 @@ mod tests {
             hosts: plain(&["gw.example", "other.example:8443"]),
             origins: plain(&["https://console.example"]),
             public_url: None,
+            has_tls: false,
         }
     }
 
@@ -131,6 +134,25 @@ mod tests {
             headers.append(*name, value.parse().unwrap());
         }
         pages().check(&Uri::from_static("/mcp/proxy/x"), &headers).is_ok()
+    }
+
+    /// A name that is not the gateway's is never returned: clients would send their keys there.
+    #[test]
+    fn the_address_has_the_scheme_that_clients_use() {
+        let address = |has_tls: bool, host: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            Pages { has_tls, ..pages() }.address(&Uri::from_static("/mcp"), &headers)
+        };
+        for (has_tls, host, expected) in [
+            (false, "localhost:3001", Some("http://localhost:3001")),
+            (true, "localhost:3001", Some("https://localhost:3001")),
+            (false, "gw.example", Some("https://gw.example")),
+            (true, "gw.example", Some("https://gw.example")),
+            (true, "evil.test", None),
+        ] {
+            assert_eq!(address(has_tls, host).as_deref(), expected, "{has_tls} {host}");
+        }
     }
 
     /// GW-17: only the gateway's own names are accepted, not names that contain them.

@@ -12,7 +12,7 @@ use crate::support::server::{Installation, Server};
 
 /// Runs a command and returns its exit code and its findings.
 #[track_caller]
-fn findings(command: &mut Command) -> (Option<i32>, Vec<Value>) {
+pub(super) fn findings(command: &mut Command) -> (Option<i32>, Vec<Value>) {
     let output = command.output().unwrap();
     let stdout = text(&output.stdout);
     assert!(!stdout.contains("canary") && !text(&output.stderr).contains("canary"), "{stdout}");
@@ -23,7 +23,7 @@ fn findings(command: &mut Command) -> (Option<i32>, Vec<Value>) {
 }
 
 /// Returns the level of the finding on a subject whose message or remedy has these words.
-fn level<'a>(findings: &'a [Value], subject: &str, words: &str) -> &'a str {
+pub(super) fn level<'a>(findings: &'a [Value], subject: &str, words: &str) -> &'a str {
     let found = findings.iter().find(|it| {
         it["subject"] == subject && format!("{} {}", it["message"], it["remedy"]).contains(words)
     });

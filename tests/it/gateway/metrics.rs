@@ -22,12 +22,12 @@ use exposition::Exposition;
 const TOKEN: &str = "operator-0123456789abcdef0123456789abcdef";
 
 /// The settings of a gateway whose metrics can be read in both ways.
-const SETTINGS: [(&str, &str); 2] =
+pub(super) const SETTINGS: [(&str, &str); 2] =
     [("PML_METRICS_LISTEN", "127.0.0.1:0"), ("PML_METRICS_TOKEN", TOKEN)];
 
 /// Returns the URL of the operator's own listener, from the start screen.
 #[track_caller]
-fn own_listener(server: &Server) -> String {
+pub(super) fn own_listener(server: &Server) -> String {
     let screen = server.start_screen();
     let line = screen.lines().find_map(|line| line.trim().strip_prefix("metrics "));
     let url = line.and_then(|line| line.trim().split(',').next());
@@ -35,7 +35,7 @@ fn own_listener(server: &Server) -> String {
 }
 
 #[track_caller]
-fn scrape(url: &str) -> Exposition {
+pub(super) fn scrape(url: &str) -> Exposition {
     let reply = get(url, &[]);
     assert_eq!(reply.status, 200, "{url}");
     Exposition::parse(std::str::from_utf8(&reply.body).unwrap())

@@ -66,7 +66,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("server", "traces", &[]),
     ("server", "database", &["config", "private_settings"]),
     ("server", "admission", &["config", "error", "metrics"]),
-    ("server", "connections", &["admission"]),
+    ("server", "connections", &["admission", "error"]),
     ("server", "identity", &["config", "error", "http_client", "private_settings"]),
     (
         "server",
@@ -74,7 +74,11 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
         &["admission", "config", "error", "http_client", "identity", "metrics"],
     ),
     // Handles only; the components that use them are below this row.
-    ("server", "state", &["admission", "analyser", "identity", "metrics", "traces", "upstreams"]),
+    (
+        "server",
+        "state",
+        &["admission", "analyser", "connections", "identity", "metrics", "traces", "upstreams"],
+    ),
     (
         "server",
         "execution",

@@ -26,11 +26,13 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 fn client() -> reqwest::Client {
     static CLIENT: OnceLock<reqwest::Client> = OnceLock::new();
     let client = CLIENT.get_or_init(|| {
-        // The client requires a TLS provider although all tests use plain HTTP.
+        // The client requires a TLS provider although most tests use plain HTTP.
         let _ = rustls::crypto::ring::default_provider().install_default();
         #[expect(clippy::disallowed_methods, reason = "the tests must not use a proxy either")]
         reqwest::Client::builder()
             .no_proxy()
+            // Whether a certificate is accepted is tested with `curl` and `pml`.
+            .tls_danger_accept_invalid_certs(true)
             .redirect(reqwest::redirect::Policy::none())
             .timeout(Duration::from_secs(90))
             .build()

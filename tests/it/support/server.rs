@@ -135,8 +135,7 @@ impl Installation {
     #[track_caller]
     pub(crate) fn start_by(&self, command: &Command) -> Server {
         let program = Guarded::start(command, &self.log);
-        let is_first =
-            |line: &str| line.starts_with("PML gateway ") && line.contains(" on http://");
+        let is_first = |line: &str| line.starts_with("PML gateway ") && line.contains(" on http");
         let Some(line) = program.line(START, is_first) else {
             panic!("the gateway did not start:\n{}{}", program.printed(), self.log());
         };

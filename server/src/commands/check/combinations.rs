@@ -40,11 +40,11 @@ pub(super) fn check(report: &mut Report, settings: &Settings, serve: &Serve) {
 fn address(report: &mut Report, serve: &Serve) {
     let is_public = !serve.listen.ip().is_loopback();
     let has_names = serve.hosts().next().is_some();
-    if is_public {
+    if is_public && !serve.tls.is_set() {
         report.warn(
             "PML_LISTEN",
             format!("{} is reachable from other machines, over plain HTTP", serve.listen),
-            "listen on 127.0.0.1 behind a proxy with TLS, or let only the proxy reach the port",
+            "set PML_TLS_CERT_FILE and PML_TLS_KEY_FILE, or let only a proxy with TLS reach the port",
         );
     }
     if is_public && !has_names {

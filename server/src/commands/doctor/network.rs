@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::super::report::Report;
-use super::super::serve::gateway;
-use crate::config::{OauthSettings, address as parse_address};
+use super::super::serve::{gateway, tls_files};
+use crate::config::{OauthSettings, Serve, address as parse_address};
 use crate::http_client;
 
 /// The time limit for one request.
@@ -22,8 +22,12 @@ pub(super) async fn issuer(report: &mut Report, oauth: &OauthSettings) {
     let (Some(url), Ok(Some(_))) = (&oauth.oauth_jwks_url, gateway::tokens(oauth)) else { return };
     let Ok((_, url)) = parse_address("PML_OAUTH_JWKS_URL", url) else { return };
     let remedy = "correct PML_OAUTH_JWKS_URL, or let this machine reach it; redirects and proxies are not used";
-    match fetch(url).await {
-        Ok(answer) => match answer["keys"].as_array().map(Vec::len) {
+    let client = match http_client::for_named(LIMIT).build() {
+        Ok(client) => client,
+        Err(error) => return report.fail("issuer", error.to_string(), remedy),
+    };
+    match fetch(&client, url).await {
+        Ok(answer) => match answer.json["keys"].as_array().map(Vec::len) {
             None | Some(0) => report.fail("issuer", "its answer has no `keys`", remedy),
             Some(number) => report.ok("issuer", format!("it has published {number} keys")),
         },
@@ -32,7 +36,8 @@ pub(super) async fn issuer(report: &mut Report, oauth: &OauthSettings) {
 }
 
 /// Finds whether the address is free, or what answers on it.
-pub(super) async fn address(report: &mut Report, listen: SocketAddr) {
+pub(super) async fn address(report: &mut Report, serve: &Serve) {
+    let listen = serve.listen;
     if listen.port() == 0 {
         report.ok("address", format!("a free port of {} will be chosen", listen.ip()));
         return;
@@ -46,7 +51,20 @@ pub(super) async fn address(report: &mut Report, listen: SocketAddr) {
             return report.fail("address", format!("{listen} cannot be used: {error}"), remedy);
         }
     }
-    match version(listen).await {
+    // What is wrong with the files has been reported.
+    let pair = tls_files(serve).ok().flatten().and_then(|files| files.load().ok());
+    let scheme = if serve.tls.is_set() { "https" } else { "http" };
+    let found = gateway_on(listen, scheme).await;
+    if let (Some(pair), Some(Found { certificate: Some(served), .. })) = (&pair, &found)
+        && served.as_slice() != pair.certificate()
+    {
+        report.warn(
+            "certificate",
+            format!("the gateway on {listen} serves another certificate than PML_TLS_CERT_FILE"),
+            "look at its log; it reads changed files within seconds, and keeps the old certificate if they are wrong",
+        );
+    }
+    match found.map(|found| found.version) {
         Some(version) if version == env!("CARGO_PKG_VERSION") => {
             report.ok("address", format!("a gateway of version {version} answers on {listen}"));
         }
@@ -66,33 +84,49 @@ pub(super) async fn address(report: &mut Report, listen: SocketAddr) {
     }
 }
 
-/// Returns the version of a healthy gateway.
-async fn version(listen: SocketAddr) -> Option<String> {
+/// A healthy gateway.
+struct Found {
+    version: String,
+    /// Its certificate, with TLS.
+    certificate: Option<Vec<u8>>,
+}
+
+/// Returns the gateway that answers on an address.
+async fn gateway_on(listen: SocketAddr, scheme: &str) -> Option<Found> {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         ip => ip,
     };
-    let base = format!("http://{}", SocketAddr::new(ip, listen.port()));
-    let health = fetch(format!("{base}/health").parse().ok()?).await.ok()?;
-    let version = fetch(format!("{base}/version").parse().ok()?).await.ok()?;
+    let base = format!("{scheme}://{}", SocketAddr::new(ip, listen.port()));
+    let client = http_client::for_own_address(LIMIT).build().ok()?;
+    let health = fetch(&client, format!("{base}/health").parse().ok()?).await.ok()?;
+    let answer = fetch(&client, format!("{base}/version").parse().ok()?).await.ok()?;
     // Another program may answer here, with anything: only the form of a version is shown.
     let is_version = |text: &&str| {
         text.len() <= 40 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-+".contains(&b))
     };
-    let version = version["version"].as_str().filter(is_version)?;
-    (health["status"] == "ok").then(|| version.to_owned())
+    let version = answer.json["version"].as_str().filter(is_version)?.to_owned();
+    let certificate = answer.certificate;
+    (health.json["status"] == "ok").then_some(Found { version, certificate })
+}
+
+/// An answer in JSON.
+struct Fetched {
+    json: Value,
+    certificate: Option<Vec<u8>>,
 }
 
 /// Reads JSON.
-async fn fetch(url: reqwest::Url) -> Result<Value, String> {
-    let client = http_client::for_named(LIMIT).build().map_err(|error| error.to_string())?;
+async fn fetch(client: &reqwest::Client, url: reqwest::Url) -> Result<Fetched, String> {
     // Without the URL, whose query may have a secret.
     let shown = |error: reqwest::Error| format!("{:#}", anyhow::Error::new(error.without_url()));
     let mut answer = client.get(url).send().await.map_err(shown)?;
     if !answer.status().is_success() {
         return Err(format!("it answers {}", answer.status().as_u16()));
     }
+    let tls = answer.extensions().get::<reqwest::tls::TlsInfo>();
+    let certificate = tls.and_then(|tls| tls.peer_certificate()).map(<[u8]>::to_vec);
     let mut body = Vec::new();
     while let Some(part) = answer.chunk().await.map_err(shown)? {
         if body.len() + part.len() > ANSWER_LIMIT {
@@ -100,5 +134,6 @@ async fn fetch(url: reqwest::Url) -> Result<Value, String> {
         }
         body.extend_from_slice(&part);
     }
-    serde_json::from_slice(&body).map_err(|_| "its answer is not JSON".to_owned())
+    let json = serde_json::from_slice(&body).map_err(|_| "its answer is not JSON".to_owned())?;
+    Ok(Fetched { json, certificate })
 }

@@ -15,6 +15,7 @@ use crate::admission::memory::Memory;
 use crate::admission::queue::{ProgramQueue, QueueLimits};
 use crate::analyser::Analyser;
 use crate::config::{Isolation, OauthSettings, Serve, Switch, address};
+use crate::connections::tls::Tls;
 use crate::execution::capabilities::MAX_NESTED;
 use crate::identity::credentials::Credentials;
 use crate::identity::metrics_token::MetricsToken;
@@ -40,6 +41,7 @@ pub(super) async fn start(
     serve: &Serve,
     tokens: Option<Tokens>,
     metrics_token: Option<MetricsToken>,
+    tls: Option<Arc<Tls>>,
 ) -> anyhow::Result<SharedGateway> {
     let sessions = Sessions::of(&registry).await.context("cannot create sessions")?;
     let private = PrivateHosts::new(&serve.upstream_private_hosts, PRIVATE)
@@ -69,6 +71,7 @@ pub(super) async fn start(
         limits: Limits::new(serve.rates.clone(), Arc::clone(&metrics)),
         metrics,
         metrics_token,
+        tls,
     }))
 }
 

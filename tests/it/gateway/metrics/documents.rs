@@ -12,6 +12,7 @@ use crate::support::expect::{failure, success};
 use crate::support::http::{HttpMcp, get};
 use crate::support::mcp_client::Era;
 use crate::support::server::Installation;
+use crate::support::tls::Authority;
 
 fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
@@ -20,7 +21,11 @@ fn read(path: &str) -> String {
 
 /// Returns the metrics of a gateway after some traffic, so that every family exists.
 fn exported() -> Exposition {
-    let server = Installation::new().start_with(&SETTINGS);
+    let authority = Authority::new();
+    let issued = authority.issue("gateway");
+    // Some exist only with TLS.
+    let settings = [&SETTINGS[..], &issued.settings()].concat();
+    let server = Installation::new().start_with(&settings);
     let client = HttpMcp::new(&server.tenant(), Era::Stateless);
     success(&client.execute("return await mcp.math.eval({ expression: '1 + 1' })"));
     failure(&client.execute("return ("), "PARSE_ERROR");
