@@ -16,6 +16,7 @@ mod noisy_neighbour;
 mod openapi;
 mod operations;
 mod rate_limits;
+mod replicas;
 mod synced_tools;
 mod tls;
 mod traces;

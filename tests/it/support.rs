@@ -1,8 +1,10 @@
 //! The test harness: both programs, clients for them, and real MCP servers.
 
+pub(crate) mod balancer;
 pub(crate) mod binaries;
 pub(crate) mod cli;
 pub(crate) mod collector;
+pub(crate) mod counter;
 pub(crate) mod device_issuer;
 pub(crate) mod expect;
 pub(crate) mod faulty_network;
@@ -12,6 +14,8 @@ pub(crate) mod http;
 pub(crate) mod issuer;
 pub(crate) mod mcp_client;
 pub(crate) mod mcp_servers;
+pub(crate) mod ports;
+pub(crate) mod postgres;
 pub(crate) mod processes;
 pub(crate) mod registry;
 pub(crate) mod relay;

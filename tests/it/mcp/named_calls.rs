@@ -2,71 +2,23 @@
 
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
 use crate::registry::capabilities::published;
 use crate::support::cli::Project;
+use crate::support::counter::Counter;
 use crate::support::expect::success;
 use crate::support::gateway_stub::{Answer, GatewayStub, forward_request};
 use crate::support::http::HttpMcp;
 use crate::support::mcp_client::Era;
 use crate::support::server::{Installation, Server, Tenant};
-use crate::support::upstream::{Entry, scope_of};
+use crate::support::upstream::scope_of;
 use crate::support::{PATIENCE, poll};
 
-/// An MCP server whose tool `add` counts its calls.
-struct Counter {
-    stub: GatewayStub,
-    count: Arc<AtomicUsize>,
-}
-
-impl Counter {
-    fn start() -> Self {
-        let count = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&count);
-        let stub = GatewayStub::start(move |message| {
-            let (id, arguments) = (&message["id"], &message["params"]["arguments"]);
-            let result = match message["method"].as_str().unwrap_or_default() {
-                "initialize" => {
-                    json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
-                        "serverInfo": { "name": "counter", "version": "1" } })
-                }
-                "tools/list" => json!({ "tools": [tool()] }),
-                "tools/call" => {
-                    let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
-                    if arguments["then"] == "close" {
-                        return Answer::Close;
-                    }
-                    json!({ "content": [{ "type": "text", "text": format!("call {number}") }],
-                        "isError": arguments["then"] == "fail" })
-                }
-                _ if id.is_null() => return Answer::Raw(202, "text/plain", Vec::new()),
-                _ => {
-                    let error = json!({ "code": -32601, "message": "no such method" });
-                    return Answer::Json(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
-                }
-            };
-            Answer::Json(json!({ "jsonrpc": "2.0", "id": id, "result": result }))
-        });
-        Self { stub, count }
-    }
-
-    fn count(&self) -> usize {
-        self.count.load(Ordering::SeqCst)
-    }
-
-    fn publish(&self, home: &Installation, tenant: &Tenant) {
-        let scope = scope_of(tenant);
-        let mut entry = Entry::http(&scope, "counter", &self.stub.url);
-        entry.tools = vec![tool()];
-        entry.publish(home);
-    }
-}
-
-fn tool() -> Value {
-    json!({ "name": "add", "description": "Counts a call", "inputSchema": { "type": "object" } })
+fn publish(counter: &Counter, home: &Installation, tenant: &Tenant) {
+    counter.entry(&scope_of(tenant)).publish(home);
 }
 
 /// Calls `counter:add`; see [`call`].
@@ -92,7 +44,7 @@ fn started() -> (Installation, Server, Counter, Tenant) {
     let (home, counter) = (Installation::new(), Counter::start());
     let server = home.start();
     let tenant = server.tenant();
-    counter.publish(&home, &tenant);
+    publish(&counter, &home, &tenant);
     (home, server, counter, tenant)
 }
 
@@ -119,7 +71,7 @@ fn a_named_call_is_made_once() {
     assert_eq!(add_here(&failed.0, &failed.1), "call 7");
     // Nobody else has these names.
     let other = server.tenant();
-    counter.publish(&home, &other);
+    publish(&counter, &home, &other);
     assert_eq!(add(&other, Era::Stateless, &name, &none), "call 8");
     assert_eq!(counter.count(), 8);
 }
@@ -143,7 +95,7 @@ fn a_call_with_an_unknown_outcome_is_not_made_again() {
 fn a_capability_that_failed_is_not_run_again() {
     let (home, server, counter, _) = started();
     let tenant = server.tenant_with_rights("execute,read,publish");
-    counter.publish(&home, &tenant);
+    publish(&counter, &home, &tenant);
     let code =
         "/** Counts. */ await mcp.counter.add({}); return await mcp.math.eval({ wrong: args.x });";
     published(&tenant, "twice.run", code);

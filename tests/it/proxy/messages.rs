@@ -375,13 +375,31 @@ impl Raw {
     /// Reads until a text has arrived.
     #[track_caller]
     pub(crate) fn until(&mut self, wanted: &str) {
+        while !text(&self.read).contains(wanted) {
+            self.more(wanted);
+        }
+    }
+
+    /// Reads until a line with this text has arrived completely, and returns it.
+    #[track_caller]
+    pub(crate) fn line(&mut self, wanted: &str) -> String {
+        self.until(wanted);
+        let from = text(&self.read).find(wanted).expect("it has arrived");
+        while !text(&self.read)[from..].contains('\n') {
+            self.more(wanted);
+        }
+        let read = text(&self.read);
+        let line = read.lines().find(|line| line.contains(wanted));
+        line.expect("it has arrived").to_owned()
+    }
+
+    #[track_caller]
+    fn more(&mut self, wanted: &str) {
         self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut piece = [0; 4_096];
-        while !text(&self.read).contains(wanted) {
-            let count = self.socket.read(&mut piece).unwrap_or(0);
-            assert!(count > 0, "`{wanted}` does not arrive: {}", text(&self.read));
-            self.read.extend_from_slice(&piece[..count]);
-        }
+        let count = self.socket.read(&mut piece).unwrap_or(0);
+        assert!(count > 0, "`{wanted}` does not arrive: {}", text(&self.read));
+        self.read.extend_from_slice(&piece[..count]);
     }
 
     /// Returns whether the stream has ended, without waiting for it.

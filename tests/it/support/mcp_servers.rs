@@ -17,6 +17,8 @@ pub(crate) const PYTHON: &str = "python";
 pub(crate) const CLIENTS: &str = "clients";
 /// Schemathesis from PyPI, which tests a gateway against its OpenAPI document.
 pub(crate) const SCHEMATHESIS: &str = "schemathesis";
+/// The balancer in front of several gateways, from PyPI.
+pub(crate) const BALANCER: &str = "balancer";
 /// The compiler of TypeScript.
 pub(crate) const TYPESCRIPT: &str = "typescript";
 /// Node 22, for clients that require it.

@@ -99,6 +99,11 @@ impl<'a> Entry<'a> {
 
     /// Inserts the entry.
     pub(crate) fn publish(self, installation: &Installation) {
+        installation.sql(&self.statements());
+    }
+
+    /// Returns the SQL that inserts the entry.
+    pub(crate) fn statements(self) -> String {
         let (org, project) = self.scope.split_once('.').expect("a scope has two parts");
         let stored = |name: &str, tools: &[Value]| {
             let mut content = self.content.clone();
@@ -125,6 +130,6 @@ impl<'a> Entry<'a> {
                     values ('{org}', '{project}', '{namespace}', '{name}', {one}, 'project', 'operator');"
             );
         }
-        installation.sql(&sql);
+        sql
     }
 }
