@@ -32,12 +32,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use tokio_util::sync::CancellationToken;
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::{self, CorsLayer};
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -71,9 +70,9 @@ const SHARED_HEADERS: [HeaderName; 4] = [
 const PREFLIGHT_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builds the gateway's routes.
-pub(crate) fn router(gateway: SharedGateway, serve: &Serve, shutdown: CancellationToken) -> Router {
+pub(crate) fn router(gateway: SharedGateway, serve: &Serve) -> Router {
     // Shared, because a layer's state is cloned for each request.
-    let mcp = Arc::new(mcp::service(gateway.clone(), serve, shutdown));
+    let mcp = Arc::new(mcp::service(gateway.clone(), serve));
     // The credential is checked before the body is read, so that only authenticated callers can make the gateway parse
     // anything.
     let api = Router::from(api_routes())
@@ -109,6 +108,8 @@ pub(crate) fn router(gateway: SharedGateway, serve: &Serve, shutdown: Cancellati
 async fn around(State(gateway): State<SharedGateway>, request: Request, next: Next) -> Response {
     // An upstream's answer is forwarded unchanged.
     let is_proxied = request.uri().path().starts_with("/mcp/proxy/");
+    let is_multiplexed = request.version() == Version::HTTP_2;
+    let stopping = gateway.stopping.announced.clone();
     // Before the credential is checked, so that guessed credentials are counted too.
     let counted = match limits::origin(&gateway.limits, &request) {
         Some(origin) => gateway.limits.count_address(&gateway.registry, origin).await,
@@ -125,6 +126,11 @@ async fn around(State(gateway): State<SharedGateway>, request: Request, next: Ne
     }
     // Last, so that refusals and proxied answers get these headers, too.
     harden(response.headers_mut());
+    // The client's next request then opens a connection, which a balancer makes to another gateway. HTTP/2 has no such
+    // header; its connections are told when the gateway is closing.
+    if stopping.is_cancelled() && !is_multiplexed {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     response
 }
 

@@ -344,8 +344,9 @@ impl Exchange {
             out.insert("x-accel-buffering", HeaderValue::from_static("no"));
             // Only a stored secret can change while the stream is open, which then ends.
             let stored = found.and_then(|found| found.stored);
-            let relay =
-                Relay::new(&self.gateway, &self.requester, &self.headers, self.seen, stored, trace);
+            let waits = listens || method == Method::GET;
+            let (caller, headers) = (&self.requester, &self.headers);
+            let relay = Relay::new(&self.gateway, caller, headers, self.seen, stored, waits, trace);
             let cleaner = redactor.map(|redactor| match is_json {
                 true => StreamRedactor::JsonTexts(JsonTexts::new(redactor, ANSWER_LIMIT)),
                 false => StreamRedactor::Events(Events::new(redactor, ANSWER_LIMIT)),

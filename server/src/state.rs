@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use registry::Registry;
 use sandbox::Pool;
+use tokio_util::sync::CancellationToken;
 
 use crate::admission::exchanges::Exchanges;
 use crate::admission::limits::Limits;
@@ -16,6 +17,18 @@ use crate::identity::metrics_token::MetricsToken;
 use crate::metrics::Metrics;
 use crate::traces::recorder::Recorder;
 use crate::upstreams::Upstreams;
+
+/// The steps of the gateway's end. Each token is cancelled when its step begins.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stopping {
+    /// A signal to stop has arrived: `/ready` fails, and answers close their connections, so that balancers send further
+    /// requests elsewhere. Requests that still arrive are served.
+    pub announced: CancellationToken,
+    /// No request is accepted any more, and streams that wait for messages of a server end.
+    pub closing: CancellationToken,
+    /// Requests have had their time to end: their work is cancelled.
+    pub abandoned: CancellationToken,
+}
 
 /// The gateway's long-lived parts.
 pub(crate) struct Gateway {
@@ -50,6 +63,8 @@ pub(crate) struct Gateway {
     pub metrics: Arc<Metrics>,
     /// With which the operator reads the figures on the main address.
     pub metrics_token: Option<MetricsToken>,
+    /// How far the gateway is in stopping.
+    pub stopping: Stopping,
 }
 
 /// A shared [`Gateway`].

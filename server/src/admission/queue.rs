@@ -64,6 +64,13 @@ pub(crate) struct RunSlot {
     _permit: OwnedSemaphorePermit,
 }
 
+impl QueueStats {
+    /// Returns how many programs have not ended.
+    pub(crate) fn admitted(self) -> usize {
+        self.running + self.waiting
+    }
+}
+
 impl ProgramQueue {
     /// Creates empty queues with these limits.
     pub(crate) fn new(limits: QueueLimits) -> Self {

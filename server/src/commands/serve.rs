@@ -29,7 +29,7 @@ use crate::connections::tls::{self, Tls};
 use crate::database::{Database, master_key};
 use crate::identity::metrics_token::MetricsToken;
 use crate::metrics::Snapshot;
-use crate::state::SharedGateway;
+use crate::state::{SharedGateway, Stopping};
 use crate::traces::maintenance;
 
 /// The tenant that a gateway with a new private Postgres creates.
@@ -41,8 +41,14 @@ pub(super) const KEY_FILE: &str = "local.key";
 /// The time limit for each of the last steps: storing traces, sending spans, closing the database connections.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long requests in progress may continue after a signal to stop.
+/// How long requests in progress may continue after the gateway has stopped accepting them.
 const GRACE: Duration = Duration::from_secs(20);
+
+/// How long requests that are cancelled then may take to say so to their clients and to the database.
+const CANCEL_LIMIT: Duration = Duration::from_secs(2);
+
+/// The interval of checks whether a cancelled program has ended.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The maximum number of connections to the listener for metrics.
 const METRICS_CONNECTIONS: usize = 32;
@@ -79,10 +85,11 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         let _maintenance =
             maintenance::start(database_connections.clone(), serve.records.retention());
         let recording = gateway.clone();
-        let shutdown = CancellationToken::new();
+        let stopping = gateway.stopping.clone();
         // Before the address is printed: whoever reads it may stop the gateway at once.
         let reload = Arc::new(Notify::new());
-        handle_signals(shutdown.clone(), tls.as_ref().map(|_| Arc::clone(&reload)))?;
+        let drain = Duration::from_secs(serve.connections.drain_seconds.into());
+        handle_signals(stopping.clone(), drain, tls.as_ref().map(|_| Arc::clone(&reload)))?;
         let _following = tls.clone().map(|tls| {
             AbortOnDropHandle::new(tokio::spawn(async move { tls.follow(&reload).await }))
         });
@@ -97,14 +104,15 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         // Until the end, so that the figures also show how the gateway stops.
         let _scraping = metrics_listener.map(|it| serve_metrics(it, gateway.clone(), open_files));
         let mut serving =
-            std::pin::pin!(answer(gateway, serve, listener, limits, shutdown.clone()));
+            std::pin::pin!(answer(gateway, serve, listener, limits));
         let ended = tokio::select! {
             () = &mut serving => Ok(()),
             () = database.ended() => {
                 // Postgres is not restarted here: the supervisor restarts the gateway, and that start recovers the
                 // database.
                 tracing::error!("The private Postgres has exited; stopping");
-                shutdown.cancel();
+                stopping.announced.cancel();
+                stopping.closing.cancel();
                 serving.await;
                 Err(anyhow::anyhow!("the private Postgres has exited; restart the gateway to recover it"))
             }
@@ -136,32 +144,40 @@ fn serve_metrics(
     }))
 }
 
-/// Serves until `shutdown` is cancelled, then waits for requests in progress.
+/// Serves until the gateway is closing, then waits for requests in progress. Those that take too long are cancelled.
 async fn answer(
     gateway: SharedGateway,
     serve: &Serve,
     listener: TcpListener,
     connections: connections::Limits,
-    shutdown: CancellationToken,
 ) {
-    // Cancels the work of requests that are still running after the grace time.
-    let abandon = CancellationToken::new();
+    let Stopping { closing, abandoned, .. } = gateway.stopping.clone();
     let tls = gateway.tls.clone();
-    let router = crate::http::router(gateway, serve, abandon.clone());
+    let router = crate::http::router(gateway.clone(), serve);
     let proxies = serve.rates.trusted_proxies.clone();
     let is_proxy = move |peer| proxies.iter().any(|proxy| proxy.contains(&peer));
-    let served = connections::serve(listener, router, connections, is_proxy, tls, shutdown.clone());
+    let served = connections::serve(listener, router, connections, is_proxy, tls, closing.clone());
+    let mut served = std::pin::pin!(served);
     let deadline = async {
-        shutdown.cancelled().await;
+        closing.cancelled().await;
         tokio::time::sleep(GRACE).await;
     };
     tokio::select! {
-        () = served => {}
+        () = &mut served => {}
         () = deadline => {
-            abandon.cancel();
-            tracing::warn!("Requests were still running after {} s; stopping anyway", GRACE.as_secs());
+            abandoned.cancel();
+            tracing::warn!("Requests were still running after {} s; cancelling them", GRACE.as_secs());
+            // Otherwise, their clients would get no answer.
+            let _ = tokio::time::timeout(CANCEL_LIMIT, served).await;
         }
     }
+    // A program outlives its connection until its end is recorded.
+    let ended = async {
+        while gateway.queue.stats().admitted() > 0 {
+            tokio::time::sleep(CHECK_INTERVAL).await;
+        }
+    };
+    let _ = tokio::time::timeout(CANCEL_LIMIT, ended).await;
 }
 
 /// The key that a first start created, and its file.
@@ -274,9 +290,14 @@ pub(super) fn tls_files(serve: &Serve) -> Result<Option<tls::Files>, tls::PairEr
     tls::Files::new(settings.tls_cert_file.as_deref(), settings.tls_key_file.as_deref())
 }
 
-/// Stops on signals. With `reload`, `SIGHUP` notifies it instead, unless the gateway was started from a terminal, which
-/// sends the signal when it is closed.
-fn handle_signals(shutdown: CancellationToken, reload: Option<Arc<Notify>>) -> anyhow::Result<()> {
+/// Lets a signal to stop take effect: at once it is announced, and after `drain`, or at a second signal, the gateway is
+/// closing. With `reload`, `SIGHUP` notifies it instead, unless the gateway was started from a terminal, which sends the
+/// signal when it is closed.
+fn handle_signals(
+    stopping: Stopping,
+    drain: Duration,
+    reload: Option<Arc<Notify>>,
+) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     // By default, it would end the gateway at once.
@@ -284,18 +305,26 @@ fn handle_signals(shutdown: CancellationToken, reload: Option<Arc<Notify>>) -> a
     // Asked now: a closed terminal is no longer one.
     let reload = reload.filter(|_| !std::io::stdin().is_terminal());
     tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
-                _ = hangup.recv() => match &reload {
-                    Some(reload) => reload.notify_one(),
-                    None => break,
-                },
+        let mut signalled = async || {
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => return,
+                    _ = interrupt.recv() => return,
+                    _ = hangup.recv() => match &reload {
+                        Some(reload) => reload.notify_one(),
+                        None => return,
+                    },
+                }
             }
+        };
+        signalled().await;
+        stopping.announced.cancel();
+        if !drain.is_zero() {
+            tracing::info!("Stopping: serving for {} s more, not ready", drain.as_secs());
+            let _ = tokio::time::timeout(drain, signalled()).await;
         }
         // Further signals have no effect, because the handlers stay installed.
-        shutdown.cancel();
+        stopping.closing.cancel();
     });
     Ok(())
 }

@@ -12,6 +12,18 @@ pub(crate) struct ConnectionSettings {
     /// The maximum number of connections from one address. Default: half of all. Trusted proxies are exempt.
     #[arg(long, env = "PML_CONNECTIONS_PER_ADDRESS", value_name = "N", value_parser = parse_count)]
     pub connections_per_address: Option<usize>,
+
+    /// For how many seconds the gateway serves on after a signal to stop, with `/ready` failing, so that balancers notice.
+    ///
+    /// Behind a balancer, set more than its health checks take to notice. A second signal ends the wait.
+    #[arg(
+        long,
+        env = "PML_DRAIN_SECONDS",
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u16).range(..=300)
+    )]
+    pub drain_seconds: u16,
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {

@@ -28,12 +28,16 @@ pub(crate) async fn version() -> Json<Value> {
     Json(json!({ "name": "pml-server", "version": env!("CARGO_PKG_VERSION") }))
 }
 
-/// Returns whether the gateway is ready: the database answers with the expected schema, programs can be sandboxed,
-/// and stored secrets can be read.
+/// Returns whether the gateway is ready: the database answers with the expected schema and accepts writes, programs can
+/// be sandboxed, stored secrets can be read, and the gateway is not stopping.
 #[utoipa::path(get, path = "/ready", tag = "operation", responses(
     (status = 200, description = "Ready", body = Object),
     (status = 503, description = "Not ready; `checks` has the reasons", body = Object)))]
 pub(crate) async fn ready(State(gateway): State<SharedGateway>) -> impl IntoResponse {
+    // Without asking anything that could take time.
+    if gateway.stopping.announced.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "status": "stopping" })));
+    }
     // Concurrently, so that an unresponsive database is waited for only once.
     let (database, secrets, sandbox) = tokio::join!(
         gateway.registry.check_ready(),

@@ -53,11 +53,7 @@ pub(crate) struct McpService {
 }
 
 /// Builds the MCP endpoint.
-pub(crate) fn service(
-    gateway: SharedGateway,
-    serve: &Serve,
-    shutdown: CancellationToken,
-) -> McpService {
+pub(crate) fn service(gateway: SharedGateway, serve: &Serve) -> McpService {
     let mut hosts: Vec<String> =
         ["localhost", "127.0.0.1", "::1"].into_iter().map(str::to_owned).collect();
     hosts.extend(serve.hosts());
@@ -67,7 +63,6 @@ pub(crate) fn service(
     // One JSON document instead of a stream with one event. If progress notifications precede the
     // answer, rmcp sends a stream anyway.
     config.json_response = true;
-    config.cancellation_token = shutdown;
     config.allowed_hosts = hosts;
     // Pages that this machine serves may call the gateway, for example the MCP inspector.
     config.allowed_origins = ["localhost", "127.0.0.1", "[::1]"]
@@ -260,7 +255,17 @@ impl ServerHandler for McpHandler {
             (token, calls)
         });
         // Boxed, because a call's future is large, and a program that calls tools nests many of them.
-        let answer = Box::pin(self.dispatch(&requester, &request.name, arguments, run, cancel));
+        let mut answer =
+            Box::pin(self.dispatch(&requester, &request.name, arguments, run, cancel.clone()));
+        // Not by rmcp's own token: with that, the client would get no answer.
+        let abandoned = self.gateway.stopping.abandoned.clone();
+        let answer = async move {
+            tokio::select! {
+                answer = &mut answer => return answer,
+                () = abandoned.cancelled() => cancel.cancel(),
+            }
+            answer.await
+        };
         let trace = TraceContext::of_request(&context.meta, Some(&parts.headers));
         let answer = trace_context::within(trace, async {
             let name = || spans::tool_name(&request.name);

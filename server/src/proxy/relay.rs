@@ -10,6 +10,7 @@ use execution::{Budget as _, UNBUDGETED};
 use futures::stream::{self, Stream};
 use registry::{Caller, Changes, Right};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::ANSWER_LIMIT;
 use super::events::StreamRedactor;
@@ -60,17 +61,21 @@ pub(super) struct Relay {
     changes: watch::Receiver<Changes>,
     seen: Changes,
     until: tokio::time::Instant,
+    /// Ends the stream when it is cancelled.
+    ended: CancellationToken,
     trace: Trace,
 }
 
 impl Relay {
-    /// Prepares a stream. `seen` is the state of changes from before the caller's credential was checked.
+    /// Prepares a stream. `seen` is the state of changes from before the caller's credential was checked. `waits` is
+    /// whether it waits for messages of the server, rather than for the answer to a request.
     pub(super) fn new(
         gateway: &SharedGateway,
         requester: &Requester,
         headers: &HeaderMap,
         seen: Changes,
         stored_secret: Option<StoredSecret>,
+        waits: bool,
         trace: Trace,
     ) -> Self {
         let mut changes = gateway.registry.changes();
@@ -87,14 +92,18 @@ impl Relay {
         // A time in the past becomes zero: the stream of an expired credential ends at once.
         let left = caller.expires_at.map(|at| (at - Utc::now()).to_std().unwrap_or_default());
         let until = tokio::time::Instant::now() + left.unwrap_or(STREAM_LIMIT).min(STREAM_LIMIT);
+        // A request may end while the gateway stops; what waits would only delay the stop. The client resumes the
+        // stream on another gateway.
+        let stopping = &gateway.stopping;
+        let ended = if waits { stopping.closing.clone() } else { stopping.abandoned.clone() };
         let gateway = Arc::clone(gateway);
-        Self { gateway, caller, credential, stored_secret, changes, seen, until, trace }
+        Self { gateway, caller, credential, stored_secret, changes, seen, until, ended, trace }
     }
 
     /// Returns an answer as it arrives, without the secret that was sent to the server.
     ///
-    /// The stream ends with the server's stream, after the time limit, and as soon as the caller's credential or the
-    /// stored secret is no longer valid. If the client disconnects, the stream is dropped, and with it the connection
+    /// The stream ends with the server's stream, after the time limit, when the gateway stops, and as soon as the caller's
+    /// credential or the stored secret is no longer valid. If the client disconnects, the stream is dropped, and with it the connection
     /// to the server.
     pub(super) fn stream(
         self,
@@ -145,6 +154,7 @@ impl Relay {
                     Err(_) => None,
                 },
                 () = tokio::time::sleep_until(self.until) => return None,
+                () = self.ended.cancelled() => return None,
                 changed = self.changes.changed() => {
                     // An error would mean that no change is reported any more, so that a
                     // revocation could be missed.

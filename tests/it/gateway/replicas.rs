@@ -2,7 +2,9 @@
 
 mod crash;
 mod load;
+mod rolling;
 mod shared;
+mod stopping;
 
 use std::sync::Mutex;
 

@@ -22,7 +22,7 @@ use crate::identity::metrics_token::MetricsToken;
 use crate::identity::sessions::Sessions;
 use crate::identity::tokens::{Claims, Tokens};
 use crate::metrics::Metrics;
-use crate::state::{Gateway, SharedGateway};
+use crate::state::{Gateway, SharedGateway, Stopping};
 use crate::traces::recorder::Recorder;
 use crate::upstreams::Upstreams;
 
@@ -72,6 +72,7 @@ pub(super) async fn start(
         metrics,
         metrics_token,
         tls,
+        stopping: Stopping::default(),
     }))
 }
 
