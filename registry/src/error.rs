@@ -84,9 +84,6 @@ pub enum RegistryError {
     /// The database does not have this program's schema.
     #[error("the database is not migrated; run `pml-server migrate`")]
     NotMigrated,
-    /// The database accepts no writes, for example because it is a standby.
-    #[error("the database is read-only")]
-    ReadOnly,
     /// Row-level security does not bind the role.
     #[error(
         "role `{role}` owns tables or bypasses row-level security; connect as `pml_app` to serve"
@@ -120,7 +117,8 @@ impl From<sqlx::Error> for RegistryError {
                 }
                 // Time-outs, a lock that was not given, an idle transaction that was ended.
                 Some("57014" | "55P03" | "25P03") => Self::Unavailable(error),
-                // A server that only reads, such as a standby; transactions in each other's way; a disk that fails.
+                // A server that only reads, such as a standby: after a failover, another connection leads to the new
+                // primary. Transactions in each other's way; a disk that fails.
                 Some("25006" | "40001" | "40P01" | "58030") => Self::Unavailable(error),
                 // A policy refused the row, or a trigger protects what never changes.
                 Some("42501") => Self::Denied(error),

@@ -115,7 +115,7 @@ pub use secrets::{
 pub use stats::{CacheStats, DatabaseStats, RegistryStats};
 
 use accounts::keys::KeyCache;
-use database::pool::{ServedPool, check_schema, check_writable};
+use database::pool::{ServedPool, check_schema};
 use database::together::Together;
 use entries::discover::known::KnownTools;
 use entries::entry_cache::EntryCache;
@@ -202,9 +202,8 @@ impl Registry {
     /// Returns whether the database answers, accepts writes and has this program's schema.
     ///
     /// # Errors
-    /// Returns the same errors as [`Registry::connect`], and [`RegistryError::ReadOnly`].
+    /// Returns the same errors as [`Registry::connect`].
     pub async fn check_ready(&self) -> Result<(), RegistryError> {
-        check_writable(&self.pool).await?;
         check_schema(&self.pool).await
     }
 

@@ -16,8 +16,13 @@ const LIMIT: Duration = Duration::from_millis(1_500);
 pub(crate) async fn explain(options: &PgConnectOptions, error: Error) -> RegistryError {
     let error = match error {
         Error::PoolTimedOut => match tokio::time::timeout(LIMIT, options.connect()).await {
-            Ok(Ok(_)) => {
-                return no_connection(options, "all of its connections are in use".to_owned());
+            Ok(Ok(mut connection)) => {
+                let is_standby = sqlx::query_scalar("select pg_is_in_recovery()");
+                let reason = match is_standby.fetch_one(&mut connection).await {
+                    Ok(true) => "it is a standby, which accepts no writes",
+                    _ => "all of its connections are in use",
+                };
+                return no_connection(options, reason.to_owned());
             }
             Ok(Err(error)) => error,
             Err(_) => return no_connection(options, "it does not answer".to_owned()),

@@ -64,7 +64,12 @@ impl ServedPool {
 ///
 /// Our queries look up rows by key, so one plan suits all arguments; planning a look-up with the policies takes five
 /// times as long as executing it.
-const SETTINGS: &str = "set statement_timeout = '5s'; \
+///
+/// A standby is refused like a server that is down, so that after a failover no connection remains that only reads.
+const SETTINGS: &str = "do $$ begin if pg_is_in_recovery() then \
+        raise exception 'this server is a standby' using errcode = 'read_only_sql_transaction'; \
+    end if; end $$; \
+    set statement_timeout = '5s'; \
     set lock_timeout = '1500ms'; \
     set idle_in_transaction_session_timeout = '5s'; \
     set tcp_user_timeout = '5s'; \
@@ -117,30 +122,22 @@ async fn check_role(pool: &PgPool) -> Result<(), RegistryError> {
     Ok(())
 }
 
-/// Refuses a schema that lacks a migration of this program.
+/// Refuses a schema that lacks a migration of this program, and a server that accepts no writes, as a standby does.
 pub(crate) async fn check_schema(pool: &ServedPool) -> Result<(), RegistryError> {
-    // Not a checked query: the migrator creates this table, not a migration.
-    let versions = "select version from _sqlx_migrations where success";
-    let done: Vec<i64> = pool
-        .outside(move |connection| Box::pin(sqlx::query_scalar(versions).fetch_all(connection)))
+    // Not a checked query: the migrator creates this table, not a migration. One statement, so that it takes one round
+    // trip.
+    let versions = "select version, current_setting('transaction_read_only') = 'on'
+        from _sqlx_migrations where success";
+    let rows: Vec<(i64, bool)> = pool
+        .outside(move |connection| Box::pin(sqlx::query_as(versions).fetch_all(connection)))
         .await?;
+    if rows.iter().any(|(_, is_read_only)| *is_read_only) {
+        let what = "the database accepts no writes: it is a standby, or set to read-only";
+        return Err(RegistryError::Unavailable(sqlx::Error::Protocol(what.to_owned())));
+    }
+    let done: Vec<i64> = rows.into_iter().map(|(version, _)| version).collect();
     // A newer schema is accepted: during an upgrade, gateways of the previous release still run on
     // it.
     let complete = MIGRATOR.iter().all(|migration| done.contains(&migration.version));
     if complete { Ok(()) } else { Err(RegistryError::NotMigrated) }
-}
-
-/// Refuses a database that accepts no writes: no program could be recorded.
-pub(crate) async fn check_writable(pool: &ServedPool) -> Result<(), RegistryError> {
-    let is_read_only = pool
-        .outside(move |connection| {
-            Box::pin(
-                sqlx::query_scalar!(
-                    r#"select current_setting('transaction_read_only') = 'on' as "is_read_only!""#
-                )
-                .fetch_one(connection),
-            )
-        })
-        .await?;
-    if is_read_only { Err(RegistryError::ReadOnly) } else { Ok(()) }
 }

@@ -159,8 +159,9 @@ where
             }
             Err(error) => {
                 // Only a successful rollback makes the connection reusable. Otherwise it may still
-                // be in the transaction, with the settings of this tenant.
-                if execute(&mut held, "rollback".into()).await.is_ok() {
+                // be in the transaction, with the settings of this tenant. A session that only reads
+                // stays so when the server accepts writes again, so it is closed.
+                if execute(&mut held, "rollback".into()).await.is_ok() && !is_read_only(&error) {
                     held.release();
                 }
                 Err(error)
@@ -258,6 +259,11 @@ fn execute(connection: &mut PgConnection, statement: Arc<str>) -> Statement<'_, 
 
 fn unavailable() -> RegistryError {
     RegistryError::Unavailable(sqlx::Error::PoolTimedOut)
+}
+
+fn is_read_only(error: &RegistryError) -> bool {
+    let RegistryError::Unavailable(sqlx::Error::Database(refused)) = error else { return false };
+    refused.code().as_deref() == Some("25006")
 }
 
 fn is_disconnect(error: &sqlx::Error) -> bool {

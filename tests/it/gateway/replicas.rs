@@ -1,6 +1,7 @@
 //! Two gateways on one Postgres, behind the balancer of `deploy/Caddyfile`.
 
 mod crash;
+mod database;
 mod load;
 mod rolling;
 mod shared;
