@@ -255,6 +255,9 @@ fn the_schema_knows_every_setting() {
         "PML_MASTER_KEY_NEW_FILE",
         "PML_MASTER_KEY_OLD_FILE",
         "PML_METRICS_TOKEN_FILE",
+        // Pods speak HTTP; HTTPS ends at the ingress.
+        "PML_TLS_CERT_FILE",
+        "PML_TLS_KEY_FILE",
         // The image sets these, and has no programs of Postgres.
         "PML_BACKUP_URL",
         "PML_DATA_DIR",
