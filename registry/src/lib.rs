@@ -45,12 +45,10 @@ mod routes;
 mod secrets;
 mod stats;
 
-use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::migrate::Migrator;
-use sqlx::postgres::PgConnectOptions;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -115,6 +113,7 @@ pub use secrets::{
 pub use stats::{CacheStats, DatabaseStats, RegistryStats};
 
 use accounts::keys::KeyCache;
+use database::connect;
 use database::pool::{ServedPool, check_schema};
 use database::together::Together;
 use entries::discover::known::KnownTools;
@@ -159,8 +158,7 @@ impl Registry {
     /// # Errors
     /// As [`Registry::connect`].
     pub async fn connect_with(url: &str, connections: u32) -> Result<Self, RegistryError> {
-        let options = PgConnectOptions::from_str(url)
-            .map_err(|error| RegistryError::Invalid(format!("the database URL: {error}")))?;
+        let options = connect::options(url)?;
         let pool = ServedPool::connect(&options, connections).await?;
         // Loaded before the follower starts, so that no gateway serves without routes. The follower
         // reads them again once it listens, for changes in between.

@@ -1,14 +1,37 @@
-//! Finds why a database cannot be connected to.
+//! Connects to a database, and finds why it cannot be connected to.
 
+use std::str::FromStr as _;
 use std::time::Duration;
 
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Error};
 
 use crate::RegistryError;
 
+/// How long a request waits for a connection: a dead database must be reported within two seconds.
+pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// The time limit of the attempt that finds the reason.
 const LIMIT: Duration = Duration::from_millis(1_500);
+
+/// Parses a URL. The error does not contain it.
+pub(crate) fn options(url: &str) -> Result<PgConnectOptions, RegistryError> {
+    PgConnectOptions::from_str(url)
+        .map_err(|error| RegistryError::Invalid(format!("the database URL: {error}")))
+}
+
+/// Opens a single connection, without the time limits of a request.
+pub(crate) async fn single(url: &str) -> Result<PgPool, RegistryError> {
+    let options = options(url)?;
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .connect_with(options.clone())
+        .await;
+    match pool {
+        Ok(pool) => Ok(pool),
+        Err(error) => Err(explain(&options, error).await),
+    }
+}
 
 /// Returns the error of a first connection with its place and its reason.
 ///

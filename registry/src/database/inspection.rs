@@ -1,14 +1,12 @@
 //! What a connection can say about its database, before anything relies on it.
 
-use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Instant;
 
 use chrono::{TimeDelta, Utc};
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgSslMode};
+use sqlx::postgres::{PgPool, PgSslMode};
 
 use crate::database::connect;
-use crate::database::pool::ACQUIRE_TIMEOUT;
 use crate::{MIGRATOR, MasterKeys, RegistryError};
 
 /// The parts of a database URL that may be shown: everything except the password.
@@ -28,7 +26,7 @@ impl DatabaseUrl {
     /// # Errors
     /// Returns [`RegistryError::Invalid`] with the reason, which does not contain the URL.
     pub fn parse(url: &str) -> Result<Self, RegistryError> {
-        let options = options(url)?;
+        let options = connect::options(url)?;
         let host = options.get_host();
         let is_loopback = host == "localhost"
             || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
@@ -42,11 +40,6 @@ impl DatabaseUrl {
             ),
         })
     }
-}
-
-fn options(url: &str) -> Result<PgConnectOptions, RegistryError> {
-    PgConnectOptions::from_str(url)
-        .map_err(|error| RegistryError::Invalid(format!("the database URL: {error}")))
 }
 
 /// How a database's schema compares with the migrations of this program.
@@ -112,16 +105,7 @@ impl Inspection {
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] or [`RegistryError::NoConnection`] when the database does not answer.
     pub async fn connect(url: &str) -> Result<Self, RegistryError> {
-        let options = options(url)?;
-        let pool = PgPoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            .connect_with(options.clone())
-            .await;
-        match pool {
-            Ok(pool) => Ok(Self { pool }),
-            Err(error) => Err(connect::explain(&options, error).await),
-        }
+        Ok(Self { pool: connect::single(url).await? })
     }
 
     /// Reads the state of the database.

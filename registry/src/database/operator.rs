@@ -1,11 +1,8 @@
 //! The connection of the operator, with the role that owns the database.
 
-use std::str::FromStr as _;
-
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::PgPool;
 
 use crate::database::connect;
-use crate::database::pool::ACQUIRE_TIMEOUT;
 use crate::{MIGRATOR, RegistryError};
 
 /// Migrates the database, seeds the catalog, creates scopes and edits routing rules.
@@ -22,19 +19,9 @@ impl Operator {
     /// # Errors
     /// Returns [`RegistryError::Unavailable`] when the database does not answer.
     pub async fn connect(owner_url: &str) -> Result<Self, RegistryError> {
-        let options = PgConnectOptions::from_str(owner_url)
-            .map_err(|error| RegistryError::Invalid(format!("the database URL: {error}")))?;
         // Without the time limits of a request: a migration may take long, and so may waiting for one that another
         // process runs.
-        let pool = PgPoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            .connect_with(options.clone())
-            .await;
-        match pool {
-            Ok(pool) => Ok(Self { pool }),
-            Err(error) => Err(connect::explain(&options, error).await),
-        }
+        Ok(Self { pool: connect::single(owner_url).await? })
     }
 
     /// Runs the pending migrations; concurrent calls are safe.

@@ -5,13 +5,10 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
-use crate::database::connect;
+use crate::database::connect::{self, ACQUIRE_TIMEOUT};
 use crate::database::liveness::{Liveness, Probe};
 use crate::stats::{Acquisitions, DatabaseStats};
 use crate::{MIGRATOR, RegistryError};
-
-/// How long a request waits for a connection: a dead database must be reported within two seconds.
-pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// The pool of connections that serve requests, and the state of the database behind it.
 #[derive(Clone)]

@@ -3,13 +3,10 @@
 //! A restore is made into a database beside the served one. The two swap their names in one transaction, so that a
 //! restore that fails or is killed has changed nothing.
 
-use std::str::FromStr as _;
-
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::PgPool;
 
 use crate::RegistryError;
 use crate::database::connect;
-use crate::database::pool::ACQUIRE_TIMEOUT;
 
 /// The superuser of a private cluster, connected to another database than the served one.
 #[derive(Debug)]
@@ -26,17 +23,7 @@ impl ClusterOwner {
     /// # Errors
     /// Returns [`RegistryError::NoConnection`] when the database does not answer.
     pub async fn connect(superuser_url: &str) -> Result<Self, RegistryError> {
-        let options = PgConnectOptions::from_str(superuser_url)
-            .map_err(|error| RegistryError::Invalid(format!("the database URL: {error}")))?;
-        let pool = PgPoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            .connect_with(options.clone())
-            .await;
-        match pool {
-            Ok(pool) => Ok(Self { pool }),
-            Err(error) => Err(connect::explain(&options, error).await),
-        }
+        Ok(Self { pool: connect::single(superuser_url).await? })
     }
 
     /// Creates the empty database [`Self::RESTORED`] with the owner and the rights of the served one; replaces what an
@@ -45,9 +32,9 @@ impl ClusterOwner {
     /// # Errors
     /// Returns [`RegistryError::Database`] when the database refuses.
     pub async fn create_restored(&self) -> Result<(), RegistryError> {
+        self.drop_restored().await?;
         // One by one: none of these may run in a transaction, and several statements in one query are one.
         for statement in [
-            "drop database if exists pml_restored with (force)",
             "create database pml_restored owner pml_owner template template0",
             "revoke all on database pml_restored from public",
             "grant connect on database pml_restored to pml_app",
