@@ -1,6 +1,7 @@
 //! The command line of `pml`.
 
 mod capabilities;
+mod init;
 mod login;
 mod publish;
 mod runs;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::capabilities::{Add, Run};
+pub(crate) use self::init::{Agent, Init};
 pub(crate) use self::login::Login;
 pub(crate) use self::publish::{Deprecate, Publish, Unpublish};
 pub(crate) use self::runs::{
@@ -110,15 +112,8 @@ pub(crate) enum Command {
     Unpublish(Unpublish),
     /// Check the sandbox, the gateway, the API key and the project's files.
     Doctor(Doctor),
-    /// Set up this project for agents: write `.mcp.json`, `.pml.json` and `.gitignore`.
-    Init {
-        /// Do not prompt; use the defaults.
-        #[arg(long, short)]
-        yes: bool,
-        /// Tell the gateway the tools of the MCP servers of .pml.json, so that you find them through it.
-        #[arg(long)]
-        sync_tools: bool,
-    },
+    /// Set up this project for agents: write their files, `.pml.json` and `.gitignore`.
+    Init(Init),
     /// Trust this project's `.pml.json` in its present form, so that its grants take effect.
     Trust {
         /// Do not prompt. Without a terminal, also set PML_TRUST_NONINTERACTIVE=1.

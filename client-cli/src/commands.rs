@@ -1,7 +1,6 @@
 //! One file per command.
 
 mod add;
-mod agent_file;
 pub(crate) mod analyze;
 mod approve;
 mod cleanup;
@@ -32,7 +31,6 @@ pub(crate) mod unpublish;
 mod upgrade;
 mod verify;
 
-use std::io::{BufRead as _, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -51,9 +49,7 @@ use crate::args::{
     SecretsCommand, Settings, ShowRun,
 };
 use crate::config;
-use crate::consent::trust::TrustStore;
 use crate::error::CliError;
-use crate::workspace::Workspace;
 use crate::{logging, stdio};
 
 /// Runs the chosen command and returns its exit code. Failures go to stderr, or
@@ -137,8 +133,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         .install_default()
         .map_err(|_| CliError::failed("the TLS provider was installed twice"))?;
     let settings = &cli.settings;
-    // These commands need no runtime. `init` and `trust` ask on stdin before signals are handled,
-    // so Ctrl-C ends them at once.
+    // These commands need no runtime. `trust` asks on stdin before signals are handled, so Ctrl-C ends it at once.
     match cli.command {
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -148,9 +143,6 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         }
         Command::Man { folder } => return man::man(&folder),
         Command::Cleanup(options) => return cleanup::cleanup(settings, &options),
-        Command::Init { yes, sync_tools } => {
-            return initialise(settings, init::tool_sync::Options { yes, sync_tools });
-        }
         Command::Trust { yes } => return trust::trust(settings, yes),
         Command::Runs(RunsCommand::Resume(_)) => {}
         Command::Runs(
@@ -186,6 +178,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::List(_)
         | Command::Remove(_)
         | Command::Upgrade(_)
+        | Command::Init(_)
         | Command::Login(_)
         | Command::Logout => {}
     }
@@ -300,8 +293,8 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
             Command::Types(options) => types::types(App::open(settings)?, options, &stop).await,
             Command::Login(options) => login::login(settings, options, &stop).await,
             Command::Logout => login::logout(settings, &stop).await,
-            Command::Init { .. }
-            | Command::Trust { .. }
+            Command::Init(options) => init::init(settings, &options, &stop).await,
+            Command::Trust { .. }
             | Command::Runs(_)
             | Command::Verify(_)
             | Command::Policy(_)
@@ -336,49 +329,6 @@ fn analyser() -> Result<Arc<Analyser>, CliError> {
     Analyser::start()
         .map(Arc::new)
         .map_err(|error| CliError::from_code(ErrorCode::SandboxUnavailable, error.to_string()))
-}
-
-/// `pml init`: shows the planned changes, asks, and makes them.
-fn initialise(
-    settings: &Settings,
-    options: init::tool_sync::Options,
-) -> Result<ExitCode, CliError> {
-    let refused = |error: &dyn std::fmt::Display| CliError::cannot_run(error.to_string());
-    let workspace =
-        Workspace::find(settings.workspace.as_deref()).map_err(|error| refused(&error))?;
-    let store = TrustStore::of_user().map_err(|error| refused(&error))?;
-    let plan = init::plan(&workspace).map_err(|error| refused(&error))?;
-    if !plan.changes {
-        say(&format!(
-            "`{}` is already set up for agents; nothing was changed.\n{plan}\n",
-            workspace.root().display()
-        ))?;
-        init::tool_sync::offer(settings, &workspace, &store, options)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if !options.yes {
-        // The question goes to stderr, because stdout may be piped. So both ends must be terminals.
-        let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-        if !person {
-            return Err(CliError::cannot_run("there is no terminal to ask on")
-                .with_hint("`pml init --yes` uses the defaults."));
-        }
-        note(&format!("In `{}`:\n{plan}\nContinue? [Y/n]: ", workspace.root().display()));
-        let mut answer = String::new();
-        std::io::stdin()
-            .lock()
-            .read_line(&mut answer)
-            .map_err(|error| CliError::failed(format!("cannot ask: {error}")))?;
-        // End of input counts as no.
-        if !matches!(answer.to_ascii_lowercase().as_str(), "\n" | "y\n" | "yes\n") {
-            return Err(CliError::cannot_run("nothing was written"));
-        }
-    }
-    let report = init::init(&workspace, &store).map_err(|error| refused(&error))?;
-    say(&format!("{report}\n"))?;
-    init::tool_sync::offer(settings, &workspace, &store, options)?;
-    say("\nNext: restart your agent in this project, or run `pml exec program.ts`.\n")?;
-    Ok(ExitCode::SUCCESS)
 }
 
 fn stop_on_signals(stop: CancellationToken) -> Result<(), CliError> {

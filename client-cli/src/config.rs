@@ -1,5 +1,6 @@
 //! `.pml.json`: parsed strictly. Its grants take effect only while the user trusts its content.
 
+mod adopted;
 mod entry;
 mod file;
 mod given;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use protocol::{ToolPattern, escape_text};
 
+pub(crate) use adopted::Adopting;
 pub(crate) use entry::McpServer;
 pub(crate) use given::{given_named, given_policy};
 pub(crate) use registries::Registry;

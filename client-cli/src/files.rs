@@ -23,6 +23,11 @@ pub(crate) fn records_folder() -> Option<PathBuf> {
     of_user("XDG_STATE_HOME", ".local/state")
 }
 
+/// Returns the user's home folder.
+pub(crate) fn home() -> Option<PathBuf> {
+    std::env::home_dir().filter(|home| home.is_absolute())
+}
+
 fn of_user(variable: &str, otherwise: &str) -> Option<PathBuf> {
     let named = std::env::var_os(variable).map(PathBuf::from);
     beneath(named, std::env::home_dir(), otherwise)

@@ -22,10 +22,12 @@
 // - `placement` and `discover` look things up and run nothing. `run` runs programs; no other module executes their
 //   calls.
 // - `exposed` selects the tools that agents are offered next to the meta-tools, and calls nothing.
+// - `agents` reads and writes the files in which agents look for MCP servers.
 // - `agent` answers agents, whose connections `stdio` and `serve` accept; `commands` is for people.
 
 mod added;
 mod agent;
+mod agents;
 mod analyser;
 mod app;
 mod approval_page;

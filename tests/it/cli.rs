@@ -25,6 +25,7 @@ mod hostile_capabilities;
 pub(crate) mod hostile_gateway;
 mod housekeeping;
 mod init;
+mod init_agents;
 mod installed_servers;
 mod keyring;
 mod left_out;

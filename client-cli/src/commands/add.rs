@@ -9,10 +9,10 @@ use protocol::{ErrorBody, ErrorCode, Integrity, ToolId, escape_text};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::agent_file::{AGENT_FILE, AgentFile};
 use super::exec::show_installations;
 use super::terminal::{ask_line, for_terminal, interrupted, note, say};
 use crate::added::{Added, AddedCapability};
+use crate::agents::{Agent, AgentFile, FileError};
 use crate::app::App;
 use crate::args::Add;
 use crate::capabilities::{self, Capability, RegisteredServer, Target};
@@ -54,13 +54,15 @@ async fn add_to(
     }
     let server = options.server.clone().unwrap_or_else(|| id.action().to_owned());
     check_server(&server)?;
-    let file = |error: super::agent_file::FileError| {
-        CliError::from_code(ErrorCode::ConfigInvalid, error.to_string())
-    };
+    let file = |error: FileError| CliError::from_code(ErrorCode::ConfigInvalid, error.to_string());
     let entry = json!({ "type": "stdio", "command": "pml", "args": ["run", server] });
-    let taken = AgentFile::read(app.project()).map_err(file)?.servers().get(&server).cloned();
+    let taken = AgentFile::read(Agent::ClaudeCode, app.project(), None)
+        .map_err(file)?
+        .servers()
+        .get(&server)
+        .cloned();
     if taken.is_some_and(|taken| taken != entry) {
-        let message = format!("`{AGENT_FILE}` has another server `{server}`");
+        let message = format!("`{}` has another server `{server}`", Agent::ClaudeCode.shown());
         return Err(CliError::cannot_run(message).with_hint("`--as` chooses another name."));
     }
 
@@ -105,9 +107,9 @@ async fn add_to(
     };
     added.0.insert(server.clone(), known);
     added.write(app.project())?;
-    let mut agents = AgentFile::read(app.project()).map_err(file)?;
-    agents.servers().insert(server.clone(), entry);
-    agents.write(app.project()).map_err(file)?;
+    let mut agents = AgentFile::read(Agent::ClaudeCode, app.project(), None).map_err(file)?;
+    agents.insert(&server, &entry).map_err(file)?;
+    agents.write().map_err(file)?;
     // The user has just read what it does. The calls that it makes are asked about as before.
     let allowed = app.allow_always(&id.plain().within(module.name.scope()));
     let mut text =

@@ -1,359 +1,98 @@
 //! `pml init`: sets up a project for agents.
 
-pub(super) mod tool_sync;
+mod key;
+mod servers;
+mod setup;
+mod tool_sync;
 
-use std::fmt;
-use std::path::Path;
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
 
-use clap::Parser as _;
-use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
-use super::agent_file::{AGENT_FILE, AgentFile, FileError, read, write};
-use crate::args::{Cli, Command};
-use crate::config::{self, ConfigError};
+pub(super) use setup::{ignores, starts_stdio};
+
+use super::terminal::{ask_line, say};
+use crate::agents::Agent;
+use crate::args::{self, Settings};
 use crate::consent::trust::TrustStore;
+use crate::error::CliError;
+use crate::files::home;
 use crate::workspace::Workspace;
+use setup::Agents;
 
-/// The files of PML in a project that git should ignore.
-const IGNORED: &[&str] = &[".pml/", ".mcp.json.backup", ".env"];
-
-/// Why a project was not set up.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum InitError {
-    /// An existing file cannot be parsed, or a file cannot be written.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// `.pml.json` cannot be used.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
+/// A project that is set up, and how the command was called.
+struct Setup<'a> {
+    settings: &'a Settings,
+    options: &'a args::Init,
+    workspace: Workspace,
+    store: TrustStore,
+    agents: Agents,
+    stop: &'a CancellationToken,
 }
 
-/// The changes, one line for each file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Report {
-    lines: Vec<String>,
-    /// Whether any file is written.
-    pub(crate) changes: bool,
-}
+impl Setup<'_> {
+    /// Returns whether a person can be asked. Questions go to stderr, because stdout may be piped, so both ends must be
+    /// terminals.
+    fn asks(&self) -> bool {
+        !self.options.yes && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.lines.join("\n"))
+    /// Asks a question whose default is no.
+    async fn is_confirmed(&self, question: String) -> Result<bool, CliError> {
+        let answer = ask_line(question, self.stop).await?;
+        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 }
 
-/// Returns what [`init`] would do, without doing it.
+/// Shows the planned changes, asks, and makes them; then offers what a project can have besides.
 ///
 /// # Errors
-/// Returns [`InitError`] if an existing file cannot be parsed.
-pub(crate) fn plan(workspace: &Workspace) -> Result<Report, InitError> {
-    let plan = Plan::of(workspace)?;
-    Ok(Report { lines: plan.lines("would be"), changes: plan.changes() })
-}
-
-/// Writes `.mcp.json`, `.pml.json` and the entries of `.gitignore`. Existing content is kept; a second run changes
-/// nothing.
-///
-/// # Errors
-/// Returns [`InitError`] if an existing file cannot be parsed. All files are read before the first is written.
-pub(crate) fn init(workspace: &Workspace, store: &TrustStore) -> Result<Report, InitError> {
-    // Planned again: a file may have changed while the user was asked.
-    let plan = Plan::of(workspace)?;
-    if let Some(file) = &plan.agents {
-        file.write(workspace)?;
+/// Returns why the project was not set up.
+pub(super) async fn init(
+    settings: &Settings,
+    options: &args::Init,
+    stop: &CancellationToken,
+) -> Result<ExitCode, CliError> {
+    let refused = |error: &dyn std::fmt::Display| CliError::cannot_run(error.to_string());
+    let workspace =
+        Workspace::find(settings.workspace.as_deref()).map_err(|error| refused(&error))?;
+    let store = TrustStore::of_user().map_err(|error| refused(&error))?;
+    let home = home();
+    let chosen = match options.agents.is_empty() {
+        true => Agent::found(&workspace, home.as_deref()),
+        false => options.agents.clone(),
+    };
+    let agents = Agents { chosen, home };
+    let setup = Setup { settings, options, workspace, store, agents, stop };
+    let plan = setup::plan(&setup.workspace, &setup.agents).map_err(|error| refused(&error))?;
+    let root = setup.workspace.root().display();
+    if !plan.changes {
+        say(&format!("`{root}` is already set up for agents; nothing was changed.\n{plan}\n"))?;
+        offer(&setup).await?;
+        return Ok(ExitCode::SUCCESS);
     }
-    // Leaves an existing file as it is, and does not trust it: it may have come with the repository.
-    config::create(workspace, store)?;
-    if let Some(change) = &plan.ignore {
-        write(workspace, ".gitignore", &change.after)?;
-    }
-    Ok(Report { lines: plan.lines("was"), changes: plan.changes() })
-}
-
-struct Change {
-    before: Option<Vec<u8>>,
-    after: Vec<u8>,
-}
-
-struct Plan {
-    agents: Option<AgentFile>,
-    /// The entry of a different server named `pml` in the agents' file.
-    other: Option<String>,
-    needs_config: bool,
-    ignore: Option<Change>,
-}
-
-impl Plan {
-    fn of(workspace: &Workspace) -> Result<Self, InitError> {
-        let needs_config = match config::read(workspace)? {
-            Some(content) => {
-                config::check(&content)?;
-                false
-            }
-            None => true,
-        };
-        let (agents, other) = match agents(workspace)? {
-            Agents::Ready => (None, None),
-            Agents::Other(command) => (None, Some(command)),
-            Agents::Change(file) => (Some(file), None),
-        };
-        Ok(Self { agents, other, needs_config, ignore: ignore(workspace)? })
-    }
-
-    fn changes(&self) -> bool {
-        self.agents.is_some() || self.needs_config || self.ignore.is_some()
-    }
-
-    fn lines(&self, was: &str) -> Vec<String> {
-        // Whether each file exists, if it is to be changed.
-        let changed = |exists: Option<bool>, file: &str, what: &str| match exists {
-            None => format!("`{file}` is complete; left unchanged"),
-            Some(false) => format!("`{file}` {was} written: {what}"),
-            Some(true) => format!("`{file}` {was} extended: {what}; everything else is unchanged"),
-        };
-        let config = if self.needs_config {
-            format!(
-                "`{}` {was} written with default permissions: reading in the workspace and pure computation are allowed; everything else asks",
-                config::FILE
-            )
-        } else {
-            format!("`{}` is left unchanged", config::FILE)
-        };
-        let agents = match &self.other {
-            Some(command) => format!(
-                "`{AGENT_FILE}` is left unchanged, but its server `pml` is a different one: it runs `{}`; if you do not recognize it, remove it and run `pml init` again",
-                protocol::escape_text(command)
-            ),
-            None => {
-                let exists = self.agents.as_ref().map(AgentFile::exists);
-                changed(exists, AGENT_FILE, "agents start `pml stdio`")
-            }
-        };
-        vec![
-            agents,
-            config,
-            changed(
-                self.ignore.as_ref().map(|change| change.before.is_some()),
-                ".gitignore",
-                "`.pml/` contains this machine's records, `.env` contains secrets",
-            ),
-        ]
-    }
-}
-
-/// The entry of PML in the agents' file.
-enum Agents {
-    /// It starts `pml stdio`.
-    Ready,
-    /// It is this entry of a different server.
-    Other(String),
-    /// It is missing; the file must be changed.
-    Change(AgentFile),
-}
-
-/// Returns whether a server's entry in an agent's file starts `pml stdio`, with any of its options.
-pub(super) fn starts_stdio(server: &Value) -> bool {
-    let command = server.get("command").and_then(Value::as_str).unwrap_or_default();
-    let args = server.get("args").and_then(Value::as_array).into_iter().flatten();
-    let Some(args) = args.map(Value::as_str).collect::<Option<Vec<&str>>>() else { return false };
-    // Parsed as `pml` itself does: `stdio` may also be the value of an option, or the name of a file.
-    let parsed = Cli::try_parse_from(["pml"].into_iter().chain(args));
-    Path::new(command).file_name().is_some_and(|name| name == "pml")
-        && parsed.is_ok_and(|cli| matches!(cli.command, Command::Stdio))
-}
-
-/// Returns the start of a server's entry as JSON, unless it starts `pml stdio`.
-fn other_command(server: &Value) -> Option<String> {
-    // The entry may be any JSON value of any size, so only its start is shown.
-    (!starts_stdio(server)).then(|| server.to_string().chars().take(200).collect())
-}
-
-fn agents(workspace: &Workspace) -> Result<Agents, FileError> {
-    let mut file = AgentFile::read(workspace)?;
-    if let Some(server) = file.servers().get("pml") {
-        return Ok(other_command(server).map_or(Agents::Ready, Agents::Other));
-    }
-    let entry = json!({ "type": "stdio", "command": "pml", "args": ["stdio"] });
-    file.servers().insert("pml".to_owned(), entry);
-    Ok(Agents::Change(file))
-}
-
-/// Returns whether the project's `.gitignore` contains an entry.
-///
-/// # Errors
-/// Returns [`InitError`] if the file cannot be read.
-pub(super) fn ignores(workspace: &Workspace, entry: &str) -> Result<bool, InitError> {
-    let content = read(workspace, ".gitignore")?;
-    Ok(content.is_some_and(|content| lists(&content, entry)))
-}
-
-/// Returns whether a `.gitignore` has a line for an entry.
-fn lists(gitignore: &[u8], entry: &str) -> bool {
-    let text = String::from_utf8_lossy(gitignore);
-    let covers =
-        |line: &str| line == entry || (entry == ".env" && matches!(line, ".env*" | "*.env"));
-    // A leading `/` restricts a pattern to the folder of `.gitignore`, where these files are.
-    text.lines().any(|line| covers(line.trim().trim_start_matches('/')))
-}
-
-fn ignore(workspace: &Workspace) -> Result<Option<Change>, InitError> {
-    let before = read(workspace, ".gitignore")?;
-    // Changed as bytes: the file need not be UTF-8, and its other lines must stay as they are.
-    let mut after = before.clone().unwrap_or_default();
-    let missing: Vec<&&str> = IGNORED.iter().filter(|entry| !lists(&after, entry)).collect();
-    if missing.is_empty() {
-        return Ok(None);
-    }
-    if !after.is_empty() && !after.ends_with(b"\n") {
-        after.push(b'\n');
-    }
-    for entry in missing {
-        after.extend_from_slice(entry.as_bytes());
-        after.push(b'\n');
-    }
-    Ok(Some(Change { before, after }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::{Config, Trust};
-
-    struct Project {
-        _folder: tempfile::TempDir,
-        workspace: Workspace,
-        store: TrustStore,
-    }
-
-    impl Project {
-        fn new(files: &[(&str, &str)]) -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let root = folder.path().join("w");
-            std::fs::create_dir(&root).unwrap();
-            for (name, content) in files {
-                std::fs::write(root.join(name), content).unwrap();
-            }
-            let store = TrustStore::in_folder(folder.path().join("state"));
-            Self { workspace: Workspace::open(&root).unwrap(), store, _folder: folder }
+    if !options.yes {
+        if !setup.asks() {
+            return Err(CliError::cannot_run("there is no terminal to ask on")
+                .with_hint("`pml init --yes` uses the defaults."));
         }
-
-        fn files(&self) -> Vec<(String, String)> {
-            let mut files: Vec<(String, String)> = std::fs::read_dir(self.workspace.root())
-                .unwrap()
-                .map(|entry| entry.unwrap())
-                .map(|entry| {
-                    (
-                        entry.file_name().into_string().unwrap(),
-                        std::fs::read_to_string(entry.path()).unwrap(),
-                    )
-                })
-                .collect();
-            files.sort();
-            files
-        }
-
-        fn file(&self, name: &str) -> String {
-            self.files().into_iter().find(|(file, _)| file == name).unwrap().1
+        let answer = ask_line(format!("In `{root}`:\n{plan}\nContinue? [Y/n]: "), stop).await?;
+        // End of input counts as no.
+        if !matches!(answer.to_ascii_lowercase().as_str(), "\n" | "y\n" | "yes\n") {
+            return Err(CliError::cannot_run("nothing was written"));
         }
     }
+    let report = setup::init(&setup.workspace, &setup.store, &setup.agents);
+    say(&format!("{}\n", report.map_err(|error| refused(&error))?))?;
+    offer(&setup).await?;
+    say("\nNext: restart your agent in this project, or run `pml exec program.ts`.\n")?;
+    Ok(ExitCode::SUCCESS)
+}
 
-    #[test]
-    fn an_empty_project_is_set_up_once() {
-        let project = Project::new(&[]);
-        plan(&project.workspace).unwrap();
-        assert!(project.files().is_empty(), "a plan writes nothing");
-        let report = init(&project.workspace, &project.store).unwrap().to_string();
-        assert!(report.contains("`.mcp.json` was written"), "{report}");
-        let names: Vec<String> = project.files().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, [".gitignore", ".mcp.json", ".pml.json"]);
-        let config = Config::load(&project.workspace, &project.store).unwrap();
-        assert_eq!(config.trust, Trust::Trusted);
-        let before = project.files();
-        let report = init(&project.workspace, &project.store).unwrap().to_string();
-        assert_eq!(report.matches("left unchanged").count(), 3, "{report}");
-        assert_eq!(project.files(), before);
-    }
-
-    #[test]
-    fn existing_content_is_kept() {
-        let agents = r#"{"z": 1, "mcpServers": {"other": {"command": "x"}}}"#;
-        let project =
-            Project::new(&[(".mcp.json", agents), (".gitignore", "target\n.pml/"), ("a.txt", "a")]);
-        init(&project.workspace, &project.store).unwrap();
-        assert_eq!(project.file(".mcp.json.backup"), agents);
-        let merged: Value = serde_json::from_str(&project.file(".mcp.json")).unwrap();
-        assert_eq!(merged["z"], 1);
-        assert_eq!(merged["mcpServers"]["other"]["command"], "x");
-        assert_eq!(merged["mcpServers"]["pml"]["args"], json!(["stdio"]));
-        assert_eq!(project.file(".gitignore"), "target\n.pml/\n.mcp.json.backup\n.env\n");
-    }
-
-    #[test]
-    fn every_pattern_that_covers_the_secrets_counts() {
-        for (line, covers) in [
-            (".env", true),
-            ("/.env", true),
-            (" .env ", true),
-            (".env*", true),
-            ("*.env", true),
-            (".env.local", false),
-            ("# .env", false),
-        ] {
-            let project = Project::new(&[(".gitignore", &format!("target\n{line}\n"))]);
-            assert_eq!(ignores(&project.workspace, ".env").unwrap(), covers, "{line}");
-            let after = ignore(&project.workspace).unwrap().unwrap().after;
-            assert_eq!(!after.ends_with(b"\n.env\n"), covers, "{line}");
-        }
-        assert!(!ignores(&Project::new(&[]).workspace, ".env").unwrap());
-    }
-
-    /// A repository's own server named `pml` is reported, never mistaken for PML.
-    #[test]
-    fn another_server_named_pml_is_reported() {
-        for (entry, is_ours) in [
-            (r#"{"command": "pml", "args": ["stdio"]}"#, true),
-            (r#"{"command": "/opt/pml", "args": ["--log", "info", "stdio"]}"#, true),
-            (r#"{"command": "pml", "args": ["stdio", "--workspace", "${workspaceFolder}"]}"#, true),
-            (r#"{"command": "sh", "args": ["-c", "evil", "stdio"]}"#, false),
-            (r#"{"command": "sh", "args": ["stdio"]}"#, false),
-            (r#"{"command": "pml", "args": ["exec", "stdio"]}"#, false),
-            (r#"{"command": "pml", "args": ["doctor", "--workspace", "stdio"]}"#, false),
-            (r#"{"command": "pml", "args": ["stdio", 1]}"#, false),
-            (r#"{"command": "pml"}"#, false),
-            (r#"{"url": "http://evil.test"}"#, false),
-            ("5", false),
-        ] {
-            let agents = format!(r#"{{"mcpServers": {{"pml": {entry}}}}}"#);
-            let project = Project::new(&[(".mcp.json", &agents)]);
-            let report = init(&project.workspace, &project.store).unwrap().to_string();
-            assert_eq!(!report.contains("a different one"), is_ours, "{entry}: {report}");
-            assert_eq!(project.file(".mcp.json"), agents);
-        }
-    }
-
-    /// CL-04: `pml init` does not trust a file that came with the repository.
-    #[test]
-    fn a_file_of_the_repository_is_not_trusted_by_init() {
-        let project = Project::new(&[(".pml.json", r#"{"permissions": {"allow": ["*"]}}"#)]);
-        init(&project.workspace, &project.store).unwrap();
-        let config = Config::load(&project.workspace, &project.store).unwrap();
-        assert_eq!(config.trust, Trust::Untrusted);
-    }
-
-    #[test]
-    fn an_invalid_file_stops_before_anything_is_written() {
-        for (name, content) in [
-            (".mcp.json", "{"),
-            (".mcp.json", "[]"),
-            (".mcp.json", r#"{"mcpServers": []}"#),
-            (".mcp.json", r#"{"a": 1, "a": 2}"#),
-            (".mcp.json", r#"{"mcpServers": {"x": {"command": "a", "command": "b"}}}"#),
-            (".pml.json", "{"),
-            (".pml.json", r#"{"permisions": {}}"#),
-        ] {
-            let project = Project::new(&[(name, content)]);
-            init(&project.workspace, &project.store).expect_err(content);
-            assert_eq!(project.files(), [(name.to_owned(), content.to_owned())]);
-        }
-    }
+/// Offers what is not done without being asked for.
+async fn offer(setup: &Setup<'_>) -> Result<(), CliError> {
+    servers::offer(setup).await?;
+    key::offer(setup).await?;
+    tool_sync::offer(setup).await
 }

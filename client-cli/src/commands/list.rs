@@ -7,9 +7,9 @@ use protocol::{ErrorCode, Fqdn, escape_text};
 use serde_json::{Value, json};
 
 use super::add::named;
-use super::agent_file::{AgentFile, FileError};
 use super::terminal::say;
 use crate::added::{Added, AddedCapability};
+use crate::agents::{Agent, AgentFile, FileError};
 use crate::app::{App, ListedServer};
 use crate::args::{List, Remove};
 use crate::error::CliError;
@@ -182,14 +182,14 @@ fn remove_added(app: &App, name: &str) -> Result<Option<(AddedCapability, String
     let Some(server) = known.map(|(server, _)| server.clone()) else { return Ok(None) };
     let Some(removed) = added.0.remove(&server) else { return Ok(None) };
     let file = |error: FileError| CliError::from_code(ErrorCode::ConfigInvalid, error.to_string());
-    let mut agents = AgentFile::read(app.project()).map_err(file)?;
+    let mut agents = AgentFile::read(Agent::ClaudeCode, app.project(), None).map_err(file)?;
     let is_ours = agents
         .servers()
         .get(&server)
         .is_some_and(|entry| entry["command"] == "pml" && entry["args"] == json!(["run", server]));
     if is_ours {
-        agents.servers().remove(&server);
-        agents.write(app.project()).map_err(file)?;
+        agents.remove(&server).map_err(file)?;
+        agents.write().map_err(file)?;
     }
     added.write(app.project())?;
     let shown = escape_text(&server);

@@ -30,29 +30,18 @@ pub(super) async fn login(
     options: args::Login,
     stop: &CancellationToken,
 ) -> Result<ExitCode, CliError> {
-    let (gateway, workspace) = gateway(settings)?;
-    // First, so that nobody types a key or signs in in vain.
-    let path = file()?;
-    keys::check_file(&path).map_err(|error| invalid(&error))?;
-    let keyring = Keyring::of_user(&workspace.root_paths()).map_err(|error| invalid(&error))?;
+    let places = Places::of(settings)?;
     let (login, who) = if options.browser {
-        browser::sign_in(&gateway, &options, stop).await?
+        browser::sign_in(&places.gateway, &options, stop).await?
     } else {
-        with_key(&gateway, stop).await?
+        let text = ask(&places.gateway, stop).await?;
+        let key = key(&text)?.ok_or_else(|| {
+            CliError::cannot_run("no API key was given; nothing was stored")
+                .with_hint("Type it, or pass it on stdin: `pml login < key.txt`.")
+        })?;
+        verified(&places.gateway, key, stop).await?
     };
-    let place = tokio::select! {
-        place = store(&gateway, &login, keyring.as_ref(), path) => place?,
-        () = stop.cancelled() => return Err(interrupted()),
-    };
-    // Only now: commands must not select a gateway for which nothing was stored.
-    if let Some(file) = keys::gateway_file() {
-        keys::remember_gateway(&file, &gateway).map_err(|error| invalid(&error))?;
-    }
-    let stored = match login {
-        Login::Key(_) => "The key is stored",
-        Login::SignIn(_) => "The tokens are stored",
-    };
-    say(&format!("{who}\n{stored} in {place}. Commands that name no gateway use this one.\n"))?;
+    places.store(&login, &who, stop).await?;
     if keys::variable().is_some_and(|value| !value.trim().is_empty()) {
         let what = if options.browser { "tokens" } else { "key" };
         note(&format!(
@@ -62,16 +51,90 @@ pub(super) async fn login(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prompts for an API key or reads it from stdin, and verifies it; also returns what to say about it.
-async fn with_key(
+/// Returns whether no gateway is configured.
+///
+/// # Errors
+/// Returns that the project's or the user's settings cannot be used.
+pub(super) fn needs_gateway(settings: &Settings) -> Result<bool, CliError> {
+    Ok(chosen(settings)?.0.is_default())
+}
+
+/// Returns whether there is an API key or a sign-in for the gateway.
+///
+/// # Errors
+/// Returns that the project's or the user's settings cannot be used.
+pub(super) async fn has_key(settings: &Settings) -> Result<bool, CliError> {
+    let (gateway, workspace) = gateway(settings)?;
+    let keys = KeySource::of_user(&gateway, &workspace.root_paths());
+    Ok(keys.map_err(|error| invalid(&error))?.find().await.login.is_some())
+}
+
+/// Asks on a terminal for an API key, without echo, verifies it and stores it; returns `false` if none is given.
+///
+/// # Errors
+/// Returns that the gateway does not accept the key; nothing is stored then.
+pub(super) async fn from_question(
+    settings: &Settings,
+    stop: &CancellationToken,
+) -> Result<bool, CliError> {
+    let places = Places::of(settings)?;
+    let question = format!("API key for {} (not shown; Enter for none): ", places.gateway);
+    let Some(key) = key(&hidden::ask(&question, stop).await?)? else { return Ok(false) };
+    let (login, who) = verified(&places.gateway, key, stop).await?;
+    places.store(&login, &who, stop).await?;
+    Ok(true)
+}
+
+/// A gateway, and where its keys are stored.
+struct Places {
+    gateway: Gateway,
+    keyring: Option<Keyring>,
+    file: PathBuf,
+}
+
+impl Places {
+    /// Checks them first, so that nobody types a key or signs in in vain.
+    fn of(settings: &Settings) -> Result<Self, CliError> {
+        let (gateway, workspace) = gateway(settings)?;
+        let file = file()?;
+        keys::check_file(&file).map_err(|error| invalid(&error))?;
+        let keyring = Keyring::of_user(&workspace.root_paths()).map_err(|error| invalid(&error))?;
+        Ok(Self { gateway, keyring, file })
+    }
+
+    /// Stores a verified key or sign-in, and says `who` has logged in.
+    async fn store(
+        self,
+        login: &Login,
+        who: &str,
+        stop: &CancellationToken,
+    ) -> Result<(), CliError> {
+        let place = tokio::select! {
+            place = store(&self.gateway, login, self.keyring.as_ref(), self.file) => place?,
+            () = stop.cancelled() => return Err(interrupted()),
+        };
+        // Only now: commands must not select a gateway for which nothing was stored.
+        if let Some(file) = keys::gateway_file() {
+            keys::remember_gateway(&file, &self.gateway).map_err(|error| invalid(&error))?;
+        }
+        let stored = match login {
+            Login::Key(_) => "The key is stored",
+            Login::SignIn(_) => "The tokens are stored",
+        };
+        say(&format!("{who}\n{stored} in {place}. Commands that name no gateway use this one.\n"))
+    }
+}
+
+fn key(text: &str) -> Result<Option<ApiKey>, CliError> {
+    ApiKey::new(text, "stdin").map_err(|error| invalid(&error))
+}
+
+/// Verifies an API key with the gateway; also returns what to say about it.
+async fn verified(
     gateway: &Gateway,
+    key: ApiKey,
     stop: &CancellationToken,
 ) -> Result<(Login, String), CliError> {
-    let text = ask(gateway, stop).await?;
-    let key = ApiKey::new(&text, "stdin").map_err(|error| invalid(&error))?.ok_or_else(|| {
-        CliError::cannot_run("no API key was given; nothing was stored")
-            .with_hint("Type it, or pass it on stdin: `pml login < key.txt`.")
-    })?;
     // With exactly this key: a stored one must not pass the check in its place.
     let login = Login::Key(key);
     let cloud = Cloud::new(gateway.clone(), KeySource::given(gateway, login.clone()))?;
@@ -202,8 +265,20 @@ async fn sign_ins(gateway: &Gateway, keyring: Option<&Keyring>, file: &Path) -> 
     stored.filter_map(sign_in).collect()
 }
 
-/// Finds the gateway and the workspace in the same way as every other command.
+/// Finds the gateway, which must be configured, and the workspace.
 fn gateway(settings: &Settings) -> Result<(Gateway, Workspace), CliError> {
+    let (gateway, workspace) = chosen(settings)?;
+    if gateway.is_default() {
+        return Err(CliError::cannot_run(
+            "no gateway is configured, so it is unknown which one the API key is for",
+        )
+        .with_hint("Name it: `pml login --url https://pml.acme.example`, or set PML_CLOUD_URL."));
+    }
+    Ok((gateway, workspace))
+}
+
+/// Finds the gateway and the workspace in the same way as every other command.
+fn chosen(settings: &Settings) -> Result<(Gateway, Workspace), CliError> {
     let mut workspace =
         Workspace::find(settings.workspace.as_deref()).map_err(|error| invalid(&error))?;
     let store = TrustStore::of_user().map_err(|error| invalid(&error))?;
@@ -217,12 +292,6 @@ fn gateway(settings: &Settings) -> Result<(Gateway, Workspace), CliError> {
         remembered.as_deref(),
     )
     .map_err(|error| invalid(&error))?;
-    if gateway.is_default() {
-        return Err(CliError::cannot_run(
-            "no gateway is configured, so it is unknown which one the API key is for",
-        )
-        .with_hint("Name it: `pml login --url https://pml.acme.example`, or set PML_CLOUD_URL."));
-    }
     Ok((gateway, workspace))
 }
 

@@ -122,7 +122,7 @@ fn init_offers_tool_sync_and_takes_no_for_an_answer() {
     assert!(!shown.contains("Tell the gateway"), "{shown}");
 
     let offline = Project::offline().configure(&servers);
-    let (shown, code) = on_terminal(&offline, &["init"], &[continues]);
+    let (shown, code) = on_terminal(&offline, &["init"], &[continues, (r"Enter for none\): ", "")]);
     assert!(code == 0 && !shown.contains("Tell the gateway"), "{shown}");
     assert!(offline.run(&["init", "--yes", "--sync-tools"]).status.success());
     assert_eq!(synced(&offline), true);

@@ -147,6 +147,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("client-cli", "policy", &["files"]),
     ("client-cli", "workspace", &["files", "policy"]),
     ("client-cli", "processes", &["workspace"]),
+    ("client-cli", "agents", &["files", "workspace", "*"]),
     ("client-cli", "origin", &["http_client"]),
     ("client-cli", "capabilities", &["files", "origin"]),
     // A record decides nothing and calls nothing.
@@ -289,6 +290,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
         &[
             "added",
             "agent",
+            "agents",
             "app",
             "attestation",
             "browser",

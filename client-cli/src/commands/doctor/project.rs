@@ -10,10 +10,12 @@ use sandbox::Confinement;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use crate::agents::{Agent, AgentFile};
 use crate::args::Settings;
 use crate::commands::init::starts_stdio;
 use crate::config::{self, Config, Trust};
 use crate::consent::trust::TrustStore;
+use crate::files::home;
 use crate::gateway::cloud::Cloud;
 use crate::gateway::keys::{self, Gateway, KeyError, KeyPlace, KeySource, Login, SignIn};
 use crate::processes::programs::{ProgramError, Programs};
@@ -21,16 +23,6 @@ use crate::registries::Registries;
 use crate::tool_sync;
 use crate::traces;
 use crate::workspace::Workspace;
-
-/// The agents' configuration files of MCP servers, and the member that lists them.
-const AGENT_FILES: &[(&str, &str)] = &[
-    (".mcp.json", "mcpServers"),
-    (".cursor/mcp.json", "mcpServers"),
-    (".vscode/mcp.json", "servers"),
-];
-
-/// The maximum size of an agent's file in bytes.
-const FILE_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// The state of a checked item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,14 +54,14 @@ impl Serialize for State {
 /// A checked item.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
-    what: &'static str,
+    what: String,
     pub(super) state: State,
     detail: String,
 }
 
 impl Finding {
-    fn new(what: &'static str, state: State, detail: impl Into<String>) -> Self {
-        Self { what, state, detail: detail.into() }
+    fn new(what: &str, state: State, detail: impl Into<String>) -> Self {
+        Self { what: what.to_owned(), state, detail: detail.into() }
     }
 
     /// Renders the finding as a line of text.
@@ -138,9 +130,16 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
             Err(_) => Finding::new(program, State::Warning, format!("not on PATH: {for_what}")),
         });
     }
-    findings.extend(
-        AGENT_FILES.iter().map(|(file, member)| agent_file(&workspace, file, member, &programs)),
-    );
+    let home = home();
+    let found = Agent::found(&workspace, home.as_deref());
+    findings.extend(found.iter().map(|agent| {
+        let file = AgentFile::read(*agent, &workspace, home.as_deref());
+        let (state, detail) = match file {
+            Ok(file) => agent_file(&file, &workspace, &programs),
+            Err(error) => (State::Warning, error.to_string()),
+        };
+        Finding { what: agent.shown(), state, detail }
+    }));
     findings
 }
 
@@ -353,47 +352,21 @@ fn chosen_gateway(settings: &Settings, file: Option<&str>) -> Result<Gateway, Ke
 }
 
 /// Checks that an agent's file starts `pml stdio`.
-fn agent_file(
-    workspace: &Workspace,
-    file: &'static str,
-    member: &str,
-    programs: &Programs,
-) -> Finding {
-    let path = workspace.root().join(file);
-    // Checked first: reading a pipe would block.
-    let checked = path.metadata().and_then(|metadata| {
-        let reason = if !metadata.is_file() {
-            "not a regular file; it was not read"
-        } else if metadata.len() > FILE_LIMIT {
-            "larger than 4 MiB; it was not read"
-        } else {
-            return std::fs::read(&path);
+fn agent_file(file: &AgentFile, workspace: &Workspace, programs: &Programs) -> (State, String) {
+    let name = file.agent().name();
+    let Some(entry) = file.servers().get("pml") else {
+        let detail = match file.exists() {
+            true => format!("has no server `pml`; `pml init` adds it for {name}"),
+            false => format!("not found; `pml init` writes it for {name}"),
         };
-        Err(std::io::Error::other(reason))
-    });
-    let text = match checked {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Finding::new(file, State::Good, "not found");
-        }
-        Err(error) => return Finding::new(file, State::Warning, error.to_string()),
-    };
-    let value: Value = match serde_json::from_slice(&text) {
-        Ok(value) => value,
-        Err(error) => return Finding::new(file, State::Warning, format!("not JSON: {error}")),
-    };
-    let Some(entry) = value.get(member).and_then(|servers| servers.get("pml")) else {
-        return Finding::new(file, State::Warning, format!("`{member}` has no server `pml`"));
+        return (State::Warning, detail);
     };
     if !starts_stdio(entry) {
-        let detail = "its server `pml` does not run `pml stdio`";
-        return Finding::new(file, State::Warning, detail);
+        return (State::Warning, "its server `pml` does not run `pml stdio`".to_owned());
     }
     let command = entry.get("command").and_then(Value::as_str).unwrap_or_default();
     match programs.find(command, workspace.root()) {
-        Ok(found) => {
-            Finding::new(file, State::Good, format!("starts {} stdio", found.file.display()))
-        }
-        Err(error) => Finding::new(file, State::Warning, error.to_string()),
+        Ok(found) => (State::Good, format!("starts {} stdio", found.file.display())),
+        Err(error) => (State::Warning, error.to_string()),
     }
 }

@@ -1,53 +1,34 @@
 //! The offer of `pml init`: the gateway is told the tools of the project's servers, if the user says so.
 
-use std::io::IsTerminal as _;
-
 use protocol::escape_text;
 
+use super::Setup;
 use crate::app::App;
 use crate::args::Settings;
-use crate::commands::terminal::{confirmed, note, say};
+use crate::commands::terminal::say;
 use crate::config;
-use crate::consent::trust::TrustStore;
 use crate::error::CliError;
-use crate::workspace::Workspace;
-
-/// How the command was called.
-#[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Options {
-    /// Nobody is asked.
-    pub(in super::super) yes: bool,
-    /// It is said already.
-    pub(in super::super) sync_tools: bool,
-}
 
 /// Asks whether the gateway is told the tools of the servers whose entries do not say so, if there are any, an API key and
 /// a terminal. Without a clear yes, nothing is told.
 ///
 /// # Errors
 /// Returns that `.pml.json` cannot be used.
-pub(in super::super) fn offer(
-    settings: &Settings,
-    workspace: &Workspace,
-    store: &TrustStore,
-    options: Options,
-) -> Result<(), CliError> {
+pub(super) async fn offer(setup: &Setup<'_>) -> Result<(), CliError> {
     let refused = |error: config::ConfigError| CliError::cannot_run(error.to_string());
-    let names = config::undecided(workspace, store).map_err(refused)?;
-    let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if !options.sync_tools {
-        if names.is_empty() || options.yes || !person {
+    let names = config::undecided(&setup.workspace, &setup.store).map_err(refused)?;
+    if !setup.options.sync_tools {
+        if names.is_empty() || !setup.asks() {
             return Ok(());
         }
         // Without a key, nothing would be told.
-        let Some(gateway) = gateway_with_key(settings)? else { return Ok(()) };
-        note(&question(&names, &gateway));
-        if !confirmed()? {
+        let Some(gateway) = gateway_with_key(setup.settings).await? else { return Ok(()) };
+        if !setup.is_confirmed(question(&names, &gateway)).await? {
             return Ok(());
         }
     }
     // Also without names: a file that is not trusted is not passed over.
-    config::sync(workspace, store, &names).map_err(refused)?;
+    config::sync(&setup.workspace, &setup.store, &names).map_err(refused)?;
     let done = match names.is_empty() {
         true => "no server was changed: each says whether the gateway is told its tools".to_owned(),
         false => format!("`\"sync_tools\": true` was added to {}", listed(&names)),
@@ -56,15 +37,11 @@ pub(in super::super) fn offer(
 }
 
 /// Returns the gateway, if this user has an API key or a sign-in for it.
-fn gateway_with_key(settings: &Settings) -> Result<Option<String>, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::failed(format!("cannot start: {error}")))?;
-    runtime.block_on(async {
-        let app = App::open(settings)?;
-        // An invalid URL is told by `pml doctor`; the project is set up without a gateway.
-        let Ok(cloud) = app.cloud() else { return Ok(None) };
-        Ok(cloud.has_key().await.then(|| cloud.gateway().to_string()))
-    })
+async fn gateway_with_key(settings: &Settings) -> Result<Option<String>, CliError> {
+    let app = App::open(settings)?;
+    // An invalid URL is told by `pml doctor`; the project is set up without a gateway.
+    let Ok(cloud) = app.cloud() else { return Ok(None) };
+    Ok(cloud.has_key().await.then(|| cloud.gateway().to_string()))
 }
 
 fn listed(names: &[String]) -> String {
