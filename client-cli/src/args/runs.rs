@@ -280,6 +280,9 @@ pub(crate) struct ResumeRun {
     /// Let this call fail with CALL_INDETERMINATE, which the program can catch. Can be repeated.
     #[arg(long, value_name = "CALL")]
     pub(crate) fail: Vec<String>,
+    /// Refuse a run whose program had no lock, and add nothing to .pml/mcp.lock.
+    #[arg(long)]
+    pub(crate) frozen: bool,
     /// Go on although `pml runs verify` finds a fault.
     #[arg(long)]
     pub(crate) unverified: bool,

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use super::locked_packages::LOCK;
 use super::server_starts::RUNNER;
+use crate::registry::capabilities::{author, published};
 use crate::support::cli::{Project, text};
+use crate::support::terminal::on_terminal;
 
 const CALL: &str = "return (await mcp.notes.add({})).names.length > 0";
 
@@ -92,4 +94,42 @@ fn a_frozen_run_of_somebody_else_uses_the_lock() {
     lock["tools"]["notes"]["pinned"]["add"] = other;
     third.write(LOCK, lock.to_string());
     refused(&third, "the tool `add` of the MCP server `notes` as the server lists it now");
+}
+
+/// LK-01: a capability that the lock does not have is refused by name, and neither asked about nor pinned. One that it has
+/// runs for whoever has allowed it; a lock from somebody else grants nothing.
+#[test]
+fn a_frozen_run_uses_locked_capabilities_only() {
+    const COUNT: &str = "/** Counts. */
+        return (await mcp.filesystem.read_text_file({ path: args.path })).length";
+    let author = author();
+    published(&author, "files.length", COUNT);
+    let project = || {
+        let project = Project::of(&author).allow(&["*"]);
+        project.write("a.txt", "abc");
+        project.write("call.ts", "return await mcp.files.length({ path: 'a.txt' })");
+        assert!(project.run(&["lock", "call.ts"]).status.success());
+        project
+    };
+    let first = project();
+    let refused = exec(&first, &["--frozen"], 2);
+    assert!(
+        refused.contains("does not have the capability `") && refused.contains(".files.length"),
+        "{refused}"
+    );
+    assert!(!first.path(LOCK).exists());
+
+    let yes = [(r"\[N\]o: ", "y")];
+    let (shown, code) = on_terminal(&first, &["exec", "call.ts"], &yes);
+    assert_eq!(code, 0, "{shown}");
+    exec(&first, &["--frozen"], 0);
+    let whole = first.read(LOCK);
+    let second = project();
+    second.write(LOCK, &whole);
+    let asks = exec(&second, &["--frozen"], 3);
+    assert!(asks.contains("which is new here"), "{asks}");
+    let (shown, code) = on_terminal(&second, &["exec", "--frozen", "call.ts"], &yes);
+    assert_eq!(code, 0, "{shown}");
+    exec(&second, &["--frozen"], 0);
+    assert_eq!(second.read(LOCK), whole);
 }

@@ -12,7 +12,7 @@ use super::mcp_client::StdioClient;
 /// The first argument is a JSON list of pairs: a regular expression for the end of the output so far, and the text to
 /// type. `\1` in the text is the first group of the match.
 const SCRIPT: &str = r"
-import json, os, pty, re, select, sys, time
+import json, os, pty, re, select, signal, sys, time
 answers = json.loads(sys.argv[1])
 pid, terminal = pty.fork()
 if pid == 0:
@@ -33,6 +33,9 @@ while time.monotonic() < deadline:
             os.write(terminal, (match.expand(answers[0][1]) + '\n').encode())
             answers.pop(0)
             shown += b'\n'
+else:
+    # It waits for an answer that nobody gives.
+    os.kill(pid, signal.SIGKILL)
 _, status = os.waitpid(pid, 0)
 sys.stdout.write(shown.decode(errors='replace').replace('\r\n', '\n'))
 sys.exit(os.waitstatus_to_exitcode(status))

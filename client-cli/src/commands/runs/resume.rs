@@ -48,6 +48,13 @@ pub(crate) async fn resume(
     if let Some(policy) = policy {
         app.restrict(policy)?;
     }
+    if options.frozen {
+        if lock.is_none() {
+            let message = "the program of the run had no lock, and `--frozen` was given";
+            return Err(CliError::from_code(ErrorCode::ConfigInvalid, message));
+        }
+        app.lockfile.freeze();
+    }
     decide(&mut journal, &options, person, &stop).await?;
     let program = Bundle::of_one(journal.code.clone());
     let runs = if person { Runs::of(app) } else { Runs::unattended(app) }.locked_to(lock);

@@ -115,42 +115,88 @@ fn a_changed_server_of_the_project_is_not_called() {
     assert!(!moved.path("touched.txt").exists());
 }
 
-/// A run that was stopped goes on only with the tools that it was locked to when it began.
-#[test]
-fn a_locked_run_is_resumed_under_its_lock() {
-    let entry = |arguments: &[&str]| {
-        json!({
-            "permissions": { "allow": ["*"] },
-            "mcpServers": { "mine": { "command": "python3", "args": arguments } },
-        })
-    };
-    let project = Project::offline().configure(&entry(&["mine.py"]));
-    project.write("mine.py", MINE);
-    locked(&project, &waiting("await mcp.mine.touch({})"));
+/// Returns the rules and the server of the programs that are stopped.
+fn entry(arguments: &[&str]) -> Value {
+    json!({
+        "permissions": { "allow": ["*"] },
+        "mcpServers": { "mine": { "command": "python3", "args": arguments } },
+    })
+}
+
+/// Starts `a.ts`, which waits before it calls `mine:touch`, and stops it; then lets it go on.
+fn stopped(project: &Project) {
     let mut pml = project.command(&["exec", "a.ts"]);
     pml.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut pml = pml.spawn().unwrap();
     // Until the first call has its end in the record: else it might have taken effect or not.
     poll("a second call", PATIENCE, || {
-        let (_, said, _) = run(&project, &["runs", "show", "last", "--json"]);
+        let (_, said, _) = run(project, &["runs", "show", "last", "--json"]);
         let shown: Value = serde_json::from_str(&said).ok()?;
         shown["calls"].as_array().filter(|calls| calls.len() > 1).map(drop)
     });
     pml.kill().unwrap();
     pml.wait().unwrap();
-
-    let resume = |project: &Project| -> Value {
-        let (_, said, warned) = run(project, &["runs", "resume", "last", "--json"]);
-        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}{warned}"))
-    };
     project.write("go.txt", "");
+}
+
+fn resume(project: &Project, options: &[&str]) -> Value {
+    let all = [&["runs", "resume", "last", "--json"], options].concat();
+    let (_, said, warned) = run(project, &all);
+    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}{warned}"))
+}
+
+/// A run that was stopped goes on only with the tools that it was locked to when it began.
+#[test]
+fn a_locked_run_is_resumed_under_its_lock() {
+    let project = Project::offline().configure(&entry(&["mine.py"]));
+    project.write("mine.py", MINE);
+    locked(&project, &waiting("await mcp.mine.touch({})"));
+    stopped(&project);
     // The lock of the file does not matter any more.
     std::fs::remove_file(project.path("a.ts.lock")).unwrap();
     let changed = project.configure(&entry(&["mine.py", "more"]));
-    let refused = resume(&changed);
+    let refused = resume(&changed, &[]);
     let message = failure(&refused, "INTEGRITY_MISMATCH");
     assert!(message.contains("`mine:touch`: start command sha256-"), "{message}");
     assert!(!changed.path("touched.txt").exists());
     let restored = changed.configure(&entry(&["mine.py"]));
-    assert_eq!(success(&resume(&restored)), "touched");
+    assert_eq!(success(&resume(&restored, &[])), "touched");
+}
+
+/// LK-01: `--frozen` holds for a run that goes on, too: nothing is pinned, and a program without a lock stays stopped.
+#[test]
+fn a_frozen_run_goes_on_with_what_is_locked() {
+    let project = || {
+        let project = Project::offline().configure(&entry(&["mine.py"]));
+        project.write("mine.py", MINE);
+        project
+    };
+    let pinned = |project: &Project| std::fs::read(project.path(".pml/mcp.lock")).ok();
+    let program = waiting("await mcp.mine.touch({})");
+    let unlocked = project();
+    unlocked.write("a.ts", &program);
+    stopped(&unlocked);
+    let (code, _, warned) = run(&unlocked, &["runs", "resume", "last", "--frozen"]);
+    assert_eq!(code, 2, "{warned}");
+    assert!(warned.contains("had no lock, and `--frozen` was given"), "{warned}");
+    assert_eq!(success(&resume(&unlocked, &[])), "touched");
+
+    let lacking = project();
+    locked(&lacking, &program);
+    stopped(&lacking);
+    let before = pinned(&lacking);
+    let refused = resume(&lacking, &["--frozen"]);
+    let message = failure(&refused, "CONFIG_INVALID");
+    assert!(message.contains("the files of the MCP server `mine`"), "{message}");
+    assert_eq!(pinned(&lacking), before);
+    assert!(!lacking.path("touched.txt").exists());
+
+    // With the lock of somebody who ran it, it goes on.
+    let complete = project();
+    locked(&complete, &program);
+    stopped(&complete);
+    std::fs::copy(unlocked.path(".pml/mcp.lock"), complete.path(".pml/mcp.lock")).unwrap();
+    let before = pinned(&complete);
+    assert_eq!(success(&resume(&complete, &["--frozen"])), "touched");
+    assert_eq!(pinned(&complete), before);
 }
