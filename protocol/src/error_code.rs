@@ -228,7 +228,7 @@ error_codes! {
     /// The gateway has no master key, or the wrong one.
     SecretsUnavailable = 5012, "SECRETS_UNAVAILABLE",
         "The operator must set PML_MASTER_KEY; until then, send secrets with the call, as `X-PML-Key-…`.";
-    /// The record of runs on the user's machine cannot be written, so nothing runs.
+    /// The record of runs, or the lock, on the user's machine cannot be written, so nothing runs.
     RunStoreUnavailable = 5013, "RUN_STORE_UNAVAILABLE",
         "The message names the file and the cause; nothing runs that cannot be recorded.";
 }

@@ -6,9 +6,11 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::changed_tools;
+use super::traces::{asked, executions};
 use crate::skipped::skipped;
 use crate::support::cli::{Project, finish, text};
 use crate::support::expect::{failure, success};
+use crate::support::server::Server;
 
 /// Writes many small files; each call is recorded.
 const PROGRAM: &str = "
@@ -156,6 +158,11 @@ fn what_cannot_be_pinned_is_not_called() {
             // The store needs files beside itself while it is open, and the lock is written beside itself.
             let said = message(&name);
             assert!(said.contains("mcp.lock") || said.contains("runs.db"), "{context}");
+            let hint = answer(&name)["hint"].as_str().unwrap_or_default().to_owned();
+            assert!(
+                !said.contains("mcp.lock") || hint.contains("nothing runs that cannot be recorded"),
+                "{hint}"
+            );
         }
         // No call without its record, and nothing is left of a write that failed.
         let (files, called) = line.split_once(" called: ").expect(&context);
@@ -166,4 +173,41 @@ fn what_cannot_be_pinned_is_not_called() {
     failure(&answer("answer"), "TOOL_UNAVAILABLE");
     assert!(message("answer").contains("temporary folder"), "{context}");
     assert_eq!(project.read("calls.txt"), format!("{calls}add "), "{context}");
+}
+
+/// R-11, R-23: the file that says which traces were acknowledged cannot be written. Runs go on; their traces are sent again
+/// and stored once; with space, nothing is left to send.
+#[test]
+fn traces_are_stored_once_although_it_cannot_be_noted_that_they_were_sent() {
+    let tenant = Server::shared().tenant();
+    let project = Project::of(&tenant).allow(&["filesystem:*"]);
+    project.write("a.txt", "abc");
+    project.write("program.ts", "return await mcp.filesystem.read_text_file({ path: 'a.txt' })");
+    let script = r#"
+        "$1" exec program.ts --json > "$HOME/answer-0"
+        traces="$HOME/.local/state/pml/traces"
+        mount -t tmpfs -o size=64k,nr_inodes=2 none "$traces"
+        (: > "$traces/filler") 2> /dev/null || true
+        "$1" exec program.ts --json > "$HOME/answer-1"
+        "$1" exec program.ts --json > "$HOME/answer-2"
+        "$1" doctor | grep traces || true
+        umount "$traces"
+        "$1" exec program.ts --json > "$HOME/answer-3"
+        "$1" doctor | grep traces || true
+    "#;
+    let Some((printed, succeeded)) = in_namespace(&project, script) else {
+        skipped!("needs a mount namespace");
+    };
+    assert!(succeeded, "{printed}");
+    assert_eq!(printed.matches("still to be sent").count(), 1, "{printed}");
+    for number in 0..4 {
+        let answer =
+            std::fs::read_to_string(project.home().join(format!("answer-{number}"))).unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(success(&answer), "abc");
+        let run = answer["execution_id"].as_str().unwrap();
+        let trace = asked(&tenant, &format!("traces/{run}")).expect("it was sent");
+        assert_eq!(trace["events"].as_array().unwrap().len(), 1, "{trace:#}");
+    }
+    assert_eq!(executions(&tenant).len(), 4, "{:#?}", executions(&tenant));
 }

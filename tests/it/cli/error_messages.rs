@@ -252,7 +252,11 @@ fn doctor_checks_the_project_its_gateway_and_key() {
         let (state, detail) = state(what);
         assert!(state == "ok" && detail.contains(word), "{what}: {state} {detail}");
     }
-    assert_eq!(state(".cursor/mcp.json").1, "\"not found\"");
+    std::fs::create_dir(project.path(".cursor")).unwrap();
+    let (_, state) = look(&project);
+    let cursor = state(".cursor/mcp.json");
+    assert_eq!(cursor.0, "warning");
+    assert!(cursor.1.contains("not found; `pml init` writes it for Cursor"), "{}", cursor.1);
 
     let refused = Project::at(&tenant.url).set("PML_API_KEY", "pml_key_nobody");
     let (code, state) = look(&refused);

@@ -29,14 +29,14 @@ fn project_of(tenant: &Tenant, traces: &str) -> Project {
 }
 
 /// Returns what the gateway answers to the tenant; `None` for what it does not have.
-fn asked(tenant: &Tenant, path: &str) -> Option<Value> {
+pub(super) fn asked(tenant: &Tenant, path: &str) -> Option<Value> {
     let bearer = format!("Bearer {}", tenant.key);
     let reply = get(&format!("{}/api/v1/{path}", tenant.url), &[("authorization", &bearer)]);
     (reply.status == 200).then(|| reply.json())
 }
 
 /// Returns all executions of the tenant.
-fn executions(tenant: &Tenant) -> Vec<Value> {
+pub(super) fn executions(tenant: &Tenant) -> Vec<Value> {
     let (mut found, mut path) = (Vec::new(), "executions?limit=50".to_owned());
     loop {
         let page = asked(tenant, &path).unwrap();

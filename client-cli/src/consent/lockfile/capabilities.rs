@@ -99,7 +99,7 @@ impl Lockfile {
     /// Records that this version may run here.
     ///
     /// # Errors
-    /// Returns `CONFIG_INVALID` if the file cannot be written; then the capability must not run.
+    /// Returns an error if the file cannot be written; then the capability must not run.
     pub(crate) fn approve_capability(&self, module: &Module, by: &str) -> Result<(), ErrorBody> {
         let name = module.versioned();
         // Read again under the lock: another `pml` process may have added entries.

@@ -192,5 +192,9 @@ pub(super) fn write(workspace: &Workspace, content: &Content) -> Result<(), Erro
     if text.len() > FILE_LIMIT {
         return Err(invalid("it would be larger than 1 MiB; `pml remove` takes servers out of it"));
     }
-    folder.write(NAME, &text, Existing::Replaced).map_err(invalid)
+    folder.write(NAME, &text, Existing::Replaced).map_err(|errno| {
+        // There is nothing to correct in the file; its place has no space, or is not writable.
+        let message = format!("`{FILE}` cannot be written: {errno}");
+        ErrorBody::new(ErrorCode::RunStoreUnavailable, message)
+    })
 }

@@ -20,7 +20,7 @@ impl Lockfile {
     /// Replaces the file atomically; `what` names what is new in it. A frozen one is left as it is.
     ///
     /// # Errors
-    /// Returns `CONFIG_INVALID` if it cannot be written, or is frozen and does not have that.
+    /// Returns `RUN_STORE_UNAVAILABLE` if it cannot be written, and `CONFIG_INVALID` if it is frozen and does not have that.
     pub(super) fn write(
         &self,
         content: &Content,
