@@ -11,9 +11,8 @@
 //! 4. Landlock opens descriptors, so the limit of descriptors comes later.
 //! 5. A change of credentials resets the dumpable flag and the parent-death signal, so both are set after the last one.
 //! 6. The limit of processes and the filter of system calls come last: a job must still start its thread, and a zygote
-//!    must fork, before they hold.
+//!    must fork, before they hold. A zygote has a filter of its own, which its forks tighten.
 
-use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -25,7 +24,8 @@ use rustix::process::{
     parent_process_death_signal, set_parent_process_death_signal, setrlimit,
 };
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, UnshareFlags, no_new_privs, set_capabilities, set_no_new_privs,
+    CapabilitySet, CapabilitySets, SecureComputingMode, UnshareFlags, no_new_privs,
+    secure_computing_mode, set_capabilities, set_no_new_privs,
 };
 
 use crate::child::descriptors::take_forked_socket;
@@ -58,8 +58,8 @@ pub(crate) fn apply_outer(
     Ok(layers)
 }
 
-/// Applies the layers that a zygote and its children share. Only [`after_fork`] adds the filter: a zygote must fork and
-/// receive descriptors, which the filter forbids.
+/// Applies the layers that a zygote and its children share. The filter still permits what a zygote does, to fork and to
+/// receive descriptors; [`after_fork`] forbids that, too.
 pub(crate) fn apply_to_zygote(host: Pid) -> Result<Vec<LayerReport>, Broken> {
     die_with_host(host)?;
     let namespaces = namespaces(&[&NAMESPACES[..], &[PID_NAMESPACE]].concat());
@@ -71,7 +71,10 @@ pub(crate) fn apply_to_zygote(host: Pid) -> Result<Vec<LayerReport>, Broken> {
     reset_personality();
     // Every fork inherits it. Without it, only a privileged process may install a filter.
     forbid_new_privileges()?;
-    start_namespace_init()?;
+    // Before the filter, which permits no new socket.
+    let sockets = UnixStream::pair().map_err(|e| format!("socketpair: {e}"))?;
+    filter::apply_to_zygote()?;
+    start_namespace_init(sockets)?;
     Ok(layers)
 }
 
@@ -112,9 +115,9 @@ pub(crate) fn after_fork(zygote: Pid, filter: &Filter) -> Result<(), Broken> {
     if getppid().is_some_and(|parent| parent != zygote) {
         return Err("the zygote has died".to_owned());
     }
-    // A fork inherits both, so they are checked and not set again.
-    match (dumpable_behavior(), no_new_privs()) {
-        (Ok(DumpableBehavior::NotDumpable), Ok(true)) => {}
+    // A fork inherits these, so they are checked and not set again. The zygote's filter is a part of the fork's own.
+    match (dumpable_behavior(), no_new_privs(), secure_computing_mode()) {
+        (Ok(DumpableBehavior::NotDumpable), Ok(true), Ok(SecureComputingMode::Filter)) => {}
         _ => return Err("a fork lacks a layer".to_owned()),
     }
     // Lower than in the zygote: a child never opens or receives a descriptor.
@@ -200,10 +203,9 @@ fn namespaces(parts: &[(UnshareFlags, &str)]) -> LayerReport {
 /// no such namespace, it is an idle process like any other.
 ///
 /// It is sealed like later forks, so that a seal that fails is noticed before the first program arrives.
-fn start_namespace_init() -> Result<(), Broken> {
+fn start_namespace_init((ours, theirs): (UnixStream, UnixStream)) -> Result<(), Broken> {
     let zygote = getpid();
-    let filter = Filter::new()?;
-    let (mut ours, theirs) = UnixStream::pair().map_err(|e| format!("socketpair: {e}"))?;
+    let filter = Filter::of_fork()?;
     #[expect(unsafe_code, reason = "no safe wrapper: the child may do what one thread may")]
     // SAFETY: this process has one thread, so the child finds every lock free.
     let pid = unsafe { libc::fork() };
@@ -214,8 +216,8 @@ fn start_namespace_init() -> Result<(), Broken> {
         _ => return Err("no process can be forked".to_owned()),
     }
     let mut reply = [0; 512];
-    let length =
-        ours.read(&mut reply).map_err(|e| format!("cannot read from the first fork: {e}"))?;
+    let length = rustix::io::read(&ours, &mut reply)
+        .map_err(|e| format!("cannot read from the first fork: {e}"))?;
     match &reply[..length] {
         b"" => Err("the first fork died while it was sealed".to_owned()),
         reply if reply == SEALED.as_bytes() => Ok(()),

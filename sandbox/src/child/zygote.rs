@@ -76,7 +76,7 @@ fn reap(pid: u32) -> Result<i32, i32> {
 impl ForkTemplate {
     fn new(mut layers: Vec<LayerReport>) -> Result<ForkTemplate, String> {
         let engine = Engine::new().map_err(|_| "the engine does not start".to_owned())?;
-        let filter = Filter::new()?;
+        let filter = Filter::of_fork()?;
         layers.extend(seal::inner_layers());
         let mut ready = Vec::new();
         frame::write(&mut ready, &ToHost::Ready { version: VERSION, layers: &layers });

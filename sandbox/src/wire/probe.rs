@@ -55,6 +55,10 @@ pub(crate) const PROBES: &[Probe] = &[
     own("sendmsg", libc::SYS_sendmsg, [3, 0, 0, 0]),
     own("recvmsg", libc::SYS_recvmsg, [3, 0, 0, 0]),
     own("clone", libc::SYS_clone, [17, 0, 0, 0]),
+    own("set_robust_list", libc::SYS_set_robust_list, [0, 0, 0, 0]),
+    own("rseq", libc::SYS_rseq, [0, 0, 0, 0]),
+    own("getppid", libc::SYS_getppid, [0, 0, 0, 0]),
+    own("waitid", libc::SYS_waitid, [99, 0, 0, 0]),
     own("clone3", libc::SYS_clone3, [0, 0, 0, 0]),
     own("execve", libc::SYS_execve, [0, 0, 0, 0]),
     own("execveat", libc::SYS_execveat, [3, 0, 0, 0]),
@@ -88,6 +92,12 @@ pub(crate) const PROBES: &[Probe] = &[
     own("prlimit64", libc::SYS_prlimit64, [0, 0, 0, 0]),
     own("ioctl", libc::SYS_ioctl, [99, 0, 0, 0]),
     own("dup", libc::SYS_dup, [99, 0, 0, 0]),
+    #[cfg(target_arch = "x86_64")]
+    own("dup2", libc::SYS_dup2, [99, 98, 0, 0]),
+    own("dup3", libc::SYS_dup3, [99, 98, 0, 0]),
+    own("fcntl", libc::SYS_fcntl, [99, 1, 0, 0]),
+    own("close", libc::SYS_close, [99, 0, 0, 0]),
+    own("close_range", libc::SYS_close_range, [98, 99, 0, 0]),
     own("mmap executable", libc::SYS_mmap, [0, 4096, 7, 34]),
     own("mprotect executable", libc::SYS_mprotect, [4096, 4096, 5, 0]),
     #[cfg(target_arch = "x86_64")]

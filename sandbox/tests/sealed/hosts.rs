@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::host_setup;
 use crate::malicious_zygote::{WITH_MALICIOUS_ZYGOTE, run_with_malicious_zygote};
 use crate::probe::probe;
-use crate::seal::{assert_bare, assert_closed, is_filtered};
+use crate::seal::{assert_bare, assert_closed, filters};
 use crate::support::{Tools, eventually, program, tree_of};
 
 /// The number of processes of a zygote without its children: itself, and the init of its namespace.
@@ -127,14 +127,16 @@ pub(crate) fn run_as_other_host(role: &str) {
                     Pool::new(PoolConfig { warm: 2, max_running: 1, ..PoolConfig::default() })
                         .expect("a pool");
                 // No program runs, so none of the children is about to exit.
-                let filtered = || own().into_iter().filter(|pid| is_filtered(*pid)).collect();
-                eventually("two children wait, sealed", || {
-                    let filtered: Vec<u32> = filtered();
-                    own().len() == 2 + ZYGOTE_PROCESSES && filtered.len() == 3
+                let with = |count| {
+                    let pids = own().into_iter().filter(move |pid| filters(*pid) == count);
+                    pids.collect::<Vec<u32>>()
+                };
+                eventually("a zygote is sealed, and its forks with a second filter", || {
+                    own().len() == 2 + ZYGOTE_PROCESSES && with(1).len() == 1 && with(2).len() == 3
                 })
                 .await;
                 if role == "with inspected children" {
-                    filtered().into_iter().for_each(assert_bare);
+                    with(2).into_iter().for_each(assert_bare);
                     print_line("bare");
                 } else {
                     own().iter().for_each(|pid| assert_closed(*pid));
