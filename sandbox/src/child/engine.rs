@@ -7,7 +7,7 @@ use rquickjs::context::intrinsic;
 use rquickjs::{Context, Function, Module, Persistent, Promise, Runtime};
 use serde_json::value::RawValue;
 
-use crate::child::heap::{Heap, Meter};
+use crate::child::heap::{self, Heap, Meter};
 use crate::child::host_socket::HostSocket;
 use crate::child::probe;
 use crate::child::process::{EXIT_PANIC, cpu_time, exit};
@@ -91,6 +91,11 @@ impl Engine {
     /// Connects the engine with the host.
     pub(crate) fn connect(&self, socket: HostSocket) {
         *self.shared.socket.borrow_mut() = socket;
+    }
+
+    /// Makes what forks allocate lie together.
+    pub(crate) fn fill_gaps(&self) {
+        self.context.with(|ctx| heap::fill_gaps(&ctx, &self.heap));
     }
 
     /// Sends one frame.

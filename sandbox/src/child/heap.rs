@@ -8,6 +8,13 @@ use std::rc::Rc;
 
 use rquickjs::allocator::Allocator;
 
+mod gaps;
+
+pub(crate) use gaps::fill_gaps;
+
+/// The size of a page on most processors.
+const PAGE: usize = 4096;
+
 /// The size and limit of the heap.
 #[derive(Debug)]
 pub(crate) struct Meter {
@@ -35,6 +42,11 @@ impl Meter {
         self.ran_out.get()
     }
 
+    /// Returns the size of all blocks in use.
+    pub(crate) fn used(&self) -> usize {
+        self.used.get()
+    }
+
     /// Returns whether this much more memory is within the limit; records a refusal.
     fn admits(&self, more: usize) -> bool {
         let fits = self.used.get().checked_add(more).is_some_and(|all| all <= self.limit.get());
@@ -46,6 +58,9 @@ impl Meter {
 }
 
 /// The engine's allocator.
+///
+/// The engine keeps small values in blocks of almost a page, one list of blocks for each size. Such a block starts at
+/// the start of a page: a fork copies every page that it writes to, and elsewhere a block would lie in two.
 pub(crate) struct Heap(pub(crate) Rc<Meter>);
 
 impl Heap {
@@ -75,6 +90,10 @@ unsafe impl Allocator for Heap {
     fn alloc(&mut self, size: usize) -> *mut u8 {
         if !self.0.admits(size) {
             return std::ptr::null_mut();
+        }
+        if (PAGE / 2..=PAGE).contains(&size) {
+            // SAFETY: the alignment is a power of two.
+            return self.count(unsafe { libc::aligned_alloc(PAGE, size) }.cast());
         }
         // SAFETY: `malloc` accepts any size.
         self.count(unsafe { libc::malloc(size) }.cast())

@@ -80,6 +80,8 @@ impl ForkTemplate {
         layers.extend(seal::inner_layers());
         let mut ready = Vec::new();
         frame::write(&mut ready, &ToHost::Ready { version: VERSION, layers: &layers });
+        // Last, because what is allocated and freed later would leave new gaps.
+        engine.fill_gaps();
         Ok(ForkTemplate { engine, filter, ready })
     }
 
