@@ -106,14 +106,16 @@ impl Engine {
     }
 
     /// Reports that the child is ready, runs one program and waits to be killed.
-    pub(crate) fn serve(&self, ready: &[u8]) -> ! {
+    pub(crate) fn serve(&self, ready: &[u8], warm_up: bool) -> ! {
         {
             let mut socket = self.shared.socket.borrow_mut();
             socket.out().extend_from_slice(ready);
             socket.flush();
         }
         // After the report, so that the host can take the child while it still warms up.
-        self.warm_up();
+        if warm_up {
+            self.warm_up();
+        }
         let program = self.await_program();
         let result = self.run(&program);
         self.complete(&result);

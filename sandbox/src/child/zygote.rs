@@ -33,8 +33,8 @@ pub(crate) fn serve(control: OwnedFd, layers: Vec<LayerReport>) -> ! {
     };
     while let Some((request, descriptor)) = Request::receive(&control) {
         let replied = match request {
-            Request::Fork => match descriptor {
-                Some(socket) => template.fork(&control, socket),
+            Request::Fork { warm_up } => match descriptor {
+                Some(socket) => template.fork(&control, socket, warm_up),
                 None => refused(&control, "no socket came with the request"),
             },
             Request::Reap(pid) => Reply::Reaped(reap(pid)).send(&control),
@@ -85,7 +85,12 @@ impl ForkTemplate {
         Ok(ForkTemplate { engine, filter, ready })
     }
 
-    fn fork(&self, control: &OwnedFd, socket: OwnedFd) -> Result<(), rustix::io::Errno> {
+    fn fork(
+        &self,
+        control: &OwnedFd,
+        socket: OwnedFd,
+        warm_up: bool,
+    ) -> Result<(), rustix::io::Errno> {
         // Read before the fork, because the child compares its parent with it.
         let parent = rustix::process::getpid();
         #[expect(unsafe_code, reason = "no safe wrapper: the child may do what one thread may")]
@@ -97,12 +102,12 @@ impl ForkTemplate {
             // children. Returning drops the socket, so that the host sees its end close when the
             // child exits.
             Some(_) => Reply::Forked(pid.unsigned_abs()).send(control),
-            None => self.run_child(parent, socket),
+            None => self.run_child(parent, socket, warm_up),
         }
     }
 
     /// The main function of a forked child.
-    fn run_child(&self, parent: Pid, socket: OwnedFd) -> ! {
+    fn run_child(&self, parent: Pid, socket: OwnedFd, warm_up: bool) -> ! {
         let socket = match descriptors::take_forked_socket(socket) {
             Ok(socket) => HostSocket::new(socket),
             Err(_) => exit(EXIT_PANIC),
@@ -113,6 +118,6 @@ impl ForkTemplate {
             self.engine.send(&ToHost::Unavailable { message: &message });
             exit(EXIT_PANIC)
         }
-        self.engine.serve(&self.ready)
+        self.engine.serve(&self.ready, warm_up)
     }
 }

@@ -42,7 +42,7 @@ pub(crate) enum Kind {
 
 /// A request to the thread.
 enum SpawnerRequest {
-    Spawn { kind: Kind, done: OnSpawn },
+    Spawn { kind: Kind, warm_up: bool, done: OnSpawn },
     Reap { dead: DeadChild, on_exit: Option<oneshot::Sender<ExitStatus>> },
 }
 
@@ -52,10 +52,10 @@ struct Spawner {
     wake: OwnedFd,
 }
 
-/// Starts a child; `done` is called on the spawner's thread.
-pub(crate) fn spawn(kind: Kind, done: OnSpawn) {
+/// Starts a child; `done` is called on the spawner's thread. A fork warms up if requested; a job has nothing to warm up.
+pub(crate) fn spawn(kind: Kind, warm_up: bool, done: OnSpawn) {
     match spawner() {
-        Ok(spawner) => spawner.request(SpawnerRequest::Spawn { kind, done }),
+        Ok(spawner) => spawner.request(SpawnerRequest::Spawn { kind, warm_up, done }),
         Err(message) => done(Err(io::Error::other(message.clone()))),
     }
 }
@@ -137,11 +137,11 @@ fn run(inbox: &mpsc::Receiver<SpawnerRequest>, woken: &OwnedFd) {
         let _ = rustix::io::read(woken, &mut [0u8; 8]);
         while let Ok(request) = inbox.try_recv() {
             match request {
-                SpawnerRequest::Spawn { kind: Kind::Exec(arguments), done } => {
+                SpawnerRequest::Spawn { kind: Kind::Exec(arguments), done, .. } => {
                     done(exec(&arguments))
                 }
-                SpawnerRequest::Spawn { kind: Kind::Fork(pool), done } => {
-                    if let Some(zygote) = pool.fork(done) {
+                SpawnerRequest::Spawn { kind: Kind::Fork(pool), warm_up, done } => {
+                    if let Some(zygote) = pool.fork(warm_up, done) {
                         watch(&mut zygotes, zygote);
                     }
                 }

@@ -17,6 +17,8 @@ pub(crate) struct WarmStock {
     target: usize,
     /// Whether children are given back, so that those on loan count towards `target`.
     reused: bool,
+    /// The number of processors.
+    processors: usize,
     state: Mutex<State>,
     /// One permit for each entry of `State::idle`.
     available: Semaphore,
@@ -43,6 +45,7 @@ impl WarmStock {
             kind,
             target,
             reused,
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
             state: Mutex::default(),
             available: Semaphore::new(0),
         });
@@ -95,7 +98,7 @@ impl WarmStock {
     }
 
     fn refill(self: &Arc<Self>) {
-        let missing = {
+        let (missing, has_time) = {
             let mut state = self.lock();
             // Reused children come back, so those on loan count as present. Others do not, so one
             // more is wanted for each caller that waits.
@@ -105,13 +108,16 @@ impl WarmStock {
             let missing = wanted.saturating_sub(state.idle.len() + state.starting + lent);
             // Counted under the lock, so that two refills do not start the same children.
             state.starting += missing;
-            missing
+            // A child warms up to save its program time. While all processors are busy, that takes the same time from
+            // another program, and some in addition.
+            (missing, state.lent < self.processors)
         };
         for _ in 0..missing {
             // Weak, so that a start in progress does not keep a dropped stock alive.
             let home = Arc::downgrade(self);
             spawner::spawn(
                 self.kind.clone(),
+                has_time,
                 Box::new(move |started| {
                     // If the stock no longer exists, the child is dropped, which kills it.
                     if let Some(home) = home.upgrade() {

@@ -22,7 +22,10 @@ const MAX_MESSAGE: usize = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Fork a child; its end of the socket comes with the message.
-    Fork,
+    Fork {
+        /// Whether the child warms up before its program arrives.
+        warm_up: bool,
+    },
     /// Reap the child with this pid, which is already dead.
     Reap(u32),
 }
@@ -81,7 +84,7 @@ impl Request {
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Result<(), Errno> {
         match self {
-            Request::Fork => send(socket, b"f", descriptor),
+            Request::Fork { warm_up } => send(socket, &[b'f', u8::from(warm_up)], descriptor),
             Request::Reap(pid) => {
                 let mut bytes = vec![b'r'];
                 bytes.extend_from_slice(&pid.to_le_bytes());
@@ -94,7 +97,7 @@ impl Request {
     pub(crate) fn receive(socket: impl AsFd) -> Option<(Request, Option<OwnedFd>)> {
         let (bytes, descriptor) = receive(socket).ok()?;
         match bytes.as_slice() {
-            b"f" => Some((Request::Fork, descriptor)),
+            [b'f', warm_up] => Some((Request::Fork { warm_up: *warm_up != 0 }, descriptor)),
             [b'r', pid @ ..] => {
                 Some((Request::Reap(u32::from_le_bytes(pid.try_into().ok()?)), None))
             }
@@ -157,11 +160,13 @@ mod tests {
         let (host, zygote) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .unwrap();
-        Request::Fork.send(&host, Some(host.as_fd())).unwrap();
+        for warm_up in [true, false] {
+            let fork = Request::Fork { warm_up };
+            fork.send(&host, Some(host.as_fd())).unwrap();
+            let (ask, descriptor) = Request::receive(&zygote).unwrap();
+            assert!(ask == fork && descriptor.is_some());
+        }
         Request::Reap(7).send(&host, None).unwrap();
-        let (ask, descriptor) = Request::receive(&zygote).unwrap();
-        assert!(ask == Request::Fork && descriptor.is_some());
-        drop(descriptor);
         assert_eq!(Request::receive(&zygote).unwrap().0, Request::Reap(7));
         let long = Reply::Refused("é".repeat(1_000));
         for answer in [Reply::Forked(9), Reply::Reaped(Ok(0)), Reply::Reaped(Err(9)), long] {

@@ -64,6 +64,7 @@ enum Expected {
 /// A requested fork, and its receiver.
 pub(crate) struct PendingFork {
     zygotes: Arc<Zygotes>,
+    warm_up: bool,
     attempts: u32,
     /// Why the last zygote failed.
     why: String,
@@ -86,8 +87,8 @@ impl Zygotes {
     }
 
     /// Requests a child; returns the zygote that will reply.
-    pub(crate) fn fork(self: Arc<Self>, done: OnSpawn) -> Option<Arc<Zygote>> {
-        PendingFork { zygotes: self, attempts: 0, why: String::new(), done }.request()
+    pub(crate) fn fork(self: Arc<Self>, warm_up: bool, done: OnSpawn) -> Option<Arc<Zygote>> {
+        PendingFork { zygotes: self, warm_up, attempts: 0, why: String::new(), done }.request()
     }
 
     /// Returns the zygote to fork from next, and counts the fork.
@@ -149,7 +150,8 @@ impl PendingFork {
             };
             // The kernel passes on a copy. The host's own is closed with this round, so that the
             // host sees the end of the stream when the child exits.
-            match Request::Fork.send(&zygote.control, Some(theirs.as_fd())) {
+            let request = Request::Fork { warm_up: self.warm_up };
+            match request.send(&zygote.control, Some(theirs.as_fd())) {
                 Ok(()) => {
                     zygote.expect(Expected::Fork { fork: self, socket });
                     return Some(zygote);
