@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Builds a container image of a program without a container engine: an OCI image layout (v1.1) in a folder.
 
-    deploy/image.py --program pml-server --bin FOLDER --out FOLDER [--sbom FILE]
+    deploy/image.py --program pml-server --bin FOLDER --out FOLDER [--sbom FILE] [--limit MB]
 
 FOLDER of --bin has the built program; release.sh leaves it in FOLDER/VERSION of its output, packed. The image has the
 program, the libraries that it is linked to, the certificates of this machine, and nothing else: no shell. It runs as user
-65532 and needs no writable root. The same inputs and SOURCE_DATE_EPOCH give the same bytes.
+65532 and needs no writable root. The same inputs and SOURCE_DATE_EPOCH give the same bytes. An image that has
+grown over its limit, compressed, is refused.
 
     skopeo copy oci:FOLDER:VERSION docker://registry.example/pml-server:VERSION
 """
@@ -127,6 +128,7 @@ def main():
     options.add_argument("--bin", type=Path, required=True)
     options.add_argument("--out", type=Path, required=True)
     options.add_argument("--sbom", type=Path)
+    options.add_argument("--limit", type=float, default=40, help="the largest image in MB, compressed")
     options = options.parse_args()
     name, program = options.program, options.bin / options.program
     said = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout.split()
@@ -140,6 +142,8 @@ def main():
     }
     layout = Layout(options.out)
     plain, packed = root_of(name, program).packed()
+    if len(packed) > options.limit * 1e6:
+        raise SystemExit(f"image.py: the image has {len(packed) / 1e6:.1f} MB, and may have {options.limit:g} MB")
     layer = layout.add(packed, LAYER)
     config = layout.add(
         {

@@ -37,18 +37,10 @@ impl Image {
         let folder = guard::folder("image");
         let (layout, root) = (folder.join("layout"), folder.join("root"));
         std::fs::create_dir(&root).unwrap();
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/image.py");
-        let mut command = Command::new("python3");
-        command
-            .arg(script)
-            .args(["--program", program, "--bin"])
-            .arg(stripped())
-            .arg("--out")
-            .arg(&layout);
+        let mut command = builder(program, &layout);
         if let Some(sbom) = sbom {
             command.arg("--sbom").arg(sbom);
         }
-        command.env("PML_RELEASE_LEVEL", "1").env("SOURCE_DATE_EPOCH", "1790000000");
         let built = command.output().unwrap();
         assert!(built.status.success(), "{}", text(&built.stderr));
         let mut image = Self { layout, config: Value::Null, root };
@@ -101,6 +93,32 @@ impl Image {
         command.env("PML_WORKSPACE", "/home/pml/work").env("PML_CLOUD_URL", "http://127.0.0.1:9");
         finish(command, input)
     }
+}
+
+/// Prepares the script that builds the image of a program.
+fn builder(program: &str, layout: &Path) -> Command {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/image.py");
+    let mut command = Command::new("python3");
+    command.arg(script).args(["--program", program, "--bin"]).arg(stripped());
+    command.arg("--out").arg(layout);
+    command.env("PML_RELEASE_LEVEL", "1").env("SOURCE_DATE_EPOCH", "1790000000");
+    command
+}
+
+/// An image that is larger than the limit is not built. The limit for releases holds even for this build.
+#[test]
+fn a_large_image_is_refused() {
+    let layout = guard::folder("large").join("layout");
+    let refused = builder("pml-server", &layout).args(["--limit", "1.5"]).output().unwrap();
+    let said = text(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("MB, and may have 1.5 MB"), "{said}");
+    assert!(!layout.join("index.json").exists());
+    let built = builder("pml-server", &layout).output().unwrap();
+    assert!(
+        built.status.success() && layout.join("index.json").exists(),
+        "{}",
+        text(&built.stderr)
+    );
 }
 
 /// In each image, programs are sealed completely; in that of `pml`, one runs.
