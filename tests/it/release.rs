@@ -1,5 +1,7 @@
 //! Releases: installing `pml`, upgrading it, and the packages of package managers.
 
+mod bundles;
+mod contents;
 mod image;
 mod install;
 mod kubernetes;

@@ -1,10 +1,10 @@
 //! `deploy/install.sh`.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::support::{Keys, Options, Release, version};
+use super::support::{Keys, OTHER_PROGRAM, Options, Release, version};
 use crate::skipped::skipped;
 use crate::support::cli::text;
 use crate::support::guard;
@@ -39,13 +39,13 @@ const TOOLS: &[&str] = &[
 ];
 
 /// A home folder without anything, and a search path with few programs.
-struct Machine {
-    home: PathBuf,
+pub(super) struct Machine {
+    pub(super) home: PathBuf,
     path: PathBuf,
 }
 
 impl Machine {
-    fn new(verifier: &str) -> Self {
+    pub(super) fn new(verifier: &str) -> Self {
         let folder = guard::folder("machine");
         let (home, path) = (folder.join("home"), folder.join("bin"));
         std::fs::create_dir(&home).unwrap();
@@ -57,17 +57,28 @@ impl Machine {
         Self { home, path }
     }
 
+    /// Adds a program of this machine.
+    pub(super) fn with(self, tool: &str) -> Self {
+        symlink(found(tool).unwrap(), self.path.join(tool)).unwrap();
+        self
+    }
+
     fn install(&self, release: &Release, script: &Path) -> Output {
+        let mut command = self.command(script);
+        command.env("PML_RELEASE_URL", release.place());
+        command.env("PML_RELEASE_KEY", release.keys.public());
+        command.output().unwrap()
+    }
+
+    /// Returns the command that runs a script, which has to know where releases are.
+    pub(super) fn command(&self, script: &Path) -> Command {
         let mut command = Command::new(self.path.join("sh"));
         command.arg(script).env_clear().env("HOME", &self.home).env("PATH", &self.path);
         command.env("TMPDIR", &self.home);
         command
-            .env("PML_RELEASE_URL", release.place())
-            .env("PML_RELEASE_KEY", release.keys.public());
-        command.output().unwrap()
     }
 
-    fn program(&self) -> PathBuf {
+    pub(super) fn program(&self) -> PathBuf {
         self.home.join(".local/bin/pml")
     }
 
@@ -168,10 +179,39 @@ fn a_release_that_is_not_as_signed_is_not_installed() {
     Machine::new("openssl").refuses(&Release::new(&expired), "expired on 2026-01-01");
     let broken = Options { says: Some("pml 1.0.0"), ..Options::default() };
     Machine::new("openssl").refuses(&Release::new(&broken), "does not work here");
-    let other = Options { file: Some("pml-riscv64-linux.gz"), ..Options::default() };
-    Machine::new("openssl").refuses(&Release::new(&other), "has no pml-");
+    for file in ["pml-riscv64-linux.gz", OTHER_PROGRAM] {
+        let other = Options { file: Some(file), ..Options::default() };
+        Machine::new("openssl").refuses(&Release::new(&other), "has no pml-");
+    }
+    let mislabelled = Options { is_for_other: true, ..Options::default() };
+    Machine::new("openssl").refuses(&Release::new(&mislabelled), "does not work here");
     // Nothing that verifies.
     Machine::new("wc").refuses(&Release::new(&Options::default()), "cannot be verified");
+}
+
+/// The script takes the program of the machine, by each name of it.
+#[test]
+fn the_script_takes_the_program_of_the_machine() {
+    for (says, expected) in [
+        ("x86_64", "pml-x86_64-linux.gz"),
+        ("amd64", "pml-x86_64-linux.gz"),
+        ("aarch64", "pml-aarch64-linux.gz"),
+        ("arm64", "pml-aarch64-linux.gz"),
+    ] {
+        let machine = Machine::new("openssl");
+        let uname = machine.path.join("uname");
+        std::fs::remove_file(&uname).unwrap();
+        let lines = format!("#!/bin/sh\n[ \"$1\" = -s ] && echo Linux || echo {says}\n");
+        std::fs::write(&uname, lines).unwrap();
+        std::fs::set_permissions(&uname, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let has = Options { file: Some(expected), ..Options::default() };
+        let output = machine.install(&Release::new(&has), &script());
+        assert!(output.status.success(), "{says}: {}", text(&output.stderr));
+        let lacks = Options { file: Some("pml-riscv64-linux.gz"), ..Options::default() };
+        let output = machine.install(&Release::new(&lacks), &script());
+        let words = format!("has no {expected}");
+        assert!(text(&output.stderr).contains(&words), "{says}: {}", text(&output.stderr));
+    }
 }
 
 /// UP-05: cut off anywhere, the script does nothing.
@@ -179,18 +219,25 @@ fn a_release_that_is_not_as_signed_is_not_installed() {
 fn a_part_of_the_script_does_nothing() {
     let release = Release::new(&Options::default());
     let machine = Machine::new("openssl");
-    let whole = std::fs::read(script()).unwrap();
+    parts_do_nothing(&machine, &std::fs::read(script()).unwrap(), |part| {
+        machine.install(&release, part)
+    });
+    assert!(machine.install(&release, &script()).status.success());
+}
+
+/// Runs each part of a script on a machine with an empty home folder.
+#[track_caller]
+pub(super) fn parts_do_nothing(machine: &Machine, whole: &[u8], run: impl Fn(&Path) -> Output) {
     let part = machine.home.with_file_name("part.sh");
     // The last bytes one by one: only the line end behind the brace may be missing.
     let near_end = whole.len() - 20..whole.len() - 1;
     let mut cuts = 0;
     for length in (0..whole.len() - 1).step_by(100).chain(near_end) {
         std::fs::write(&part, &whole[..length]).unwrap();
-        let output = machine.install(&release, &part);
+        let output = run(&part);
         assert!(std::fs::read_dir(&machine.home).unwrap().next().is_none(), "{length}");
         assert!(output.stdout.is_empty(), "{length}: {}", text(&output.stdout));
         cuts += 1;
     }
     assert!(cuts > 60, "{cuts}");
-    assert!(machine.install(&release, &script()).status.success());
 }

@@ -3,15 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::support::version;
+use super::support::{Keys, version};
+use crate::skipped::skipped;
 use crate::support::binaries::built;
 use crate::support::cli::{Project, finish, text};
 use crate::support::guard;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// From the start of an installation to the result of the first program.
+const FIRST_RESULT: Duration = Duration::from_secs(30);
 
 /// Builds the release once, without a signature.
 fn release() -> &'static Path {
@@ -33,7 +37,7 @@ fn build(folder: &Path) {
     command.env("SOURCE_DATE_EPOCH", "1790000000");
     let output = finish(command, b"");
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("is not signed"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("nothing is signed"), "{}", text(&output.stderr));
 }
 
 /// Returns the bill of materials of a program.
@@ -58,7 +62,7 @@ pub(super) fn stripped() -> &'static Path {
     })
 }
 
-fn of_version(name: &str) -> PathBuf {
+pub(super) fn of_version(name: &str) -> PathBuf {
     release().join(VERSION).join(name)
 }
 
@@ -69,13 +73,60 @@ fn with_end(end: &str) -> PathBuf {
     files.find(|file| file.to_string_lossy().ends_with(end)).unwrap()
 }
 
-/// Asserts that an installed program runs programs.
-#[track_caller]
-fn runs(program: &Path) {
-    assert_eq!(version(program).unwrap(), format!("pml {VERSION}"));
-    let project = Project::offline();
-    let output = finish(project.wrap(Command::new(program), &["exec", "-"]), b"return 6 * 7;");
-    assert_eq!(text(&output.stdout), "42\n", "{}", text(&output.stderr));
+/// A machine of a new user, without Rust, on which `pml` is about to be installed.
+struct NewUser {
+    project: Project,
+    /// The folder of a project without anything.
+    folder: PathBuf,
+    began: Instant,
+}
+
+impl NewUser {
+    fn begin() -> Self {
+        // Nothing of the machine that builds: neither its tools nor its settings.
+        let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        let project = Project::offline().set("PATH", path);
+        Self { project, folder: guard::folder("new-project"), began: Instant::now() }
+    }
+
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Command {
+        let mut command = self.project.wrap(Command::new(program), arguments);
+        command.env_remove("PML_WORKSPACE").current_dir(&self.folder);
+        command
+    }
+
+    /// Asserts that an installed program sets up a project and runs a program in time.
+    #[track_caller]
+    fn runs(&self, program: &Path) {
+        assert_eq!(version(program).unwrap(), format!("pml {VERSION}"));
+        let run = |arguments: &[&str], input: &[u8]| {
+            let output = finish(self.command(program, arguments), input);
+            assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+            text(&output.stdout)
+        };
+        run(&["init", "--yes"], b"");
+        assert!(self.folder.join(".pml.json").is_file());
+        assert_eq!(run(&["exec", "-"], b"return 6 * 7;"), "42\n");
+        let took = self.began.elapsed();
+        assert!(took < FIRST_RESULT, "it took {took:?}");
+    }
+}
+
+/// The script installs a built release, from a folder.
+#[test]
+fn the_script_installs_it() {
+    // With the key of this test: the release itself is not signed.
+    let (keys, signed) = (Keys::new(), guard::folder("signed"));
+    std::fs::copy(release().join("latest.txt"), signed.join("latest.txt")).unwrap();
+    keys.sign(&signed.join("latest.txt"), true);
+    std::os::unix::fs::symlink(release().join(VERSION), signed.join(VERSION)).unwrap();
+    let user = NewUser::begin();
+    let script = release().join("install.sh");
+    let mut command = user.command("sh", &[script.to_str().unwrap()]);
+    command.env("PML_RELEASE_URL", &signed).env("PML_RELEASE_KEY", keys.public());
+    let output = finish(command, b"");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    user.runs(&user.project.home().join(".local/bin/pml"));
 }
 
 #[track_caller]
@@ -94,6 +145,7 @@ fn ok(command: &mut Command) -> String {
 #[test]
 fn npm_installs_it() {
     let folder = guard::folder("npm");
+    let user = NewUser::begin();
     let arch = if cfg!(target_arch = "x86_64") { "x64" } else { "arm64" };
     let platform = of_version(&format!("casys-pml-linux-{arch}-{VERSION}.tgz"));
     let mut install = Command::new("npm");
@@ -103,7 +155,7 @@ fn npm_installs_it() {
     install.arg(platform).arg(of_version(&format!("casys-pml-{VERSION}.tgz")));
     install.env("npm_config_cache", folder.join("cache")).current_dir(&folder);
     ok(&mut install);
-    runs(&folder.join("node_modules/.bin/pml"));
+    user.runs(&folder.join("node_modules/.bin/pml"));
     // What it is asked to do, and how that ended, goes through.
     let project = Project::offline();
     let shim = Command::new(folder.join("node_modules/.bin/pml"));
@@ -116,12 +168,13 @@ fn npm_installs_it() {
 fn pip_installs_it() {
     let folder = guard::folder("venv");
     ok(Command::new("python3").args(["-m", "venv"]).arg(&folder));
+    let user = NewUser::begin();
     let mut install = Command::new(folder.join("bin/pip"));
     install
         .args(["install", "--quiet", "--no-index", "--disable-pip-version-check"])
         .arg(with_end(".whl"));
     ok(&mut install);
-    runs(&folder.join("bin/pml"));
+    user.runs(&folder.join("bin/pml"));
     let mut upgrade = Command::new(folder.join("bin/pml"));
     upgrade.args(["upgrade", "--from", "/nowhere", "--key", "RWQx"]);
     assert!(!upgrade.output().unwrap().status.success());
@@ -150,12 +203,34 @@ fn debian_packages_have_the_programs() {
         );
         ok(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&folder));
     }
-    runs(&folder.join("usr/bin/pml"));
     let server = folder.join("usr/bin/pml-server");
     assert_eq!(version(&server).unwrap(), format!("pml-server {VERSION}"));
     let unit =
         std::fs::read_to_string(folder.join("usr/lib/systemd/system/pml-server.service")).unwrap();
     assert!(unit.contains("ExecStart=/usr/bin/pml-server"), "{unit}");
+}
+
+/// `dpkg` installs the package, into a root of its own.
+#[test]
+fn dpkg_installs_it() {
+    if !rustix::process::geteuid().is_root() {
+        skipped!("only root can install packages");
+    }
+    let root = guard::folder("dpkg");
+    for folder in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "var/log"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    std::fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+    let cpu = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
+    let user = NewUser::begin();
+    let mut install = Command::new("dpkg");
+    // The root has no packages, so not the one of glibc either.
+    install.arg(format!("--root={}", root.display())).args(["--force-depends", "--install"]);
+    ok(install.arg(of_version(&format!("pml_{VERSION}_{cpu}.deb"))));
+    let listed =
+        ok(Command::new("dpkg").arg(format!("--root={}", root.display())).args(["-L", "pml"]));
+    assert!(listed.lines().any(|line| line == "/usr/bin/pml"), "{listed}");
+    user.runs(&root.join("usr/bin/pml"));
 }
 
 /// The bill of materials lists what the program is built of, and nothing that only tests use.

@@ -15,6 +15,21 @@ const KEY_ID: &[u8; 8] = b"pml-test";
 /// A pair of keys.
 pub(super) struct Keys(Ed25519KeyPair);
 
+/// The machine that this one is not.
+pub(super) const OTHER_MACHINE: &str =
+    if cfg!(target_arch = "x86_64") { "aarch64" } else { "x86_64" };
+
+/// The name of its program in a release.
+pub(super) const OTHER_PROGRAM: &str =
+    if cfg!(target_arch = "x86_64") { "pml-aarch64-linux.gz" } else { "pml-x86_64-linux.gz" };
+
+/// Returns a program of this machine as one of another machine: with its number in the header of ELF.
+pub(super) fn as_of(machine: &str, mut program: Vec<u8>) -> Vec<u8> {
+    let number: u16 = if machine == "x86_64" { 62 } else { 183 };
+    program[18..20].copy_from_slice(&number.to_le_bytes());
+    program
+}
+
 impl Keys {
     pub(super) fn new() -> Self {
         let random = ring::rand::SystemRandom::new();
@@ -39,7 +54,9 @@ impl Keys {
             BASE64.encode(&[&form[..], KEY_ID, signature.as_ref()].concat()),
             BASE64.encode(global.as_ref()),
         );
-        std::fs::write(file.with_file_name("latest.txt.minisig"), text).unwrap();
+        let mut signature = file.as_os_str().to_owned();
+        signature.push(".minisig");
+        std::fs::write(signature, text).unwrap();
     }
 }
 
@@ -71,6 +88,8 @@ pub(super) struct Options {
     pub(super) file: Option<&'static str>,
     /// What the program says, instead of its version.
     pub(super) says: Option<&'static str>,
+    /// Whether the program is for another machine than its name says.
+    pub(super) is_for_other: bool,
     /// Bytes that make the program larger.
     pub(super) padding: usize,
     /// Whether the signature covers the hash of the file.
@@ -91,6 +110,9 @@ impl Release {
         let version = options.version.unwrap_or("9.0.0");
         let says = options.says.map_or_else(|| format!("pml {version}"), str::to_owned);
         let mut program = format!("#!/bin/sh\necho '{says}'\nexit 0\n").into_bytes();
+        if options.is_for_other {
+            program = as_of(OTHER_MACHINE, std::fs::read("/bin/true").unwrap());
+        }
         // It does not compress, so that reading it takes a while.
         let mut noise = vec![0; options.padding];
         ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut noise).unwrap();

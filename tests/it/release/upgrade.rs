@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use super::support::{Keys, Options, Release, version};
+use super::support::{Keys, OTHER_PROGRAM, Options, Release, version};
 use crate::support::binaries::built;
 use crate::support::cli::{Project, text};
 use crate::support::gateway_stub::{Answer, GatewayStub};
@@ -202,10 +202,14 @@ fn a_release_that_is_not_the_newest_is_refused() {
             Options { file: Some("pml-x86_64-windows.gz"), ..Options::default() },
             "not for this machine",
         ),
+        (Options { file: Some(OTHER_PROGRAM), ..Options::default() }, "not for this machine"),
         (Options { version: Some("9.0"), ..Options::default() }, "is not a version"),
     ] {
         installed.refuses(&Release::new(&options), 2, words);
     }
+    // A program of another machine under the name of this one.
+    let mislabelled = Options { is_for_other: true, ..Options::default() };
+    installed.refuses(&Release::new(&mislabelled), 1, "does not work here");
     // An older version than this program: nothing to do.
     let older = Release::new(&Options { version: Some("0.0.1"), ..Options::default() });
     let output = installed.upgrade(&older, &[]);

@@ -21,6 +21,8 @@ pub(crate) const SCHEMATHESIS: &str = "schemathesis";
 pub(crate) const BALANCER: &str = "balancer";
 /// The compiler of TypeScript.
 pub(crate) const TYPESCRIPT: &str = "typescript";
+/// The tools of MCP Bundles.
+pub(crate) const MCPB: &str = "mcpb";
 /// Node 22, for clients that require it.
 pub(crate) const NODE_22: &str = "node22";
 
