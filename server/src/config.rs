@@ -11,6 +11,7 @@ mod operations;
 mod public_url;
 mod rates;
 mod records;
+mod releases;
 mod tenancy;
 mod tls;
 
@@ -40,6 +41,7 @@ pub(crate) use operations::{Backup, Inspect, Restore};
 pub(crate) use public_url::PublicUrl;
 pub(crate) use rates::{RateLimit, RateSettings};
 pub(crate) use records::RecordSettings;
+pub(crate) use releases::ReleaseSettings;
 pub(crate) use tenancy::{MembersCommand, OrgsCommand, Place, ProjectsCommand};
 pub(crate) use tls::TlsSettings;
 
@@ -314,6 +316,11 @@ pub(crate) struct Serve {
     /// How long records are kept.
     #[command(flatten)]
     pub records: RecordSettings,
+
+    /// The releases that the install script installs.
+    #[command(flatten)]
+    pub releases: ReleaseSettings,
+
     /// The metrics.
     #[command(flatten)]
     pub metrics: MetricsSettings,

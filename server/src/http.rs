@@ -8,6 +8,7 @@ pub(crate) mod capabilities;
 pub(crate) mod executions;
 pub(crate) mod health;
 pub(crate) mod idempotency;
+mod install;
 pub(crate) mod keys;
 pub(crate) mod links;
 pub(crate) mod mcp;
@@ -44,6 +45,7 @@ use tower_http::timeout::{RequestBodyTimeoutLayer, TimeoutLayer};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
+use self::install::InstallScript;
 use self::openapi::Auth;
 use self::pages::Pages;
 use crate::admission::limits;
@@ -99,6 +101,7 @@ pub(crate) fn router(gateway: SharedGateway, serve: &Serve) -> Router {
         RequestBodyTimeoutLayer::new(BODY_SILENCE),
         DefaultBodyLimit::max(BODY_LIMIT),
         Extension(Arc::new(Pages::new(serve))),
+        Extension(Arc::new(InstallScript::new(&serve.releases))),
     );
     observe::observed(router, requests, around_all)
 }
@@ -303,6 +306,7 @@ fn open_routes() -> OpenApiRouter<SharedGateway> {
         .routes(routes!(health::health))
         .routes(routes!(health::ready))
         .routes(routes!(health::version))
+        .routes(routes!(install::get_script))
         .routes(routes!(oauth::get_metadata))
         .routes(routes!(oauth::get_mcp_metadata))
         .routes(routes!(openapi::get_openapi).layer(CompressionLayer::new()))

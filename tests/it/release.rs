@@ -7,5 +7,6 @@ mod install;
 mod kubernetes;
 mod newer_state;
 mod packages;
+mod served_script;
 mod support;
 mod upgrade;

@@ -319,7 +319,7 @@ struct Rules {
 }
 
 /// Returns whether `If-None-Match` matches an `ETag`: any of a list, weak or not, or `*` (RFC 9110, 13.1.2).
-fn reader_has(headers: &HeaderMap, etag: &str) -> bool {
+pub(super) fn reader_has(headers: &HeaderMap, etag: &str) -> bool {
     let (Some(known), Ok(etag)) = (headers.typed_get::<IfNoneMatch>(), etag.parse::<ETag>()) else {
         return false;
     };

@@ -111,6 +111,11 @@ fn check_warns_of_dangerous_combinations() {
         (&[("PML_TRUSTED_PROXIES", "0.0.0.0/0")], "PML_TRUSTED_PROXIES", "strangers"),
         (&[("PML_RATE_PER_ADDRESS", "off")], "PML_RATE_PER_ADDRESS", "not limited"),
         (&[("PML_METRICS_LISTEN", "0.0.0.0:9464")], "PML_METRICS_LISTEN", "without a credential"),
+        (
+            &[("PML_RELEASES_URL", "https://releases.example")],
+            "PML_RELEASES_URL",
+            "PML_RELEASES_KEYS",
+        ),
         (&[], "PML_DATA_DIR", "others can read the API key"),
         (&own, "PML_MASTER_KEY", "no secrets"),
         (&own, "PML_DATABASE_URL", "verify-full"),

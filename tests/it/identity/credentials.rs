@@ -10,6 +10,8 @@ use crate::support::server::{Installation, Server};
 const OPEN: &[&str] = &["/health", "/ready", "/version", "/openapi.json"];
 /// Open as well, but present only if an issuer of tokens is configured.
 const METADATA: &str = "/.well-known/oauth-protected-resource";
+/// Open as well, but present only if the operator has set where releases are.
+const SCRIPT: &str = "/install.sh";
 /// Open for public entries.
 const PUBLIC: &[&str] = &[
     "/mcp",
@@ -38,6 +40,7 @@ fn all_but_the_listed_routes_need_a_credential() {
     for (method, path, auth) in &routes {
         let expected = match (method.as_str(), path.as_str()) {
             ("GET", path) if OPEN.contains(&path) || path.starts_with(METADATA) => "none",
+            ("GET", SCRIPT) => "none",
             ("GET", path) if path.starts_with(LINKED) => "none",
             ("GET", path) if PUBLIC.contains(&path) => "public",
             // `mcp-publisher` can send the key of its login in the body only.
@@ -70,7 +73,7 @@ fn all_but_the_listed_routes_need_a_credential() {
                 "{method} {path}: the answer reveals whether the object exists"
             );
         } else {
-            let closed = path.starts_with(METADATA) || path.starts_with(LINKED);
+            let closed = path.starts_with(METADATA) || path.starts_with(LINKED) || path == SCRIPT;
             let expected = if closed { 404 } else { 200 };
             assert_eq!(reply.status, expected, "{method} {path}");
         }

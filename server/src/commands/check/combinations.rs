@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use registry::DatabaseUrl;
 
 use super::super::report::Report;
-use crate::config::{RateLimit, Serve, Settings, Switch};
+use crate::config::{RateLimit, ReleaseSettings, Serve, Settings, Switch};
 use crate::database::master_key::ConfiguredKeys;
 
 /// The maximum number of concurrent programs of all tenants.
@@ -17,6 +17,7 @@ pub(super) fn check(report: &mut Report, settings: &Settings, serve: &Serve) {
     address(report, serve);
     rates(report, serve);
     database(report, settings);
+    releases(report, &serve.releases);
     if serve.tenant_programs > ALL_PROGRAMS {
         report.warn(
             "PML_TENANT_PROGRAMS",
@@ -106,6 +107,20 @@ fn is_too_wide(network: &IpNet) -> bool {
         IpNet::V6(_) => (7, 32),
     };
     network.prefix_len() < if is_private { private } else { public }
+}
+
+/// The install script needs both settings.
+fn releases(report: &mut Report, releases: &ReleaseSettings) {
+    let (set, missing) = match (releases.url(), releases.keys()) {
+        (Some(_), None) => ("PML_RELEASES_URL", "PML_RELEASES_KEYS"),
+        (None, Some(_)) => ("PML_RELEASES_KEYS", "PML_RELEASES_URL"),
+        _ => return,
+    };
+    report.warn(
+        set,
+        format!("it has no effect without {missing}: `GET /install.sh` answers 404"),
+        format!("set {missing}, or remove {set}"),
+    );
 }
 
 fn database(report: &mut Report, settings: &Settings) {
