@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use execution::files::atomic::Existing;
 use protocol::{ErrorBody, ErrorCode, Fqdn, Integrity};
 use serde::{Deserialize, Serialize};
 
-use crate::files::atomic::Existing;
 use crate::files::strict_json;
 use crate::workspace::Workspace;
 use crate::workspace::own_folder::OwnFolder;

@@ -20,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use configured::{hidden_by_configured, log_override};
 pub(crate) use elsewhere::Elsewhere;
+use execution::packages;
+use execution::processes::supervise::Supervisor;
 pub(crate) use open_server::OpenServer;
 use telling::synced_tools;
 
@@ -36,10 +38,8 @@ use crate::gateway::cloud::Cloud;
 use crate::gateway::keys::{self, Gateway, KeySource};
 use crate::local_mcp::known::KnownTools;
 use crate::local_mcp::{LocalMcpError, LocalServers, Timing};
-use crate::packages;
 use crate::policy::GivenPolicy;
 use crate::processes::environment::Environment;
-use crate::processes::supervise::Supervisor;
 use crate::registries::{Registries, Registry};
 use crate::run_store::RunStore;
 use crate::tool_sync::SyncedTools;

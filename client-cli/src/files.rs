@@ -1,17 +1,12 @@
 //! The user's folders for PML, and small files that are read and written as a whole.
 
-pub(crate) mod atomic;
 pub(crate) mod dated;
 pub(crate) mod hashes;
 pub(crate) mod records;
 pub(crate) mod strict_json;
 pub(crate) mod strict_yaml;
 
-use std::os::fd::AsFd;
 use std::path::PathBuf;
-
-use rustix::fs::{AtFlags, Stat};
-use rustix::io::Errno;
 
 /// Returns the user's folder for PML's settings, `$XDG_CONFIG_HOME/pml` or `~/.config/pml`.
 pub(crate) fn settings_folder() -> Option<PathBuf> {
@@ -40,11 +35,6 @@ fn beneath(named: Option<PathBuf>, home: Option<PathBuf>, otherwise: &str) -> Op
     let is_absolute = |path: &PathBuf| path.is_absolute();
     let home = home.filter(is_absolute).map(|home| home.join(otherwise));
     named.filter(is_absolute).or(home).map(|path| path.join("pml"))
-}
-
-/// Returns the metadata of a name in a folder without following a link.
-pub(crate) fn stat_name(folder: impl AsFd, name: &str) -> Result<Stat, Errno> {
-    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
 #[cfg(test)]

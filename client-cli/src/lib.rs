@@ -14,8 +14,7 @@
 // - `files`, `workspace` and `processes` wrap the operating system: small private files, the folder that tools may
 //   touch, and child processes.
 // - `origin` is the name of a registry. `registries` asks those that `.pml.json` lists, and decides nothing.
-// - `gateway`, `local_mcp` and `tools` execute calls. None of them checks permissions. `packages` installs what servers
-//   start from.
+// - `gateway`, `local_mcp` and `tools` execute calls. None of them checks permissions.
 // - `run_store` records runs, and decides nothing. `undo` puts back what it recorded.
 // - `consent` alone decides whether a call is allowed. It knows which tools exist, and nothing about runs.
 // - `config` and `app` combine these into one project.
@@ -38,7 +37,6 @@ mod browser;
 mod capabilities;
 mod commands;
 mod config;
-mod connections;
 mod consent;
 mod diagram;
 mod discover;
@@ -50,7 +48,6 @@ mod http_client;
 mod local_mcp;
 mod logging;
 mod origin;
-mod packages;
 mod placement;
 mod policy;
 mod processes;
@@ -82,7 +79,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     // runs.
     sandbox::child_main_if_requested(&[analyser::ANALYSE, commands::program::BUNDLE]);
     // Does not return in a supervisor.
-    processes::supervise::main_if_requested();
+    execution::processes::supervise::main_if_requested();
     // Child processes must not find the API key in the environment.
     gateway::keys::take_variable();
     let arguments: Vec<OsString> = arguments.into_iter().collect();

@@ -2,15 +2,11 @@
 
 mod error;
 mod executed;
-mod fetch;
 pub(crate) mod known;
+mod launch;
 mod opened;
-mod relay;
 mod remote;
-mod running;
-mod seal;
 mod server;
-pub(crate) mod spawn;
 mod spec;
 
 use std::collections::HashMap;
@@ -20,22 +16,27 @@ use std::time::Duration;
 
 use protocol::{ErrorBody, ToolDescriptor};
 use serde_json::Value;
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use error::LocalMcpError;
+pub use execution::mcp_process::{HostList, ListOf, Reachable, Seal};
+use execution::mcp_process::{InUse, Starter};
+use execution::packages::{Installer, LockedPackages, Pins, Request};
+use execution::processes::supervise::Supervisor;
 pub(crate) use opened::Opened;
 pub(crate) use remote::Remote;
+pub use spec::ServerSpec;
 pub(crate) use spec::{Files, Folders, Grant, ListedServer, starts_container};
-pub use spec::{HostList, ListOf, Reachable, Seal, ServerSpec};
 
 use crate::files::hashes::FileHashes;
-pub(crate) use crate::packages::Activity;
-use crate::packages::{Installer, LockedPackages, Pins, Request};
 use crate::processes::environment::{Environment, check_variable};
-use crate::processes::supervise::Supervisor;
 use crate::workspace::Workspace;
+pub(crate) use execution::packages::Activity;
 use server::Server;
+
+/// What to say when this machine cannot seal a server.
+const UNCONFINED: &str = "; `\"sealed\": false` in its entry in `.pml.json` starts it unconfined";
 
 /// Time limits, which only tests change.
 #[derive(Debug, Clone)]
@@ -66,10 +67,8 @@ pub type StartCheck<'a> = dyn Fn() -> Result<(), ErrorBody> + Send + Sync + 'a;
 struct Shared {
     workspace: Arc<Workspace>,
     environment: Arc<Environment>,
-    supervisor: Supervisor,
+    starter: Starter,
     timing: Timing,
-    /// Whether a server can have a network of its own on this system; found out when it matters.
-    allows_network: OnceCell<bool>,
     /// What is done with packages.
     activity: watch::Sender<Activity>,
     /// Knows from which packages servers start.
@@ -100,9 +99,8 @@ impl LocalServers {
         let shared = Shared {
             workspace,
             environment,
-            supervisor,
+            starter: Starter::new(supervisor, timing.start, UNCONFINED),
             timing,
-            allows_network: OnceCell::new(),
             activity: watch::Sender::default(),
             pins: OnceLock::new(),
             hashes: FileHashes::new(records),
@@ -337,8 +335,14 @@ impl Shared {
     }
 
     fn installer<'a>(&'a self, packages: &'a Path) -> Installer<'a> {
-        let Self { environment, supervisor, activity, .. } = self;
-        Installer { folder: packages, environment, supervisor, activity }
+        let Self { environment, starter, activity, .. } = self;
+        Installer {
+            folder: packages,
+            programs: environment.programs(),
+            variables: environment.base(),
+            supervisor: &starter.supervisor,
+            activity,
+        }
     }
 
     fn folder(&self, cwd: Option<&str>) -> PathBuf {

@@ -32,7 +32,6 @@ use self::glob::PlacePattern;
 pub(crate) use self::limits::Limit;
 use self::source::Source;
 pub(crate) use self::usage::PolicyOfRun;
-pub(crate) use self::web::HostPattern;
 
 /// The namespaces whose calls a policy can inspect. All other tools are listed by name in `tools`.
 pub(crate) const INSPECTED: [&str; 4] = ["filesystem", "shell", "git", "web"];

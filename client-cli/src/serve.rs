@@ -10,6 +10,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use execution::connections::{self, HttpLimits};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +18,6 @@ use self::requests::Requests;
 use self::token::Token;
 use crate::agent::AgentHandler;
 use crate::app::App;
-use crate::connections::{self, HttpLimits};
 use crate::run::Runs;
 
 pub(crate) use self::token::TokenError;

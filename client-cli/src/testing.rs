@@ -6,10 +6,10 @@ pub use crate::local_mcp::{
     HostList, ListOf, LocalMcpError, LocalServers, Reachable, Seal, ServerSpec, StartCheck, Timing,
 };
 pub use crate::processes::environment::Environment;
-pub use crate::processes::supervise::Supervisor;
 pub use crate::tools::{NativeError, NativeTools};
 pub use crate::workspace::Workspace;
 pub use crate::workspace::touched::{Granted, Touched};
+pub use execution::processes::supervise::Supervisor;
 
 /// Calls a tool of `pml` as after the user was asked about the call and allowed it.
 ///

@@ -8,6 +8,7 @@ mod web;
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use execution::processes::supervise::Supervisor;
 use protocol::{ErrorCode, ToolDescriptor, ToolId};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -16,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 use self::filesystem::preview::Preview;
 use crate::policy::{GIT_READS, PolicyOfRun};
 use crate::processes::environment::Environment;
-use crate::processes::supervise::Supervisor;
 use crate::workspace::Workspace;
 use crate::workspace::changes::Watch;
 use crate::workspace::path_error::PathError;

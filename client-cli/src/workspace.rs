@@ -3,7 +3,6 @@
 pub(crate) mod beneath;
 pub(crate) mod changes;
 pub(crate) mod dotenv;
-pub(crate) mod links;
 pub(crate) mod own_folder;
 pub(crate) mod path_error;
 pub(crate) mod protected;

@@ -4,12 +4,12 @@ use std::io::Read as _;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use execution::files::atomic::{self, Existing};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
 use super::{Agent, Base};
-use crate::files::atomic::{self, Existing};
 use crate::workspace::Workspace;
 
 /// The maximum size of a file that is read, in bytes.

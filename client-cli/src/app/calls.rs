@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
 
+use execution::processes::supervise::Supervisor;
 use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Scope, ToolDescriptor, ToolId};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,6 @@ use crate::local_mcp::{Folders, Grant, LocalServers, ServerSpec, Timing};
 use crate::origin::Origin;
 use crate::policy::PolicyOfRun;
 use crate::processes::environment::Environment;
-use crate::processes::supervise::Supervisor;
 use crate::tools::filesystem::preview::Preview;
 use crate::workspace::changes::Watch;
 use crate::workspace::touched::{Granted, Touched};

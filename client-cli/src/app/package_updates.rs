@@ -1,10 +1,10 @@
 //! The newest packages of the servers that start from some.
 
+use execution::packages::{self, LockedPackages, Request};
 use protocol::{ErrorBody, ErrorCode, escape_text};
 
 use super::open_server::body;
 use super::{App, PACKAGES, config_error};
-use crate::packages::{self, LockedPackages, Request};
 
 /// A server that starts from a package that `pml` installs.
 pub(crate) struct PackageServer {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use execution::connections::{self, HttpLimits};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::requests::Requests;
-use crate::connections::{self, HttpLimits};
 
 /// The limits of the page: a person answers one question after another.
 const LIMITS: HttpLimits = HttpLimits {

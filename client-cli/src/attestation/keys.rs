@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use execution::files::atomic::{self, Existing};
 use protocol::Integrity;
 use ring::rand::SystemRandom;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use rustix::fs::{Mode, OFlags};
 
-use crate::files::atomic::{self, Existing};
 use crate::files::records::name_of_hash;
 
 /// The file of this machine's key among the user's records, a PKCS #8 document.

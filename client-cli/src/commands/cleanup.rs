@@ -6,6 +6,8 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+use execution::files::{atomic, stat_name};
+use execution::packages::{self, Unused};
 use protocol::escape_text;
 use rustix::fs::{AtFlags, FileType};
 use serde_json::{Value, json};
@@ -15,8 +17,7 @@ use super::terminal::say;
 use crate::app::PACKAGES;
 use crate::args::{Cleanup, Settings};
 use crate::error::CliError;
-use crate::files::{atomic, records, records_folder, settings_folder, stat_name};
-use crate::packages::{self, Unused};
+use crate::files::{records, records_folder, settings_folder};
 use crate::workspace::Workspace;
 use crate::workspace::own_folder::OwnFolder;
 

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use execution::packages::LockedPackages;
 use protocol::{ErrorCode, Fqdn, escape_text};
 use serde_json::{Value, json};
 
@@ -13,7 +14,6 @@ use crate::agents::{Agent, AgentFile, FileError};
 use crate::app::{App, ListedServer};
 use crate::args::{List, Remove};
 use crate::error::CliError;
-use crate::packages::LockedPackages;
 use crate::tool_sync::Status;
 
 /// Prints the servers and capabilities that programs can use here without the gateway's catalog.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use execution::files::atomic::{self, Existing};
 use protocol::discovery::{DiscoverInclude, DiscoverRequest};
 use protocol::signature::complete_type;
 use protocol::{ErrorCode, ToolId, escape_text};
@@ -17,7 +18,6 @@ use crate::app::App;
 use crate::args::Types;
 use crate::discover::discover;
 use crate::error::CliError;
-use crate::files::atomic::{self, Existing};
 
 /// The maximum number of tools in one answer of a search.
 const PAGE: u32 = 50;

@@ -1,11 +1,11 @@
 //! Servers that are added to the file, from the files of agents.
 
+use execution::files::atomic::Existing;
 use serde_json::{Map, Value, json};
 
 use super::stored::{read, write};
 use super::{ConfigError, FILE, file, unusable};
 use crate::consent::trust::TrustStore;
-use crate::files::atomic::Existing;
 use crate::workspace::Workspace;
 
 /// The file with servers that were added to it, before it is written.

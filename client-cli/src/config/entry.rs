@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use execution::host_pattern::HostPattern;
 use protocol::ToolPattern;
 use serde::Deserialize;
 
@@ -10,7 +11,6 @@ use super::offered::Offered;
 use super::{ConfigError, unusable};
 use crate::files::strict_json::{Strict, UniqueMap};
 use crate::local_mcp::{HostList, ListOf, Reachable, Remote, Seal, ServerSpec};
-use crate::policy::HostPattern;
 
 /// An entry as it is written.
 #[derive(Debug, Deserialize)]

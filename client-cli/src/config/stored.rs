@@ -2,13 +2,13 @@
 
 use std::io::Read as _;
 
+use execution::files::atomic::{self, Existing};
 use protocol::ToolId;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 
 use super::{ConfigError, FILE, file, unusable};
 use crate::consent::trust::TrustStore;
-use crate::files::atomic::{self, Existing};
 use crate::policy;
 use crate::workspace::Workspace;
 

@@ -1,11 +1,11 @@
 //! The servers of the file whose entries do not say whether the gateway is told their tools.
 
+use execution::files::atomic::Existing;
 use serde_json::{Map, Value};
 
 use super::stored::{read, write};
 use super::{ConfigError, FILE, file, unusable};
 use crate::consent::trust::TrustStore;
-use crate::files::atomic::Existing;
 use crate::workspace::Workspace;
 
 /// The members that have servers.

@@ -9,14 +9,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use execution::files::atomic::{self, Existing};
 use protocol::Integrity;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::files::{
-    self,
-    atomic::{self, Existing},
-};
+use crate::files;
 
 /// The variable that allows `pml trust` without a terminal.
 pub(crate) const NONINTERACTIVE: &str = "PML_TRUST_NONINTERACTIVE";

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 use protocol::Integrity;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
+
+use execution::files::hash_of;
 
 use super::records::RecordFile;
 
@@ -139,21 +140,6 @@ impl FileHashes {
 
     fn all(&self) -> std::sync::MutexGuard<'_, HashMap<PathBuf, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Returns the hash of everything that is read from a file.
-///
-/// # Errors
-/// Returns the system's error.
-pub(crate) fn hash_of(file: &mut File) -> io::Result<Integrity> {
-    let mut hash = Sha256::new();
-    let mut part = vec![0; 128 * 1024];
-    loop {
-        match file.read(&mut part)? {
-            0 => return Ok(Integrity::from_bytes(hash.finalize().into())),
-            read => hash.update(&part[..read]),
-        }
     }
 }
 

@@ -10,11 +10,11 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use protocol::Integrity;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::atomic::{self, Existing};
+use execution::files::atomic::{self, Existing};
+pub(crate) use execution::files::{name, name_of_hash};
 
 /// A record file, which only the user can read.
 #[derive(Debug, Clone)]
@@ -88,17 +88,6 @@ impl RecordFile {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::open(&self.folder, flags, Mode::empty())?)
     }
-}
-
-/// Returns a file or folder name for the identifier `of`: the hex digits of its hash.
-pub(crate) fn name(of: &str) -> String {
-    name_of_hash(Integrity::of(of.as_bytes()))
-}
-
-/// Returns a file or folder name for a hash: its hex digits.
-pub(crate) fn name_of_hash(hash: Integrity) -> String {
-    // Not the usual form of an integrity: its Base64 may contain `/`.
-    hash.into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the seconds since 1970.

@@ -1,9 +1,9 @@
 //! The errors of a local MCP server.
 
+use execution::processes::programs::ProgramError;
 use protocol::ErrorBody;
 
 use crate::processes::environment::EnvironmentError;
-use crate::processes::programs::ProgramError;
 
 /// Why a local MCP server returned no result.
 #[derive(Debug, thiserror::Error)]

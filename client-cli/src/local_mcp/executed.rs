@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::processes::programs::Program;
+use execution::processes::programs::Program;
 
 /// Programs that run a file that their arguments name, whatever it is called. Names with a version, as `python3.12`, are
 /// known by their beginning.

@@ -1,24 +1,21 @@
 //! A running server that is open for calls: what it lists, and what it answers.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use execution::mcp_client::{TOO_LARGE, traced};
+use execution::mcp_process::{InUse, NoAnswer};
 use execution::spans::{self, Side, Span, Transport};
 use protocol::ToolDescriptor;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
-    ClientRequest, PaginatedRequestParams, ServerResult,
+    CallToolRequest, CallToolRequestParams, ClientRequest, PaginatedRequestParams, ServerResult,
 };
-use rmcp::service::{Peer, RequestHandle, RoleClient, ServiceError};
+use rmcp::service::ServiceError;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::LocalMcpError;
 use super::StartCheck;
 use super::remote::{self, Redactor};
-use super::running::{InUse, end};
 use super::server::Server;
 
 /// The maximum number of tools of a server.
@@ -230,32 +227,13 @@ impl Opened {
         request: ClientRequest,
         cancel: &CancellationToken,
     ) -> Result<ServerResult, LocalMcpError> {
-        let peer = self.running.0.session.service.peer();
+        let grace = self.server.shared.timing.cancel_grace;
         // No time limit here: the clock of the run cancels the call, and stops while the user is
         // asked.
-        let sent = peer.send_cancellable_request(request, traced());
-        let mut handle: RequestHandle<RoleClient> = tokio::select! {
-            () = cancel.cancelled() => return Err(self.server.cancelled()),
-            sent = sent => match sent {
-                Ok(handle) => handle,
-                Err(error) => return Err(self.failure(error).await),
-            },
-        };
-        // Declared after `handle`, so that it is dropped first and can still notify the server.
-        let mut notice = CancelNotice {
-            running: &self.running,
-            id: Some(handle.id.clone()),
-            grace: self.server.shared.timing.cancel_grace,
-        };
-        tokio::select! {
-            () = cancel.cancelled() => Err(self.server.cancelled()),
-            answer = &mut handle.rx => {
-                notice.id = None;
-                match answer.unwrap_or(Err(ServiceError::TransportClosed)) {
-                    Ok(answer) => Ok(answer),
-                    Err(error) => Err(self.failure(error).await),
-                }
-            }
+        match self.running.ask(request, traced(), grace, cancel).await {
+            Ok(answer) => Ok(answer),
+            Err(NoAnswer::Cancelled) => Err(self.server.cancelled()),
+            Err(NoAnswer::Failed(error)) => Err(self.failure(error).await),
         }
     }
 
@@ -305,36 +283,4 @@ fn error_of(answer: &Result<ServerResult, LocalMcpError>) -> Option<&'static str
 /// Returns what to say about a call during which the server was refused connections.
 fn refused_note(refused: &str) -> String {
     format!("`pml` refused it a connection: {refused}")
-}
-
-/// Notifies the server on drop that a call is cancelled, unless it was answered.
-struct CancelNotice<'a> {
-    running: &'a InUse,
-    id: Option<rmcp::model::RequestId>,
-    grace: Duration,
-}
-
-impl Drop for CancelNotice<'_> {
-    fn drop(&mut self) {
-        let Some(id) = self.id.take() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        // The server counts as in use until `cancel_call` has checked that it still answers.
-        runtime.spawn(cancel_call(InUse::new(&self.running.0), id, self.grace));
-    }
-}
-
-/// Cancels a call, and stops the server if it no longer answers.
-async fn cancel_call(running: InUse, id: rmcp::model::RequestId, grace: Duration) {
-    let peer: &Peer<RoleClient> = running.0.session.service.peer();
-    let reason = Some("the run was cancelled".to_owned());
-    let params = CancelledNotificationParam::new(Some(id), reason);
-    let notice = CancelledNotification::new(params);
-    let sent = tokio::time::timeout(grace, peer.send_notification(notice.into())).await;
-    let answers = tokio::time::timeout(grace, peer.list_tools(None)).await;
-    // Any answer shows that the server is alive. A hung server is not stopped while other calls use it.
-    let is_hung = sent.is_err() || answers.is_err();
-    // `running` itself counts as one call.
-    if is_hung && running.0.calls.load(Ordering::SeqCst) <= 1 {
-        end(&running.0).await;
-    }
 }

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use execution::mcp_process::{
+    Diagnosis, LINE_LIMIT, Notices, Refusals, Session, StartFailure, client_config,
+};
 use execution::mcp_version;
 use protocol::redaction::keys_in_use;
 use reqwest::header::{HeaderName, HeaderValue};
@@ -19,8 +22,6 @@ use tokio::sync::watch;
 use url::Url;
 
 use super::LocalMcpError;
-use super::relay::Refusals;
-use super::spawn::{Diagnosis, LINE_LIMIT, Notices, Session, StartFailure, client_config};
 use crate::http_client::{self, Credential};
 use crate::processes::environment::{Environment, EnvironmentError};
 
@@ -198,7 +199,7 @@ pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Sess
                 group: None,
                 refusals: Refusals::default(),
                 notices: Notices::default(),
-                _kept: None,
+                kept: None,
             })
         }
         Ok(Err(error)) => Err(failure(format!("{origin} {}", start_reason(&error)))),

@@ -3,19 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use execution::mcp_process::{InUse, Slot, end};
+use execution::packages::Request;
+use execution::processes::programs::{Program, ProgramError};
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::executed;
+use super::launch::{Launch, Source, Start, start};
 use super::remote::{Prepared, Redactor};
-use super::running::{InUse, Slot, Start, end, start};
-use super::spawn::{Launch, Source};
 use super::{
     Files, Grant, ListedServer, LocalMcpError, Remote, Seal, ServerSpec, Shared, StartCheck,
 };
-use crate::packages::Request;
-use crate::processes::programs::{Program, ProgramError};
 
 /// One server of the workspace.
 #[derive(Debug)]

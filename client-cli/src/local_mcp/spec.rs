@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use protocol::{Install, Integrity};
 use serde_json::{Value, json};
 
+use execution::host_pattern::HostPattern;
+use execution::mcp_process::{HostList, ListOf, Reachable, Seal};
+use execution::packages::Request;
+use execution::processes::programs::Program;
+
 use super::Remote;
-use crate::packages::Request;
-use crate::policy::HostPattern;
 use crate::processes::environment::{Source, is_passed, is_secret_name};
-use crate::processes::programs::Program;
 
 /// Programs that only ask another process, which runs as root or outside of the seal, to start a container.
 const CONTAINERS: &[&str] = &["docker", "podman", "nerdctl"];
@@ -40,52 +42,6 @@ pub struct ServerSpec {
     pub seal: Option<Seal>,
     /// Its name in the lock, if that is not the one under which it is started.
     pub locked_as: Option<String>,
-}
-
-/// The confinement of a server: it can change the workspace and its own folder, and read these and what is installed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seal {
-    /// What it can connect to.
-    pub network: Reachable,
-    /// Its own folder, which is its `HOME`. It is created when the server starts, and kept.
-    pub home: PathBuf,
-    /// The folder of installed packages: the server may start from one.
-    pub packages: PathBuf,
-    /// Whether it can read the files that its arguments name, and their packages. Somebody else wrote those of the
-    /// registry, and they could name anything.
-    pub reads_named: bool,
-}
-
-/// What a sealed server can connect to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reachable {
-    /// Nothing: it cannot open a socket.
-    Nothing,
-    /// Hosts, through a proxy. If there are none, and this system allows it no network of its own, it is started without
-    /// sockets instead.
-    Hosts(HostList),
-    /// Everything, over IP.
-    All,
-}
-
-/// The hosts that a server may connect to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostList {
-    /// The hosts.
-    pub hosts: Vec<HostPattern>,
-    /// Where they are listed.
-    pub of: ListOf,
-}
-
-/// Where the hosts of a server are listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ListOf {
-    /// In `network` of an entry of `.pml.json`.
-    Entry,
-    /// Nowhere: such an entry has no `network`.
-    Nowhere,
-    /// In the registry.
-    Registry,
 }
 
 /// The folders of one server among the user's records. They may not exist yet.
@@ -230,34 +186,6 @@ pub(crate) fn starts_container(command: &str) -> bool {
 fn references(text: &str) -> Vec<&str> {
     let after = text.split("${").skip(1);
     after.filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect()
-}
-
-impl HostList {
-    /// Returns that `what` is not listed, and what to write to allow `host`.
-    pub(super) fn refusal(&self, what: &str, host: &str) -> String {
-        match self.of {
-            ListOf::Entry => {
-                format!("its `network` does not list {what}; to allow it, add \"{host}\"")
-            }
-            ListOf::Nowhere => format!(
-                "its entry in `.pml.json` has no `network` that lists {what}; to allow it, add \"network\": [\"{host}\"]"
-            ),
-            ListOf::Registry => format!(
-                "its entry in the registry does not list {what}; to allow it, define the server in `mcpServers` of `.pml.json`, with \"network\": [\"{host}\"]"
-            ),
-        }
-    }
-}
-
-impl Seal {
-    /// Returns the hosts that the server can connect to, for display; `all` alone stands for everything over IP.
-    pub(super) fn hosts(&self) -> Vec<String> {
-        match &self.network {
-            Reachable::Nothing => Vec::new(),
-            Reachable::Hosts(list) => list.hosts.iter().map(ToString::to_string).collect(),
-            Reachable::All => vec!["all".to_owned()],
-        }
-    }
 }
 
 #[cfg(test)]

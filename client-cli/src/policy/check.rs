@@ -1,8 +1,10 @@
 //! Looks for parts of a policy that have no effect, or more effect than they seem to have.
 
+use execution::host_pattern::HostPattern;
+
 use super::file::{Access, Named, Rules};
 use super::glob::PlacePattern;
-use super::web::{HostPattern, REDIRECTS, Web};
+use super::web::{REDIRECTS, Web};
 use super::{INSPECTED, Policy};
 
 /// Programs that run other programs, or arbitrary code in their arguments. To allow one of them is to allow everything.

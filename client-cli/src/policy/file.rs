@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use execution::host_pattern::HostPattern;
 use protocol::{ToolId, ToolPattern};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::glob::PlacePattern;
-use super::web::{HostPattern, REDIRECTS_LIMIT, Web};
+use super::web::{REDIRECTS_LIMIT, Web};
 use super::{Command, CommandAccess, Judged, Operation, Policy, Source};
 use crate::files::strict_json::{Strict, UniqueMap};
 use crate::files::strict_yaml::{self, Fault};

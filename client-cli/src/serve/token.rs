@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt as _;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use execution::files::atomic::Existing;
 use protocol::Integrity;
 
-use crate::files::atomic::Existing;
 use crate::workspace::Workspace;
 use crate::workspace::own_folder::OwnFolder;
 

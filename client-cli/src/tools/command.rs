@@ -9,6 +9,9 @@ use std::process::Stdio;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use execution::processes::confinement::confinement;
+use execution::processes::programs::Program;
+use execution::processes::supervise::{Input, Supervisor};
 use protocol::ErrorCode;
 use sandbox::{Confinement, Network};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -16,10 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::NativeError;
 use crate::policy::{self, CommandAccess, Judged, Policy};
-use crate::processes::confinement::confinement;
 use crate::processes::environment::Environment;
-use crate::processes::programs::Program;
-use crate::processes::supervise::{Input, Supervisor};
 use crate::workspace::Workspace;
 use crate::workspace::touched::Granted;
 

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use execution::processes::programs::Program;
 use protocol::{ErrorCode, ToolDescriptor, escape_text};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,7 +24,6 @@ use super::command::{
 };
 use super::{NativeError, arguments, unknown};
 use crate::policy::{self, CommandAccess, Operation, PolicyOfRun};
-use crate::processes::programs::Program;
 use crate::workspace::touched::{Granted, Led, Touched};
 
 /// The maximum number of characters of Git's own message in an error.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use execution::processes::programs::Program;
 use protocol::{ErrorCode, ToolDescriptor};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,7 +15,6 @@ use super::command::{
 };
 use super::{NativeError, arguments};
 use crate::policy::{self, CommandAccess, Policy};
-use crate::processes::programs::Program;
 use crate::workspace::touched::{Granted, Led, Touched};
 
 /// The maximum size of the arguments and of stdin, in bytes.

@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io::{Error, ErrorKind, Read as _};
 
 use adotenv::{Edit, InsertPosition, Severity};
+use execution::files::atomic::{self, Existing};
 use rustix::fs::{AtFlags, FileType, Mode};
 
-use crate::files::atomic::{self, Existing};
 use crate::workspace::Workspace;
 
 const NAME: &str = ".env";

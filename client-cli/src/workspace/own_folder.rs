@@ -5,11 +5,11 @@ use std::io::{Error, ErrorKind, Read as _};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use execution::files::atomic::{self, Existing};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Workspace;
-use crate::files::atomic::{self, Existing};
 
 /// Its name in the workspace.
 const NAME: &str = ".pml";

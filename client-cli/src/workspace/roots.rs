@@ -6,11 +6,11 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
+use execution::processes::links::leads_through;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::Workspace;
-use super::links::leads_through;
 
 /// The maximum number of retries of a resolution that raced with a rename.
 const RACE_RETRIES: usize = 16;

@@ -36,7 +36,8 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     // Crates that only decide, and the sandbox, do not use the network.
     ("reqwest", &["execution", "server", "client-cli", "tests"]),
     ("rmcp", &["execution", "server", "client-cli"]),
-    ("hyper", &["server", "client-cli"]),
+    // Also the proxy of a sealed process.
+    ("hyper", &["execution", "server", "client-cli"]),
     ("tokio", &["execution", "registry", "sandbox", "server", "client-cli", "tests"]),
     // The other crates have plain figures, which the gateway exports.
     ("prometheus*", &["server"]),
@@ -154,11 +155,10 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("client-cli", "run_store", &["files", "workspace"]),
     // The targets of calls; none of them checks permissions.
     ("client-cli", "http_client", &[]),
-    ("client-cli", "connections", &[]),
     ("client-cli", "diagram", &[]),
     // The page shows a question and takes its answer; it knows no run.
     ("client-cli", "browser", &[]),
-    ("client-cli", "approval_page", &["browser", "connections", "consent"]),
+    ("client-cli", "approval_page", &["browser", "consent"]),
     (
         "client-cli",
         "gateway",
@@ -170,21 +170,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ("client-cli", "release", &["files", "http_client"]),
     // It asks, and decides nothing.
     ("client-cli", "registries", &["capabilities", "gateway", "http_client", "origin"]),
-    ("client-cli", "packages", &["files", "processes"]),
-    (
-        "client-cli",
-        "local_mcp",
-        &[
-            "connections",
-            "files",
-            "http_client",
-            "packages",
-            "policy",
-            "processes",
-            "workspace",
-            "*",
-        ],
-    ),
+    ("client-cli", "local_mcp", &["files", "http_client", "policy", "processes", "workspace", "*"]),
     ("client-cli", "tools", &["files", "http_client", "policy", "processes", "workspace"]),
     // The decision about a call depends on what can be called, and not on runs.
     (
@@ -195,7 +181,6 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "files",
             "local_mcp",
             "origin",
-            "packages",
             "processes",
             "tools",
             "policy",
@@ -233,7 +218,6 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "gateway",
             "local_mcp",
             "origin",
-            "packages",
             "processes",
             "registries",
             "run_store",
@@ -283,7 +267,7 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
     ),
     ("client-cli", "agent", &["app", "consent", "discover", "exposed", "run"]),
     ("client-cli", "stdio", &["agent", "app", "run"]),
-    ("client-cli", "serve", &["agent", "app", "connections", "files", "run", "workspace"]),
+    ("client-cli", "serve", &["agent", "app", "files", "run", "workspace"]),
     (
         "client-cli",
         "commands",
@@ -303,7 +287,6 @@ const COMPONENTS: &[(&str, &str, &[&str])] = &[
             "gateway",
             "http_client",
             "origin",
-            "packages",
             "placement",
             "processes",
             "registries",

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use execution::processes::programs::{ProgramError, Programs};
 use futures::future::join_all;
 use protocol::{ErrorCode, escape_text};
 use sandbox::Confinement;
@@ -18,7 +19,6 @@ use crate::consent::trust::TrustStore;
 use crate::files::home;
 use crate::gateway::cloud::Cloud;
 use crate::gateway::keys::{self, Gateway, KeyError, KeyPlace, KeySource, Login, SignIn};
-use crate::processes::programs::{ProgramError, Programs};
 use crate::registries::Registries;
 use crate::tool_sync;
 use crate::traces;

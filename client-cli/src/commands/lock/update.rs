@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use execution::packages::{ChangeKind, LockedPackages, PackageChange};
 use protocol::{ErrorBody, ErrorCode, escape_text};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +16,6 @@ use crate::commands::exec::is_person;
 use crate::commands::terminal::{ask_line, note, say, unless_stopped};
 use crate::consent::lockfile::PackagesUpdate;
 use crate::error::CliError;
-use crate::packages::{ChangeKind, LockedPackages, PackageChange};
 
 /// The lock, as messages name it.
 const FILE: &str = ".pml/mcp.lock";

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 
+use execution::files::atomic::{self, Existing};
 use protocol::{ErrorCode, escape_text};
 use rustix::fs::Mode;
 
@@ -13,7 +14,6 @@ use crate::attestation::{FILE_LIMIT, KeyError, SigningKey, Statement, seal};
 use crate::commands::terminal::{note, say};
 use crate::consent::trust::TrustStore;
 use crate::error::CliError;
-use crate::files::atomic::{self, Existing};
 use crate::run_store::{RunExport, RunStore};
 use crate::workspace::Workspace;
 

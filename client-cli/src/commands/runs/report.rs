@@ -10,6 +10,7 @@ use std::io::{ErrorKind, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
+use execution::files::atomic::{self, Existing};
 use protocol::{RoutingRules, escape_text};
 use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
@@ -24,7 +25,6 @@ use crate::commands::terminal::{note, say, unless_stopped};
 use crate::consent::trust::TrustStore;
 use crate::diagram::{self, TooLarge};
 use crate::error::CliError;
-use crate::files::atomic::{self, Existing};
 use crate::policy::GivenPolicy;
 use crate::processes::environment::Environment;
 use crate::run_store::RunStore;

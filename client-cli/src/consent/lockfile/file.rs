@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
+use execution::files::atomic::Existing;
+use execution::packages::LockedPackages;
 use protocol::{ErrorBody, ErrorCode, Integrity};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::files::atomic::Existing;
 use crate::files::strict_json;
 use crate::local_mcp::Files;
 use crate::origin::Origin;
-use crate::packages::LockedPackages;
 use crate::processes::environment::Source;
 use crate::workspace::Workspace;
 use crate::workspace::own_folder::OwnFolder;

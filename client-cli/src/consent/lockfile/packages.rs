@@ -3,13 +3,13 @@
 //! As with tools, the user's own record decides: it has what this user installed first, or allowed. A lock that has other
 //! packages is asked about, and what differs is named. Nothing is installed before that.
 
+use execution::packages::{LockedPackages, Pins};
 use protocol::{ErrorBody, ErrorCode, Integrity};
 
 use super::Lockfile;
 use super::file::{Content, FILE, invalid, read};
 use super::list::is_called;
 use crate::files::records::RecordFile;
-use crate::packages::{LockedPackages, Pins};
 
 /// The folder of the records.
 const FOLDER: &str = "pinned-packages";

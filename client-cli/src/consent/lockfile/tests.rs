@@ -1,12 +1,12 @@
 //! Tests of the lock: what counts as approved.
 
+use execution::processes::programs::Program;
 use rustix::fs::Mode;
 
 use super::file::write;
 use super::*;
 use crate::local_mcp::Files;
 use crate::processes::environment::Source;
-use crate::processes::programs::Program;
 
 fn entry(args: &[&str]) -> RegisteredServer {
     let mut entry: RegistryEntry = serde_json::from_value(serde_json::json!({
@@ -384,7 +384,7 @@ fn a_frozen_lock_lacks_what_it_does_not_have() {
 /// An update is of what the user was shown: all of it is written, or nothing.
 #[test]
 fn an_update_of_another_lock_writes_nothing() {
-    let packages = |version: &str| -> crate::packages::LockedPackages {
+    let packages = |version: &str| -> execution::packages::LockedPackages {
         let package = format!("{version} sha512-{}w==", "x".repeat(85));
         let npm = serde_json::json!({ "node_modules/a": package });
         serde_json::from_value(serde_json::json!({ "request": "npm:a", "npm": npm })).unwrap()

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use execution::packages::LockedPackages;
 use protocol::{ErrorBody, ErrorCode};
 
 use super::Lockfile;
 use super::file::{Approved, FILE, invalid, read};
 use super::list::is_called;
-use crate::packages::LockedPackages;
 
 /// What the lock gets for a server.
 #[derive(Debug, Clone)]

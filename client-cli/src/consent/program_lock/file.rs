@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use execution::files::atomic::{self, Existing};
 use protocol::{ErrorBody, ErrorCode, Fqdn, ToolId, escape_text};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 
 use super::{Difference, ProgramLock, VERSION};
 use crate::capabilities;
-use crate::files::atomic::{self, Existing};
 use crate::files::strict_json;
 
 /// The maximum file size in bytes.

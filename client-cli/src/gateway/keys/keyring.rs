@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use execution::processes::programs::Programs;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use super::{ApiKey, Gateway, KEY_LIMIT, KeyError, Login, SignIn};
-use crate::processes::programs::Programs;
 
 /// The variable that switches the keyring off.
 const KEYRING_VARIABLE: &str = "PML_KEYRING";

@@ -5,10 +5,10 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
+use execution::files::atomic::{self, Existing};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use super::{Entry, Gateway, KeyError, Login, read_entries, read_private};
-use crate::files::atomic::{self, Existing};
 
 /// Stores the API key or the sign-in for a gateway's origin, replacing an earlier one.
 ///

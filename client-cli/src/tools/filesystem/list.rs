@@ -5,13 +5,13 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use execution::files::stat_name;
 use rustix::fs::{Dir, FileType, OFlags};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::glob::{self, Pattern};
 use super::{Cancelled, Check, failed, read};
-use crate::files::stat_name;
 use crate::policy::Operation;
 use crate::tools::{NativeError, RESULT_LIMIT, arguments};
 use crate::workspace::beneath::Opened;

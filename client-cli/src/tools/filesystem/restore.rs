@@ -6,13 +6,13 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use execution::files::atomic::{self, Existing};
+use execution::files::stat_name;
 use protocol::Integrity;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::failed;
-use crate::files::atomic::{self, Existing};
-use crate::files::stat_name;
 use crate::tools::NativeError;
 use crate::workspace::Workspace;
 use crate::workspace::beneath::Place;

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
+use execution::files::atomic::{self, Existing};
+use execution::files::stat_name;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Check, failed, moved, read};
-use crate::files::atomic::{self, Existing};
-use crate::files::stat_name;
 use crate::policy::Operation;
 use crate::tools::{NativeError, arguments};
 use crate::workspace::beneath::{Place, kind_name};

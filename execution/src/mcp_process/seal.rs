@@ -12,20 +12,26 @@ use tempfile::TempDir;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::relay::{Refusals, Relay};
-use super::{Reachable, Seal, Shared};
+use super::{Reachable, Seal, Starter};
 use crate::packages::InUse;
 use crate::processes::confinement::confinement;
 use crate::processes::programs::Program;
-use crate::processes::supervise::Input;
+use crate::processes::supervise::{Input, Supervisor};
 
 /// What is executed to start a server.
-pub(super) struct Executed {
-    pub(super) program: Program,
-    pub(super) arguments: Vec<String>,
-    pub(super) variables: BTreeMap<String, String>,
-    pub(super) folder: PathBuf,
+pub struct Executed {
+    /// The program.
+    pub program: Program,
+    /// Its arguments, without its name.
+    pub arguments: Vec<String>,
+    /// Its whole environment.
+    pub variables: BTreeMap<String, String>,
+    /// Its working directory.
+    pub folder: PathBuf,
+    /// The folders that it can change, besides its own.
+    pub writable: Vec<PathBuf>,
     /// Keeps the package that it runs from; `None` for another program.
-    pub(super) in_use: Option<Arc<InUse>>,
+    pub in_use: Option<Arc<InUse>>,
 }
 
 /// A confinement for one start, and what exists as long as the server runs.
@@ -37,7 +43,7 @@ pub(super) struct Sealed {
 
 /// What a server needs while it runs. Dropping it removes the folder and stops the proxy.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub struct Kept {
     _temporary: TempDir,
     _proxy: Option<DropGuard>,
     _in_use: Option<Arc<InUse>>,
@@ -48,15 +54,13 @@ pub(super) struct Kept {
 /// # Errors
 /// Returns why the server cannot be confined.
 pub(super) async fn prepare(
-    shared: &Shared,
+    starter: &Starter,
     seal: &Seal,
     executed: &Executed,
     refusals: &Refusals,
 ) -> Result<Sealed, String> {
     Confinement::check_support().map_err(|reason| {
-        format!(
-            "this machine cannot confine it: {reason}; `\"sealed\": false` in its entry in `.pml.json` starts it unconfined"
-        )
+        format!("this machine cannot confine it: {reason}{}", starter.unconfined)
     })?;
     let home = &seal.home;
     let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
@@ -68,7 +72,7 @@ pub(super) async fn prepare(
     let mut variables = given.clone();
     let mut confinement = confinement(program, home, &mut variables);
     confinement.write.push(temporary.path().to_owned());
-    confinement.write.extend(shared.workspace.root_paths());
+    confinement.write.extend(executed.writable.iter().cloned());
     let user = given.get("HOME").map(Path::new);
     let named = arguments.iter().filter(|_| seal.reads_named).map(Path::new);
     let named = named.chain([&*program.file]);
@@ -79,7 +83,7 @@ pub(super) async fn prepare(
     let (network, proxy) = match &seal.network {
         Reachable::All => (Network::All, None),
         Reachable::Nothing => (Network::None, None),
-        Reachable::Hosts(list) if list.hosts.is_empty() && !allows_network(shared).await => {
+        Reachable::Hosts(list) if list.hosts.is_empty() && !starter.allows_network().await => {
             (Network::None, None)
         }
         Reachable::Hosts(list) => {
@@ -98,20 +102,15 @@ pub(super) async fn prepare(
     Ok(Sealed { confinement, variables, kept })
 }
 
-/// Returns whether this system lets a process have a network of its own, as one with a proxy needs.
-async fn allows_network(shared: &Shared) -> bool {
-    *shared.allows_network.get_or_init(|| async { try_network(shared).await.is_some() }).await
-}
-
 /// Starts a process with a network of its own, which ends at once.
-async fn try_network(shared: &Shared) -> Option<std::net::TcpListener> {
+pub(super) async fn try_network(supervisor: &Supervisor) -> Option<std::net::TcpListener> {
     let temporary = tempfile::Builder::new().prefix("pml-").tempdir().ok()?;
     let handover = Handover::new(temporary.path()).ok()?;
     let network = Network::Proxied(handover.path().to_owned());
     let confinement = Confinement { network, ..Confinement::default() };
     // It hands over its socket before it fails to execute a file that it cannot reach.
     let file = temporary.path().join("none");
-    let mut command = shared.supervisor.command(Input::Passed, Some(&confinement), &file, &[&file]);
+    let mut command = supervisor.command(Input::Passed, Some(&confinement), &file, &[&file]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = tokio::process::Command::from(command).spawn().ok()?;
     // Closing its input would end it early.

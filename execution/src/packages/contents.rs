@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use protocol::Integrity;
 use serde::{Deserialize, Serialize};
 
-use crate::files::hashes::hash_of;
+use crate::files::hash_of;
 
 /// The files of a package, as they were when it was installed. Kept beside its folder: a server can read only that.
 #[derive(Debug, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use super::locked::LockedPackages;
 use super::request::Request;
 
 /// Knows from which exact packages each server starts.
-pub(crate) trait Pins: std::fmt::Debug + Send + Sync {
+pub trait Pins: std::fmt::Debug + Send + Sync {
     /// Returns what a server starts from, if that is known for this request.
     ///
     /// # Errors
@@ -22,11 +22,11 @@ pub(crate) trait Pins: std::fmt::Debug + Send + Sync {
 
 /// What is known of one server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pinned<'a> {
+pub struct Pinned<'a> {
     /// Who knows it; `None` for a server that is only tried.
-    pub(crate) pins: Option<&'a dyn Pins>,
+    pub pins: Option<&'a dyn Pins>,
     /// The server's name there.
-    pub(crate) server: &'a str,
+    pub server: &'a str,
 }
 
 impl Pinned<'_> {
@@ -49,7 +49,7 @@ impl Pinned<'_> {
 
 /// Why a package is not there.
 #[derive(Debug)]
-pub(crate) enum NotInstalled {
+pub enum NotInstalled {
     /// It cannot be installed; the reason is the rest of a sentence about the server.
     Failed(String),
     /// It may not be installed.

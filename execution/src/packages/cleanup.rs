@@ -8,13 +8,13 @@ use super::folder::Folder;
 
 /// A package that is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unused {
+pub struct Unused {
     /// The package as it was requested; `None` if its installation did not end.
-    pub(crate) package: Option<String>,
+    pub package: Option<String>,
     /// When a server last started from it.
-    pub(crate) last_use: SystemTime,
+    pub last_use: SystemTime,
     /// The size of its files in bytes.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 /// Removes the packages in `packages` that were last used more than `age` before `now`, and what interrupted
@@ -23,7 +23,7 @@ pub(crate) struct Unused {
 ///
 /// # Errors
 /// Returns the system's error. What was removed before stays removed.
-pub(crate) fn clean(
+pub fn clean(
     packages: &Path,
     age: Duration,
     now: SystemTime,

@@ -12,7 +12,7 @@ const LINKS_LIMIT: usize = 40;
 /// write to the folder determines where the path leads.
 ///
 /// A missing file does not; a cycle of links counts as leading into a folder.
-pub(crate) fn leads_through(path: &Path, roots: &[PathBuf]) -> bool {
+pub fn leads_through(path: &Path, roots: &[PathBuf]) -> bool {
     if roots.is_empty() {
         return false;
     }

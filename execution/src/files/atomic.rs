@@ -11,7 +11,7 @@ use super::stat_name;
 
 /// Whether a file may already exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Existing {
+pub enum Existing {
     /// It is replaced.
     Replaced,
     /// The write fails with `EEXIST`.
@@ -22,7 +22,7 @@ pub(crate) enum Existing {
 const TEMPORARY: (&str, &str) = (".pml-write-", ".tmp");
 
 /// Tells whether a file is the temporary one of a write, which only a killed process leaves.
-pub(crate) fn is_temporary(name: &str) -> bool {
+pub fn is_temporary(name: &str) -> bool {
     let digits = name.strip_prefix(TEMPORARY.0).and_then(|rest| rest.strip_suffix(TEMPORARY.1));
     digits.is_some_and(|digits| {
         digits.len() == 24 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
@@ -37,7 +37,7 @@ pub(crate) fn is_temporary(name: &str) -> bool {
 ///
 /// # Errors
 /// Returns the system's error. The temporary file is removed then.
-pub(crate) fn write(
+pub fn write(
     folder: impl AsFd,
     name: &str,
     content: &[u8],
@@ -52,7 +52,7 @@ pub(crate) fn write(
 ///
 /// # Errors
 /// As [`write`].
-pub(crate) fn write_durably(
+pub fn write_durably(
     folder: impl AsFd,
     name: &str,
     content: &[u8],
@@ -108,7 +108,7 @@ fn replace(
 ///
 /// # Errors
 /// Returns `EEXIST` if the new name exists and must be preserved.
-pub(crate) fn rename(
+pub fn rename(
     from: impl AsFd,
     old: &str,
     to: impl AsFd,

@@ -23,16 +23,15 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::watch;
 
-pub(crate) use self::cleanup::{Unused, clean};
+pub use self::cleanup::{Unused, clean};
 use self::folder::{Access, Folder};
-pub(crate) use self::folder::{InUse, forget, remember};
-pub(crate) use self::locked::{ChangeKind, LockedPackages, PackageChange};
-pub(crate) use self::pins::{NotInstalled, Pinned, Pins};
+pub use self::folder::{InUse, forget, remember};
+pub use self::locked::{ChangeKind, LockedPackages, PackageChange};
+pub use self::pins::{NotInstalled, Pinned, Pins};
 use self::reason::reason;
 use self::request::Ecosystem;
-pub(crate) use self::request::Request;
-use crate::processes::environment::Environment;
-use crate::processes::programs::{Program, ProgramError};
+pub use self::request::Request;
+use crate::processes::programs::{Program, ProgramError, Programs};
 use crate::processes::supervise::{Input, Supervisor};
 
 /// The time limit of an installation.
@@ -40,7 +39,7 @@ const LIMIT: Duration = Duration::from_secs(5 * 60);
 
 /// What is done with packages at this moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum Activity {
+pub enum Activity {
     /// Nothing so far.
     #[default]
     None,
@@ -59,15 +58,17 @@ pub(crate) enum Activity {
 
 /// Installs packages for one user.
 #[derive(Debug)]
-pub(crate) struct Installer<'a> {
+pub struct Installer<'a> {
     /// The folder of all installed packages.
-    pub(crate) folder: &'a Path,
-    /// The user's variables and programs.
-    pub(crate) environment: &'a Environment,
+    pub folder: &'a Path,
+    /// Finds the package managers.
+    pub programs: &'a Programs,
+    /// The variables that they get.
+    pub variables: BTreeMap<String, String>,
     /// Starts the package managers.
-    pub(crate) supervisor: &'a Supervisor,
+    pub supervisor: &'a Supervisor,
     /// Gets what is done.
-    pub(crate) activity: &'a watch::Sender<Activity>,
+    pub activity: &'a watch::Sender<Activity>,
 }
 
 impl Installer<'_> {
@@ -75,9 +76,9 @@ impl Installer<'_> {
     ///
     /// # Errors
     /// Returns which program is missing.
-    pub(crate) fn program(&self, request: &Request) -> Result<Program, ProgramError> {
+    pub fn program(&self, request: &Request) -> Result<Program, ProgramError> {
         // A name without `/` does not depend on the folder.
-        let find = |name| self.environment.programs().find(name, self.folder);
+        let find = |name| self.programs.find(name, self.folder);
         match request.ecosystem {
             Ecosystem::Npm => find("node").and_then(|_| find("npm")),
             Ecosystem::PyPi => find("python3"),
@@ -88,16 +89,16 @@ impl Installer<'_> {
     ///
     /// # Errors
     /// Returns that it is missing.
-    pub(crate) fn runtime(&self, request: &Request) -> Result<Program, ProgramError> {
+    pub fn runtime(&self, request: &Request) -> Result<Program, ProgramError> {
         let name = match request.ecosystem {
             Ecosystem::Npm => "node",
             Ecosystem::PyPi => "python3",
         };
-        self.environment.programs().find(name, self.folder)
+        self.programs.find(name, self.folder)
     }
 
     /// Returns the version of a package that is installed.
-    pub(crate) fn installed(&self, request: &Request) -> Option<String> {
+    pub fn installed(&self, request: &Request) -> Option<String> {
         folder::last(self.folder, request)?.version().map(str::to_owned)
     }
 
@@ -106,7 +107,7 @@ impl Installer<'_> {
     ///
     /// # Errors
     /// Returns why it cannot or may not be installed, or has no such program.
-    pub(crate) async fn install(
+    pub async fn install(
         &self,
         request: &Request,
         pinned: Pinned<'_>,
@@ -213,7 +214,7 @@ impl Installer<'_> {
     ///
     /// # Errors
     /// Returns why that cannot be found out.
-    pub(crate) async fn newest(&self, request: &Request) -> Result<LockedPackages, String> {
+    pub async fn newest(&self, request: &Request) -> Result<LockedPackages, String> {
         let key = folder::resolution_key(request);
         let folder = Folder::lock(self.folder, &key, Access::Change).await?;
         let resolved = self.resolve(request, None, true, &folder).await;
@@ -255,8 +256,11 @@ impl Installer<'_> {
             .chain(arguments.iter().map(AsRef::as_ref))
             .collect();
         let mut command = self.supervisor.command(Input::Passed, None, program, &argv);
-        let variables: BTreeMap<String, String> = self.environment.base();
-        command.envs(variables).current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .envs(&self.variables)
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let started = tokio::process::Command::from(command).spawn();
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut child = started.map_err(|error| format!("cannot start `{name}`: {error}"))?;

@@ -7,10 +7,9 @@ use std::time::Duration;
 use protocol::ToolDescriptor;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::remote::{self, Prepared};
-use super::spawn::{self, Launch, Session, StartFailure};
-use super::{LocalMcpError, Shared};
+use super::session::{Session, StartFailure, exit_within};
 
 /// A server that ran this long counts as healthy: its crash starts a new series of failures.
 const HEALTHY: Duration = Duration::from_secs(60);
@@ -32,16 +31,11 @@ const MAX_DELAY: Duration = Duration::from_secs(2);
 /// How long to wait for the exit code of a server whose pipe has closed.
 const EXIT_WAIT: Duration = Duration::from_secs(2);
 
-/// What a start needs: a command, or an HTTP connection.
-pub(super) enum Start {
-    Program(Box<Launch>),
-    Connection(Box<Prepared>),
-}
-
 /// A server and its history of failures. There is no running server before the first start and after each stop.
 #[derive(Debug, Default)]
-pub(super) struct Slot {
-    pub(super) running: Option<Arc<Running>>,
+pub struct Slot {
+    /// The server that runs.
+    pub running: Option<Arc<Running>>,
     failures: u32,
     not_before: Option<Instant>,
     last_failure: String,
@@ -73,13 +67,15 @@ impl Slot {
 }
 
 /// A server that was started.
-pub(super) struct Running {
-    pub(super) session: Session,
+pub struct Running {
+    /// Its connection.
+    pub session: Session,
     since: Instant,
-    pub(super) calls: AtomicUsize,
+    /// The number of calls in progress.
+    pub calls: AtomicUsize,
     last_use: SyncMutex<Instant>,
     /// The tools that it listed last, with the number of its notices at that time.
-    pub(super) listed: Mutex<Option<(u64, Arc<Vec<ToolDescriptor>>)>>,
+    pub listed: Mutex<Option<(u64, Arc<Vec<ToolDescriptor>>)>>,
 }
 
 impl std::fmt::Debug for Running {
@@ -89,7 +85,8 @@ impl std::fmt::Debug for Running {
 }
 
 impl Running {
-    pub(super) fn is_alive(&self) -> bool {
+    /// Returns whether it can be called.
+    pub fn is_alive(&self) -> bool {
         !self.session.service.peer().is_transport_closed() && self.session.ended.borrow().is_none()
     }
 
@@ -100,8 +97,8 @@ impl Running {
     }
 
     /// Returns why the server ended; called when its pipe is closed.
-    pub(super) async fn exit_reason(&self) -> String {
-        let exit = spawn::exit_within(&mut self.session.ended.clone(), EXIT_WAIT).await;
+    pub async fn exit_reason(&self) -> String {
+        let exit = exit_within(&mut self.session.ended.clone(), EXIT_WAIT).await;
         let fault =
             self.session.diagnosis.fault().map(|fault| format!("was stopped because {fault}"));
         // After a fault `pml` closes the pipe, so the exit is only a consequence.
@@ -110,10 +107,12 @@ impl Running {
 }
 
 /// Keeps a running server from counting as idle while this exists.
-pub(super) struct InUse(pub(super) Arc<Running>);
+#[derive(Debug)]
+pub struct InUse(pub Arc<Running>);
 
 impl InUse {
-    pub(super) fn new(running: &Arc<Running>) -> Self {
+    /// Marks a server as in use.
+    pub fn new(running: &Arc<Running>) -> Self {
         running.calls.fetch_add(1, Ordering::SeqCst);
         Self(Arc::clone(running))
     }
@@ -127,13 +126,36 @@ impl Drop for InUse {
     }
 }
 
-/// Starts a server and puts it into its slot, after the delay that earlier failures require.
-pub(super) async fn start(
+/// Why a server was not started.
+#[derive(Debug)]
+pub enum NotStarted {
+    /// It failed repeatedly and is not started again yet.
+    BackingOff {
+        /// The number of failures in a row.
+        failures: u32,
+        /// The time until the next start, in seconds.
+        wait_s: u64,
+        /// The last failure.
+        last: String,
+    },
+    /// No server starts any more.
+    Closing,
+    /// The start failed.
+    Failed(StartFailure),
+}
+
+/// Starts a server with `starting` and puts it into its slot, after the delay that earlier failures require. `server` is
+/// its name, for the log.
+///
+/// # Errors
+/// Returns why it does not run.
+pub async fn start(
     server: String,
-    shared: Arc<Shared>,
-    launch: Start,
     mut slot: OwnedMutexGuard<Slot>,
-) -> Result<InUse, LocalMcpError> {
+    idle: Duration,
+    closing: &CancellationToken,
+    starting: impl Future<Output = Result<Session, StartFailure>>,
+) -> Result<InUse, NotStarted> {
     if let Some(dead) = slot.running.take() {
         let lived = dead.since.elapsed();
         slot.last_failure = format!("it {}", dead.exit_reason().await);
@@ -144,8 +166,7 @@ pub(super) async fn start(
     if let Some(not_before) = slot.not_before {
         let wait = not_before.saturating_duration_since(Instant::now());
         if wait > MAX_DELAY {
-            return Err(LocalMcpError::BackingOff {
-                server,
+            return Err(NotStarted::BackingOff {
                 failures: slot.failures,
                 wait_s: wait.as_secs() + 1,
                 last: slot.last_failure.clone(),
@@ -153,21 +174,15 @@ pub(super) async fn start(
         }
         tokio::select! {
             () = tokio::time::sleep_until(not_before) => {}
-            () = shared.closing.cancelled() => {}
+            () = closing.cancelled() => {}
         }
     }
-    let starting = async {
-        match launch {
-            Start::Program(launch) => spawn::start(&shared, *launch).await,
-            Start::Connection(prepared) => remote::connect(&prepared, shared.timing.start).await,
-        }
-    };
     // `biased`, because the first poll of `starting` creates the process: after a shutdown it must
     // not be polled at all.
     let started = tokio::select! {
         biased;
         // Dropping the start closes the child's input, which stops it.
-        () = shared.closing.cancelled() => return Err(LocalMcpError::Cancelled { server }),
+        () = closing.cancelled() => return Err(NotStarted::Closing),
         started = starting => started,
     };
     match started {
@@ -183,21 +198,22 @@ pub(super) async fn start(
             });
             let in_use = InUse::new(&running);
             tokio::spawn(stop_when_idle(
-                // Weak, so that the timer keeps no server alive after `LocalServers` was dropped.
+                // Weak, so that the timer keeps no server alive after its owner was dropped.
                 Arc::downgrade(&running),
                 Arc::downgrade(OwnedMutexGuard::mutex(&slot)),
-                shared.timing.idle,
+                idle,
             ));
             slot.running = Some(running);
             Ok(in_use)
         }
-        // It did not fail, so the next start does not wait.
-        Err(StartFailure { refused: Some(error), .. }) => Err(LocalMcpError::NotAllowed(error)),
-        Err(StartFailure { reason, stderr, refused: None }) => {
-            tracing::debug!(server, reason, "Could not start an MCP server");
-            slot.failed();
-            slot.last_failure.clone_from(&reason);
-            Err(LocalMcpError::Start { server, reason, stderr })
+        Err(failure) => {
+            // What may not be installed did not fail, so the next start does not wait.
+            if failure.refused.is_none() {
+                tracing::debug!(server, reason = failure.reason, "Could not start an MCP server");
+                slot.failed();
+                slot.last_failure.clone_from(&failure.reason);
+            }
+            Err(NotStarted::Failed(failure))
         }
     }
 }
@@ -235,11 +251,11 @@ async fn stop_when_idle(
 }
 
 /// Closes a server's input, which makes its supervisor stop it, and waits for the exit.
-pub(super) async fn end(running: &Running) {
+pub async fn end(running: &Running) {
     running.session.service.cancellation_token().cancel();
     // More than the 1.5 s that the supervisor gives the server before it kills it.
     let limit = Duration::from_secs(5);
-    if spawn::exit_within(&mut running.session.ended.clone(), limit).await.is_none()
+    if exit_within(&mut running.session.ended.clone(), limit).await.is_none()
         && let Some(group) = running.session.group.and_then(rustix::process::Pid::from_raw)
     {
         // The supervisor itself hangs, so only its process group can be killed.

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::Request;
 use super::contents::Contents;
 use super::locked::LockedPackages;
+use crate::files;
 use crate::files::atomic::{self, Existing};
-use crate::files::records;
 
 /// The file that is written last, with what was installed.
 const COMPLETE: &str = "installed.json";
@@ -27,7 +27,7 @@ pub(super) struct Folder {
 
 /// Keeps an installed package from being removed while something runs from it.
 #[derive(Debug)]
-pub(crate) struct InUse {
+pub struct InUse {
     // The system releases the lock if the process dies.
     _lock: File,
 }
@@ -51,7 +51,7 @@ struct Record {
 
 /// Returns the file that has what was installed last for a request that names no version, or a range.
 fn last_of(packages: &Path, request: &str) -> PathBuf {
-    packages.join(records::name(request)).with_extension("last")
+    packages.join(files::name(request)).with_extension("last")
 }
 
 /// Returns what was installed last for a request, if it is still there.
@@ -60,7 +60,7 @@ pub(super) fn last(packages: &Path, request: &Request) -> Option<LockedPackages>
         serde_json::from_slice(&std::fs::read(last_of(packages, &request.locked_name())).ok()?)
             .ok()?;
     last.check_fits(request).ok()?;
-    let path = packages.join(records::name(&key(&last)));
+    let path = packages.join(files::name(&key(&last)));
     (path.join(COMPLETE).is_file() && contents_of(&path).is_file()).then_some(last)
 }
 
@@ -68,7 +68,7 @@ pub(super) fn last(packages: &Path, request: &Request) -> Option<LockedPackages>
 ///
 /// # Errors
 /// Returns the system's error.
-pub(crate) fn remember(packages: &Path, last: &LockedPackages) -> std::io::Result<()> {
+pub fn remember(packages: &Path, last: &LockedPackages) -> std::io::Result<()> {
     write(&last_of(packages, last.request()), last)
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn remember(packages: &Path, last: &LockedPackages) -> std::io::Resul
 ///
 /// # Errors
 /// Returns the system's error.
-pub(crate) fn forget(packages: &Path, request: &str) -> std::io::Result<()> {
+pub fn forget(packages: &Path, request: &str) -> std::io::Result<()> {
     match std::fs::remove_file(last_of(packages, request)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -107,7 +107,7 @@ impl Folder {
     /// Waits until no other process has the folder of a package in a way that excludes this, and creates it if it is
     /// missing. The package counts as used now.
     pub(super) async fn lock(packages: &Path, key: &str, access: Access) -> Result<Self, String> {
-        let path = packages.join(records::name(key));
+        let path = packages.join(files::name(key));
         let failed = |error: std::io::Error| format!("cannot use `{}`: {error}", path.display());
         // Private: whoever could write there would choose what runs.
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;

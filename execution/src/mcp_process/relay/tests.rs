@@ -1,6 +1,6 @@
 use super::super::ListOf;
 use super::*;
-use crate::policy::HostPattern;
+use crate::host_pattern::HostPattern;
 
 fn relay(hosts: &[&str]) -> Relay {
     let hosts = hosts.iter().map(|host| HostPattern::new(host).unwrap()).collect();

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use self::script::{first_line, named_for_env};
-use crate::workspace::links::leads_through;
+use super::links::leads_through;
 
 /// The search path if the user has no usable `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -62,18 +62,18 @@ fn how_to_get(program: &str) -> &'static str {
 
 /// A resolved program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Program {
+pub struct Program {
     /// The absolute path of its file.
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     /// The chain of its interpreters, if it is a script.
-    pub(crate) interpreters: Vec<PathBuf>,
+    pub interpreters: Vec<PathBuf>,
     /// Whether the file is in the workspace, which only an explicit path may name.
-    pub(crate) is_of_workspace: bool,
+    pub is_of_workspace: bool,
 }
 
 /// Resolves programs for one workspace.
 #[derive(Debug, Clone)]
-pub(crate) struct Programs {
+pub struct Programs {
     folders: Vec<PathBuf>,
     /// The canonical paths of the workspace's folders, the project's first.
     roots: Vec<PathBuf>,
@@ -87,7 +87,7 @@ impl Default for Programs {
 
 impl Programs {
     /// Uses the folders of a `PATH` that are neither in the workspace nor reached through it.
-    pub(crate) fn new(path: Option<&str>, roots: &[PathBuf]) -> Self {
+    pub fn new(path: Option<&str>, roots: &[PathBuf]) -> Self {
         let folders = |path: &str| -> Vec<PathBuf> {
             // A relative or empty entry depends on the current folder.
             let absolute = path.split(':').filter(|entry| entry.starts_with('/'));
@@ -108,7 +108,7 @@ impl Programs {
     }
 
     /// Returns the `PATH` for child processes.
-    pub(crate) fn path(&self) -> String {
+    pub fn path(&self) -> String {
         let folders: Vec<_> = self.folders.iter().map(|folder| folder.to_string_lossy()).collect();
         folders.join(":")
     }
@@ -117,7 +117,7 @@ impl Programs {
     ///
     /// # Errors
     /// Returns [`ProgramError`] if there is no executable file, or if the workspace would determine what runs.
-    pub(crate) fn find(&self, name: &str, folder: &Path) -> Result<Program, ProgramError> {
+    pub fn find(&self, name: &str, folder: &Path) -> Result<Program, ProgramError> {
         let missing = || ProgramError::Missing(name.to_owned());
         if name.contains('/') {
             let file = folder.join(name);

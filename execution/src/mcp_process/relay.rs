@@ -41,7 +41,7 @@ const REFUSALS_LIMIT: usize = 20;
 
 /// The connections that a server was refused, each with the reason.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Refusals(Arc<Mutex<Refused>>);
+pub struct Refusals(Arc<Mutex<Refused>>);
 
 #[derive(Debug, Default)]
 struct Refused {
@@ -74,12 +74,12 @@ impl Refusals {
     }
 
     /// Returns a mark for [`Refusals::since`].
-    pub(super) fn mark(&self) -> usize {
+    pub fn mark(&self) -> usize {
         self.with(|refused| refused.count)
     }
 
     /// Returns the reasons for refusals since a mark, as one text; empty if there are none.
-    pub(super) fn since(&self, mark: usize) -> String {
+    pub fn since(&self, mark: usize) -> String {
         self.with(|refused| {
             let recent = refused.reasons.iter().filter(|(last, _)| *last > mark);
             recent.map(|(_, reason)| reason.as_str()).collect::<Vec<_>>().join("; ")
@@ -228,7 +228,7 @@ impl Relay {
     /// Returns whether an address of the host of `url`, which is allowed, may be connected to.
     fn allows(&self, url: &Url, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        if execution::addresses::is_public(address) {
+        if crate::addresses::is_public(address) {
             return true;
         }
         // RFC 6761, section 6.3: this name always denotes this machine.

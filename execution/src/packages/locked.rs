@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use protocol::{Integrity, escape_text};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::changes::{ChangeKind, PackageChange};
+pub use self::changes::{ChangeKind, PackageChange};
 use self::entry::{FOLDER, TEXT_LIMIT};
 pub(super) use self::entry::{NpmPackage, ONLY, Wheel, normal_name, parent_and_name};
 use super::request::{Ecosystem, Request, is_name};
@@ -22,7 +22,7 @@ const PACKAGES_LIMIT: usize = 2_000;
 /// Exact versions of a package and of all that it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
-pub(crate) struct LockedPackages {
+pub struct LockedPackages {
     /// What was requested. Another request is another set.
     request: String,
     /// Of npm, by their places.
@@ -82,34 +82,34 @@ impl LockedPackages {
     }
 
     /// Returns the name of what was requested.
-    pub(crate) fn request(&self) -> &str {
+    pub fn request(&self) -> &str {
         &self.request
     }
 
     /// Returns whether it is what was requested by this name.
-    pub(crate) fn is_for(&self, request: &str) -> bool {
+    pub fn is_for(&self, request: &str) -> bool {
         self.request == request
     }
 
     /// Returns whether it has all that another set has, which another platform added to.
-    pub(crate) fn extends(&self, other: &Self) -> bool {
+    pub fn extends(&self, other: &Self) -> bool {
         let has = |(platform, wheels)| self.pypi.get(platform) == Some(wheels);
         self.request == other.request && self.npm == other.npm && other.pypi.iter().all(has)
     }
 
     /// Returns a hash of the whole set.
-    pub(crate) fn hash(&self) -> Integrity {
+    pub fn hash(&self) -> Integrity {
         Integrity::of_json(&serde_json::to_value(self).unwrap_or_default())
     }
 
     /// Returns the number of packages, on the platform that has the most.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         let of_platforms = self.pypi.values().map(BTreeMap::len).max();
         self.npm.len() + of_platforms.unwrap_or_default()
     }
 
     /// Returns the version of the package that was requested.
-    pub(crate) fn version(&self) -> Option<&str> {
+    pub fn version(&self) -> Option<&str> {
         let requested = self.request.split_once(':').map_or("", |(_, requested)| requested);
         let npm = self.npm.iter().find(|(place, _)| {
             let name = place.strip_prefix(FOLDER).unwrap_or_default();
@@ -125,7 +125,7 @@ impl LockedPackages {
 
     /// Returns what an update has a lock keep: this set, or the earlier one if that has the same packages of this platform.
     /// Other platforms stay as long as their versions are the same.
-    pub(crate) fn succeeding(self, before: &Self) -> Self {
+    pub fn succeeding(self, before: &Self) -> Self {
         if self.request != before.request || self.pypi.is_empty() {
             return self;
         }

@@ -2,7 +2,7 @@
 
 /// Where a package is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ecosystem {
+pub enum Ecosystem {
     /// <https://www.npmjs.com>, or the registry in the user's settings of npm.
     Npm,
     /// <https://pypi.org>, or the index in the user's settings of pip.
@@ -21,17 +21,17 @@ impl Ecosystem {
 
 /// A program of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Request {
+pub struct Request {
     /// Where the package is published.
-    pub(crate) ecosystem: Ecosystem,
+    pub ecosystem: Ecosystem,
     /// Its name; for PyPI with its extras.
-    pub(crate) package: String,
+    pub package: String,
     /// The version, a range or a tag, as the ecosystem writes them; the newest if there is none.
     pub(super) version: Option<String>,
     /// The program of the package; the only one, or the one with the package's name, if there is none.
     pub(super) program: Option<String>,
     /// The arguments of the program.
-    pub(crate) arguments: Vec<String>,
+    pub arguments: Vec<String>,
 }
 
 impl Request {
@@ -39,7 +39,7 @@ impl Request {
     ///
     /// # Errors
     /// Returns what `pml` cannot read in it, as the rest of a sentence about the entry.
-    pub(crate) fn of(command: &str, arguments: &[String]) -> Option<Result<Self, String>> {
+    pub fn of(command: &str, arguments: &[String]) -> Option<Result<Self, String>> {
         let ecosystem = Ecosystem::of(command)?;
         let options = match ecosystem {
             Ecosystem::Npm => &["-p", "--package"][..],
@@ -49,7 +49,7 @@ impl Request {
     }
 
     /// Returns whether a command starts a package.
-    pub(crate) fn names_package(command: &str) -> bool {
+    pub fn names_package(command: &str) -> bool {
         Ecosystem::of(command).is_some()
     }
 
@@ -121,7 +121,7 @@ impl Request {
     }
 
     /// Returns how a lock names it: the same for every program of the package.
-    pub(crate) fn locked_name(&self) -> String {
+    pub fn locked_name(&self) -> String {
         let of = match self.ecosystem {
             Ecosystem::Npm => "npm",
             Ecosystem::PyPi => "pypi",
@@ -130,7 +130,7 @@ impl Request {
     }
 
     /// Returns the package with its version and the place where it is published, for display.
-    pub(crate) fn shown_with_place(&self) -> String {
+    pub fn shown_with_place(&self) -> String {
         let place = match self.ecosystem {
             Ecosystem::Npm => "npm",
             Ecosystem::PyPi => "PyPI",

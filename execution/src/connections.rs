@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Has `serve` serve each connection, at most `limit` at the same time, until `stop`. Connections that are open then are
 /// closed.
-pub(crate) async fn accept<F>(
+pub async fn accept<F>(
     listener: TcpListener,
     limit: usize,
     stop: CancellationToken,
@@ -52,17 +52,17 @@ pub(crate) async fn accept<F>(
 
 /// The limits of an HTTP server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct HttpLimits {
+pub struct HttpLimits {
     /// The number of connections at the same time.
-    pub(crate) connections: usize,
+    pub connections: usize,
     /// The time for the head of a request, and so for an idle connection.
-    pub(crate) head: Duration,
+    pub head: Duration,
     /// The time for a connection.
-    pub(crate) connection: Duration,
+    pub connection: Duration,
 }
 
 /// Has `answer` answer each request of HTTP/1.1, until `stop`.
-pub(crate) async fn serve_http<F, B>(
+pub async fn serve_http<F, B>(
     listener: TcpListener,
     limits: HttpLimits,
     stop: CancellationToken,

@@ -33,11 +33,11 @@ const END_GRACE: Duration = Duration::from_millis(1_000);
 const TERM_GRACE: Duration = Duration::from_millis(500);
 
 /// The exit code of a program that could not be started.
-pub(crate) const CANNOT_START: i32 = 127;
+pub const CANNOT_START: i32 = 127;
 
 /// The program's standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Input {
+pub enum Input {
     /// The pipe from `pml`. When `pml` closes it, the program should exit.
     Passed,
     /// The first bytes of the pipe from `pml`, followed by end of input.
@@ -67,7 +67,7 @@ impl Supervisor {
     /// environment. It may be confined, and its file may have another name than `argv` gives it.
     ///
     /// Standard input is a pipe. The caller must keep its write end open for as long as the program may run.
-    pub(crate) fn command<S: AsRef<OsStr>>(
+    pub fn command<S: AsRef<OsStr>>(
         &self,
         input: Input,
         confinement: Option<&Confinement>,
@@ -92,7 +92,7 @@ impl Supervisor {
 /// once.
 ///
 /// Must be called first in `main`, before any thread starts.
-pub(crate) fn main_if_requested() {
+pub fn main_if_requested() {
     let mut arguments = std::env::args_os().skip(1);
     let Some(first) = arguments.next() else { return };
     let code = if first == SUPERVISE {

@@ -1,7 +1,6 @@
 //! Starts an MCP server and connects to it.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use execution::mcp_version;
 use protocol::{ErrorBody, json};
 use rmcp::RoleClient;
 use rmcp::model::{ClientConfig, Implementation};
@@ -22,14 +20,13 @@ use tokio::sync::watch;
 use super::fetch;
 use super::relay::Refusals;
 use super::seal::{self, Executed, Kept};
-use super::{Seal, Shared};
-use crate::packages::{NotInstalled, Pinned, Request};
-use crate::processes::programs::Program;
+use super::{Seal, Starter};
+use crate::mcp_version;
 use crate::processes::supervise::Input;
 
 /// The maximum length of a line from a server in bytes: a tool result of 8 MiB is in it twice, as text and as
 /// structured content, with escapes.
-pub(super) const LINE_LIMIT: usize = 24 * 1024 * 1024;
+pub const LINE_LIMIT: usize = 24 * 1024 * 1024;
 
 /// The maximum number of lines on stdout that are not MCP messages.
 const NOISE_LIMIT: usize = 1_000;
@@ -43,34 +40,9 @@ const STDERR_LINE_LIMIT: u64 = 1_024;
 /// The maximum length of a notification that is looked for, in bytes.
 const NOTICE_LIMIT: usize = 64 * 1024;
 
-/// The command, environment and folder of a server.
-pub(super) struct Launch {
-    pub(super) source: Source,
-    pub(super) variables: BTreeMap<String, String>,
-    pub(super) folder: PathBuf,
-}
-
-/// Where the program of a server comes from.
-pub(super) enum Source {
-    /// It is on this machine.
-    Program {
-        program: Program,
-        arguments: Vec<String>,
-        /// How it is confined; `None` if it is not.
-        seal: Option<Seal>,
-    },
-    /// From a package, which is installed first.
-    Package {
-        request: Request,
-        seal: Seal,
-        /// The server's name in the lock.
-        locked_as: String,
-    },
-}
-
 /// What is known about why a server failed: the protocol violation that `pml` found, and the last stderr lines.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Diagnosis(Arc<Mutex<DiagnosisState>>);
+pub struct Diagnosis(Arc<Mutex<DiagnosisState>>);
 
 #[derive(Debug, Default)]
 struct DiagnosisState {
@@ -98,23 +70,23 @@ impl Diagnosis {
     }
 
     /// Returns the protocol violation that `pml` found, if any.
-    pub(super) fn fault(&self) -> Option<String> {
+    pub fn fault(&self) -> Option<String> {
         self.with(|diagnosis| diagnosis.fault.clone())
     }
 
     /// Returns the last lines of its stderr, joined.
-    pub(super) fn stderr(&self) -> String {
+    pub fn stderr(&self) -> String {
         self.with(|diagnosis| diagnosis.lines.iter().cloned().collect::<Vec<_>>().join("\n"))
     }
 }
 
 /// How often a server has said that its tools changed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Notices(Arc<AtomicU64>);
+pub struct Notices(Arc<AtomicU64>);
 
 impl Notices {
     /// Returns the number.
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 
@@ -131,79 +103,59 @@ impl Notices {
 }
 
 /// A running server that has completed the handshake.
-pub(super) struct Session {
-    pub(super) service: RunningService<RoleClient, ClientConfig>,
-    pub(super) ended: watch::Receiver<Option<String>>,
-    pub(super) diagnosis: Diagnosis,
-    pub(super) group: Option<i32>,
+pub struct Session {
+    /// The connection.
+    pub service: RunningService<RoleClient, ClientConfig>,
+    /// How it ended, once it has.
+    pub ended: watch::Receiver<Option<String>>,
+    /// What is known about why it failed.
+    pub diagnosis: Diagnosis,
+    /// Its process group; `None` for one that is not a process of this machine.
+    pub group: Option<i32>,
     /// The connections that it was refused.
-    pub(super) refusals: Refusals,
+    pub refusals: Refusals,
     /// The notices that its tools changed.
-    pub(super) notices: Notices,
+    pub notices: Notices,
     /// What a sealed server needs while it runs.
-    pub(super) _kept: Option<Kept>,
+    pub kept: Option<Kept>,
 }
 
 /// Why a server did not start.
-pub(super) struct StartFailure {
-    pub(super) reason: String,
-    pub(super) stderr: String,
+#[derive(Debug)]
+pub struct StartFailure {
+    /// What happened.
+    pub reason: String,
+    /// Its last lines on stderr.
+    pub stderr: String,
     /// That its packages may not be installed.
-    pub(super) refused: Option<Box<ErrorBody>>,
+    pub refused: Option<Box<ErrorBody>>,
 }
 
 /// Starts a server and completes the MCP handshake.
 ///
 /// A server that exits on the first request of the current protocol version is started once more, with the older
 /// handshake.
-pub(super) async fn start(shared: &Shared, launch: Launch) -> Result<Session, StartFailure> {
-    let resolved = resolve(shared, launch).await;
-    let (executed, seal) = resolved.map_err(|error| {
-        let (reason, refused) = match error {
-            NotInstalled::Failed(reason) => (reason, None),
-            NotInstalled::Refused(error) => (error.message.clone(), Some(error)),
-        };
-        StartFailure { reason, stderr: String::new(), refused }
-    })?;
+///
+/// # Errors
+/// Returns why it did not start.
+pub async fn start(
+    starter: &Starter,
+    executed: &Executed,
+    seal: Option<&Seal>,
+) -> Result<Session, StartFailure> {
     let auto = mcp_version::lifecycle();
     // One deadline for both attempts, so that the second one does not double the limit.
-    let deadline = tokio::time::Instant::now() + shared.timing.start;
-    match attempt(shared, &executed, seal.as_ref(), auto, deadline).await {
+    let deadline = tokio::time::Instant::now() + starter.limit;
+    match attempt(starter, executed, seal, auto, deadline).await {
         // Only if its stderr names the method of that request. A server that exits for another
         // reason would exit again.
         Err(Attempt::Died(failure)) if failure.stderr.contains("server/discover") => {
             let older = ClientLifecycleMode::Initialize;
-            let again = attempt(shared, &executed, seal.as_ref(), older, deadline).await;
+            let again = attempt(starter, executed, seal, older, deadline).await;
             again.map_err(Attempt::into_failure)
         }
         other => other.map_err(Attempt::into_failure),
     }
-}
-
-/// Determines what is executed. A package that is not there is installed first, which has a time limit of its own.
-async fn resolve(
-    shared: &Shared,
-    launch: Launch,
-) -> Result<(Executed, Option<Seal>), NotInstalled> {
-    let Launch { source, variables, folder } = launch;
-    let mut in_use = None;
-    let (program, arguments, seal) = match source {
-        Source::Program { program, arguments, seal } => (program, arguments, seal),
-        Source::Package { request, seal, locked_as } => {
-            let pinned = Pinned { pins: shared.pins.get().map(|pins| &**pins), server: &locked_as };
-            let installer = shared.installer(&seal.packages);
-            let (file, used) = installer.install(&request, pinned).await?;
-            in_use = Some(Arc::new(used));
-            let file = file.to_string_lossy();
-            let program = shared.environment.programs().find(&file, &folder);
-            let program = program.map_err(|error| {
-                let folder = seal.packages.display();
-                format!("{error}; to install all packages again, delete `{folder}`")
-            })?;
-            (program, request.arguments, Some(seal))
-        }
-    };
-    Ok((Executed { program, arguments, variables, folder, in_use }, seal))
 }
 
 enum Attempt {
@@ -220,7 +172,7 @@ impl Attempt {
 }
 
 async fn attempt(
-    shared: &Shared,
+    starter: &Starter,
     executed: &Executed,
     seal: Option<&Seal>,
     lifecycle: ClientLifecycleMode,
@@ -238,14 +190,14 @@ async fn attempt(
     };
     let file = &executed.program.file;
     let sealed = match seal {
-        Some(seal) => seal::prepare(shared, seal, executed, &refusals).await.map(Some),
+        Some(seal) => seal::prepare(starter, seal, executed, &refusals).await.map(Some),
         None => Ok(None),
     };
     let sealed = sealed.map_err(|reason| Attempt::Failed(failure(reason, &diagnosis)))?;
     let mut argv = vec![file.clone().into_os_string()];
     argv.extend(executed.arguments.iter().map(Into::into));
     let confinement = sealed.as_ref().map(|sealed| &sealed.confinement);
-    let mut command = shared.supervisor.command(Input::Passed, confinement, file, &argv);
+    let mut command = starter.supervisor.command(Input::Passed, confinement, file, &argv);
     let variables = sealed.as_ref().map_or(&executed.variables, |sealed| &sealed.variables);
     command.envs(variables).current_dir(&executed.folder);
     fetch::shorten_retries(file, &executed.variables, &mut command);
@@ -264,8 +216,8 @@ async fn attempt(
     let hello = client_config().serve_with_lifecycle(transport(output, stdin), lifecycle);
     match tokio::time::timeout_at(deadline, hello).await {
         Ok(Ok(service)) => {
-            let _kept = sealed.map(|sealed| sealed.kept);
-            Ok(Session { service, ended, diagnosis, group, refusals, notices, _kept })
+            let kept = sealed.map(|sealed| sealed.kept);
+            Ok(Session { service, ended, diagnosis, group, refusals, notices, kept })
         }
         Ok(Err(error)) => {
             // The pipe of a server that exits closes before its exit is known. The exit explains
@@ -294,7 +246,8 @@ async fn attempt(
     }
 }
 
-pub(super) fn client_config() -> ClientConfig {
+/// Returns what servers are told of this client.
+pub fn client_config() -> ClientConfig {
     let mut info = ClientConfig::default();
     info.client_info = Implementation::new("pml", env!("CARGO_PKG_VERSION"));
     info

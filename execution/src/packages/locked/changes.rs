@@ -13,26 +13,26 @@ const SUMMARIZED: usize = 30;
 
 /// A difference of one package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct PackageChange {
+pub struct PackageChange {
     /// Its name; for one of npm that is in the folder of another one, with that.
-    pub(crate) package: String,
+    pub package: String,
     /// The platform of a package of PyPI.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) platform: Option<String>,
+    pub platform: Option<String>,
     /// What differs.
-    pub(crate) change: ChangeKind,
+    pub change: ChangeKind,
     /// The version before.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) from: Option<String>,
+    pub from: Option<String>,
     /// The version now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) to: Option<String>,
+    pub to: Option<String>,
 }
 
 /// What differs of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ChangeKind {
+pub enum ChangeKind {
     /// It was not there before.
     Added,
     /// It is no longer there.
@@ -55,7 +55,7 @@ struct Listed<'a> {
 
 impl LockedPackages {
     /// Returns what differs from an earlier set, sorted by place.
-    pub(crate) fn changes(&self, before: &Self) -> Vec<PackageChange> {
+    pub fn changes(&self, before: &Self) -> Vec<PackageChange> {
         let (was, now) = (before.listed(), self.listed());
         let mut changes = Vec::new();
         for (place, package) in &now {
@@ -77,7 +77,7 @@ impl LockedPackages {
     }
 
     /// Describes what differs from an earlier set in one line; `None` if nothing does.
-    pub(crate) fn changes_since(&self, before: &Self) -> Option<String> {
+    pub fn changes_since(&self, before: &Self) -> Option<String> {
         let lines: Vec<String> = self.changes(before).iter().map(ToString::to_string).collect();
         let more = lines.len().saturating_sub(SUMMARIZED);
         let mut shown = lines[..lines.len() - more].join("; ");

@@ -90,7 +90,7 @@ const WRITTEN: &[(&str, &str)] = &[
 
 /// Returns what every program may reach, without a workspace and the network. `variables` are those that it gets, and
 /// change: tools write to `temporary` what they would write to the user's folder.
-pub(crate) fn confinement(
+pub fn confinement(
     program: &Program,
     temporary: &Path,
     variables: &mut BTreeMap<String, String>,
