@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client_cli::testing::{
-    Environment, HostList, ListOf, LocalServers, Reachable, Seal, ServerSpec, Supervisor, Timing,
-    Workspace,
+    Environment, HostList, ListOf, LocalServers, Machine, Reachable, Seal, ServerSpec, Supervisor,
+    Timing, Workspace,
 };
 use figures::{Rounds, time};
 use tokio_util::sync::CancellationToken;
@@ -53,6 +53,8 @@ impl Bench {
             home: self.folder.path().join("home"),
             packages: self.folder.path().join("packages"),
             reads_named: true,
+            machine: Machine::OfUser,
+            bounds: None,
         });
         let spec = ServerSpec {
             command: "python3".to_owned(),

@@ -9,6 +9,7 @@ pub use crate::processes::environment::Environment;
 pub use crate::tools::{NativeError, NativeTools};
 pub use crate::workspace::Workspace;
 pub use crate::workspace::touched::{Granted, Touched};
+pub use execution::processes::confinement::Machine;
 pub use execution::processes::supervise::Supervisor;
 
 /// Calls a tool of `pml` as after the user was asked about the call and allowed it.

@@ -64,7 +64,8 @@ impl<H> Default for Slot<H> {
 }
 
 impl<H> Slot<H> {
-    fn keep(&self, held: H) {
+    /// Keeps a reservation as long as the slot exists.
+    pub fn keep(&self, held: H) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(held);
     }
 }

@@ -11,6 +11,7 @@ mod relay;
 mod seal;
 mod session;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -34,6 +35,8 @@ pub struct Starter {
     pub limit: Duration,
     /// What to say when this machine cannot seal a server: how to start it without, if that is possible.
     pub unconfined: &'static str,
+    /// The folder for the temporary folders of servers; `None` for that of the system.
+    pub temporary: Option<PathBuf>,
     /// Whether a server can have a network of its own on this system; found out when it matters.
     allows_network: OnceCell<bool>,
 }
@@ -41,7 +44,7 @@ pub struct Starter {
 impl Starter {
     /// Creates one.
     pub fn new(supervisor: Supervisor, limit: Duration, unconfined: &'static str) -> Self {
-        Self { supervisor, limit, unconfined, allows_network: OnceCell::new() }
+        Self { supervisor, limit, unconfined, temporary: None, allows_network: OnceCell::new() }
     }
 
     /// Returns whether this system lets a process have a network of its own, as one with a proxy needs.

@@ -132,6 +132,24 @@ impl Installer<'_> {
         Ok((program, in_use))
     }
 
+    /// Returns the program of exactly these packages as a file, which stays while the other value exists. Nothing is
+    /// installed.
+    ///
+    /// # Errors
+    /// Returns that the package is not there, was changed, or has no such program.
+    pub async fn open(
+        &self,
+        request: &Request,
+        locked: &LockedPackages,
+    ) -> Result<(PathBuf, InUse), String> {
+        let folder = Folder::lock(self.folder, &folder::key(locked), Access::Use).await?;
+        if !folder.is_complete() {
+            return Err(format!("`{}` is not installed", request.shown()));
+        }
+        unchanged(request, &folder)?;
+        used(request, folder)
+    }
+
     /// Returns the program in the folder of exactly these packages, which are installed if they are not there; `None` if
     /// they are not known for this platform.
     async fn installed_folder<'s>(
@@ -167,17 +185,10 @@ impl Installer<'_> {
             let installed = within_limit(install).await;
             installed.map_err(|reason| not_installed(request, &reason))?;
             folder.complete(request)?;
-        } else if let Err(reason) = folder.check() {
-            let (package, path) = (request.shown(), folder.path().display());
-            let message = format!("`{package}` {reason}; to install it again, delete `{path}`");
-            return Err(NotInstalled::Failed(message));
+        } else {
+            unchanged(request, &folder)?;
         }
-        let program = match request.ecosystem {
-            Ecosystem::Npm => npm::program(request, folder.path()),
-            Ecosystem::PyPi => pypi::program(request, folder.path()),
-        };
-        let program = program.map_err(|reason| format!("`{}` {reason}", request.shown()))?;
-        Ok(Some((program, folder.into_use()?)))
+        Ok(Some(used(request, folder)?))
     }
 
     /// Finds out what is installed for a request, and has it locked; `others` are the packages of other platforms.
@@ -276,6 +287,24 @@ impl Installer<'_> {
         let said = if err.is_empty() { out } else { err };
         Err(reason(&name, String::from_utf8_lossy(&said).trim()))
     }
+}
+
+/// Checks that an installed package is as it was installed.
+fn unchanged(request: &Request, folder: &Folder) -> Result<(), String> {
+    folder.check().map_err(|reason| {
+        let (package, path) = (request.shown(), folder.path().display());
+        format!("`{package}` {reason}; to install it again, delete `{path}`")
+    })
+}
+
+/// Returns the program in the folder of an installed package, which is in use from then on.
+fn used(request: &Request, folder: Folder) -> Result<(PathBuf, InUse), String> {
+    let program = match request.ecosystem {
+        Ecosystem::Npm => npm::program(request, folder.path()),
+        Ecosystem::PyPi => pypi::program(request, folder.path()),
+    };
+    let program = program.map_err(|reason| format!("`{}` {reason}", request.shown()))?;
+    Ok((program, folder.into_use()?))
 }
 
 /// Waits for a step of an installation, for a limited time.

@@ -4,6 +4,7 @@
 //! every system call. Landlock limits the files that it can open, and a filter of system calls its sockets. Both hold
 //! for everything that it starts, and nothing takes them back.
 
+mod bounds;
 mod network;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter,
 };
 
+pub use bounds::Bounds;
 pub use network::{Handover, PROXY_PORT};
 
 /// The oldest landlock that denies enough: before Linux 6.2, a file could be truncated that may not be written.
@@ -38,6 +40,8 @@ pub struct Confinement {
     pub write: Vec<PathBuf>,
     /// What it may open connections to.
     pub network: Network,
+    /// What it may use of the machine; `None` for what its parent may.
+    pub bounds: Option<Bounds>,
 }
 
 /// What a confined process may open connections to. Sockets of other kinds than IP, as those of the session bus and of
@@ -63,6 +67,10 @@ impl Confinement {
         // First: a process without capabilities cannot set up a network.
         if let Network::Proxied(handover) = &self.network {
             network::enter(handover)?;
+        }
+        // Before the capabilities are dropped that raise limits.
+        if let Some(bounds) = &self.bounds {
+            bounds.apply().map_err(|errno| format!("setrlimit: {errno}"))?;
         }
         drop_capabilities().map_err(|errno| format!("capset: {errno}"))?;
         self.limit_files().map_err(|error| format!("landlock: {error}"))?;

@@ -49,6 +49,23 @@ pub struct Confinement {
     pub write: Vec<PathBuf>,
     /// What it may open connections to.
     pub network: Network,
+    /// What it may use of the machine.
+    pub bounds: Option<Bounds>,
+}
+
+/// Bounds on each process of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// The memory that it can write, in bytes.
+    pub memory: u64,
+    /// Its CPU time, in seconds.
+    pub cpu_seconds: u64,
+    /// The size of a file that it writes, in bytes.
+    pub file: u64,
+    /// The number of its open files.
+    pub descriptors: u64,
+    /// The number of processes of the program together.
+    pub processes: u32,
 }
 
 /// What a confined process could open connections to.

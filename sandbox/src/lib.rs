@@ -82,10 +82,10 @@ mod wire;
 #[cfg(target_os = "linux")]
 pub use child::{child_main_if_requested, marks_child};
 #[cfg(target_os = "linux")]
-pub use confine::{Confinement, Handover, Network, PROXY_PORT};
+pub use confine::{Bounds, Confinement, Handover, Network, PROXY_PORT};
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::{
-    Confinement, Handover, JobPool, Network, PROXY_PORT, Pool, child_main_if_requested,
+    Bounds, Confinement, Handover, JobPool, Network, PROXY_PORT, Pool, child_main_if_requested,
     give_up_tracing, keep_private, marks_child, self_test, take_variable,
 };
 #[cfg(target_os = "linux")]

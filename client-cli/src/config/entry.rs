@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use execution::host_pattern::HostPattern;
+use execution::processes::confinement::Machine;
 use protocol::ToolPattern;
 use serde::Deserialize;
 
@@ -135,7 +136,14 @@ impl McpServer {
     pub(crate) fn spec(&self, home: PathBuf, packages: PathBuf) -> ServerSpec {
         let network = self.network.clone();
         ServerSpec {
-            seal: network.map(|network| Seal { network, home, packages, reads_named: true }),
+            seal: network.map(|network| Seal {
+                network,
+                home,
+                packages,
+                reads_named: true,
+                machine: Machine::OfUser,
+                bounds: None,
+            }),
             ..self.start.clone()
         }
     }

@@ -59,7 +59,7 @@ pub(super) async fn start(
         }
     };
     let idle = shared.timing.idle;
-    let started = start_in(server.clone(), slot, idle, &shared.closing, starting).await;
+    let started = start_in(server.clone(), slot, idle, &shared.closing, Box::pin(starting)).await;
     started.map_err(|error| match error {
         NotStarted::BackingOff { failures, wait_s, last } => {
             LocalMcpError::BackingOff { server, failures, wait_s, last }

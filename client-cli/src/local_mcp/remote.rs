@@ -199,6 +199,7 @@ pub(super) async fn connect(prepared: &Prepared, limit: Duration) -> Result<Sess
                 group: None,
                 refusals: Refusals::default(),
                 notices: Notices::default(),
+                held: None,
                 kept: None,
             })
         }

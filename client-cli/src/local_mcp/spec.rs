@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use execution::host_pattern::HostPattern;
 use execution::mcp_process::{HostList, ListOf, Reachable, Seal};
 use execution::packages::Request;
+use execution::processes::confinement::Machine;
 use execution::processes::programs::Program;
 
 use super::Remote;
@@ -112,7 +113,14 @@ impl ServerSpec {
         let hosts = hosts.map_err(|reason| format!("has an invalid `network`: {reason}"))?;
         let network = Reachable::Hosts(HostList { hosts, of: ListOf::Registry });
         let Folders { own, home, packages } = folders;
-        let seal = Seal { network, home, packages, reads_named: false };
+        let seal = Seal {
+            network,
+            home,
+            packages,
+            reads_named: false,
+            machine: Machine::OfUser,
+            bounds: None,
+        };
         let seal = (!starts_container(command)).then_some(seal);
         // Files in the working directory can change what a program runs; not that of an installed package.
         let own_folder = match &seal {
@@ -215,6 +223,8 @@ mod tests {
                 home: home.into(),
                 packages: home.into(),
                 reads_named: true,
+                machine: Machine::OfUser,
+                bounds: None,
             }),
             ..ServerSpec::default()
         };

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use execution::processes::confinement::confinement;
+use execution::processes::confinement::{Machine, confinement};
 use execution::processes::programs::Program;
 use execution::processes::supervise::{Input, Supervisor};
 use protocol::ErrorCode;
@@ -141,7 +141,8 @@ impl Commands<'_> {
             CommandReach::Changing(access) => (access, true),
         };
         let confinement = (access != CommandAccess::Unconfined).then(|| {
-            let mut confinement = confinement(&program, temporary.path(), &mut variables);
+            let mut confinement =
+                confinement(&program, temporary.path(), &mut variables, Machine::OfUser);
             if access == CommandAccess::Network {
                 confinement.network = Network::All;
             }

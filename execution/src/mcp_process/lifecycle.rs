@@ -42,6 +42,19 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// Returns since when its running server is idle; `None` while it is used, and without one.
+    pub fn idle_since(&self) -> Option<Instant> {
+        self.running.as_ref().and_then(|running| running.idle_since())
+    }
+
+    /// Stops its server, and returns once that has exited.
+    pub async fn stop(&mut self) {
+        if let Some(running) = self.running.clone() {
+            self.stopped(running.since.elapsed());
+            end(&running).await;
+        }
+    }
+
     /// Records a crash of a server that ran for this time.
     fn crashed(&mut self, lived: Duration) {
         if lived >= HEALTHY {

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use sandbox::Bounds;
+
 use crate::host_pattern::HostPattern;
+use crate::processes::confinement::Machine;
 
 /// The confinement of a server: it can change the workspace and its own folder, and read these and what is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +19,10 @@ pub struct Seal {
     /// Whether it can read the files that its arguments name, and their packages. Somebody else wrote those of the
     /// registry, and they could name anything.
     pub reads_named: bool,
+    /// Whose machine it runs on.
+    pub machine: Machine,
+    /// What it may use of the machine.
+    pub bounds: Option<Bounds>,
 }
 
 /// What a sealed server can connect to.
@@ -48,6 +55,8 @@ pub enum ListOf {
     Nowhere,
     /// In the registry.
     Registry,
+    /// In the catalog of the gateway that runs it.
+    Catalog,
 }
 
 impl HostList {
@@ -60,6 +69,7 @@ impl HostList {
             ListOf::Nowhere => format!(
                 "its entry in `.pml.json` has no `network` that lists {what}; to allow it, add \"network\": [\"{host}\"]"
             ),
+            ListOf::Catalog => format!("its entry in the catalog does not list {what}"),
             ListOf::Registry => format!(
                 "its entry in the registry does not list {what}; to allow it, define the server in `mcpServers` of `.pml.json`, with \"network\": [\"{host}\"]"
             ),

@@ -65,12 +65,17 @@ pub(super) async fn prepare(
     let home = &seal.home;
     let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
     created.map_err(|error| format!("cannot create its folder {}: {error}", home.display()))?;
-    let temporary = tempfile::Builder::new().prefix("pml-").tempdir();
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("pml-");
+    let temporary = match &starter.temporary {
+        Some(folder) => builder.tempdir_in(folder),
+        None => builder.tempdir(),
+    };
     let temporary =
         temporary.map_err(|error| format!("cannot create a temporary folder: {error}"))?;
     let Executed { program, arguments, variables: given, .. } = executed;
     let mut variables = given.clone();
-    let mut confinement = confinement(program, home, &mut variables);
+    let mut confinement = confinement(program, home, &mut variables, seal.machine);
     confinement.write.push(temporary.path().to_owned());
     confinement.write.extend(executed.writable.iter().cloned());
     let user = given.get("HOME").map(Path::new);
@@ -98,6 +103,7 @@ pub(super) async fn prepare(
         }
     };
     confinement.network = network;
+    confinement.bounds = seal.bounds;
     let kept = Kept { _temporary: temporary, _proxy: proxy, _in_use: executed.in_use.clone() };
     Ok(Sealed { confinement, variables, kept })
 }

@@ -22,7 +22,7 @@ use super::relay::Refusals;
 use super::seal::{self, Executed, Kept};
 use super::{Seal, Starter};
 use crate::mcp_version;
-use crate::processes::supervise::Input;
+use crate::processes::supervise::{Input, TOO_MANY};
 
 /// The maximum length of a line from a server in bytes: a tool result of 8 MiB is in it twice, as text and as
 /// structured content, with escapes.
@@ -116,6 +116,8 @@ pub struct Session {
     pub refusals: Refusals,
     /// The notices that its tools changed.
     pub notices: Notices,
+    /// What its owner keeps while it runs.
+    pub held: Option<Box<dyn std::any::Any + Send + Sync>>,
     /// What a sealed server needs while it runs.
     pub kept: Option<Kept>,
 }
@@ -217,7 +219,7 @@ async fn attempt(
     match tokio::time::timeout_at(deadline, hello).await {
         Ok(Ok(service)) => {
             let kept = sealed.map(|sealed| sealed.kept);
-            Ok(Session { service, ended, diagnosis, group, refusals, notices, kept })
+            Ok(Session { service, ended, diagnosis, group, refusals, notices, held: None, kept })
         }
         Ok(Err(error)) => {
             // The pipe of a server that exits closes before its exit is known. The exit explains
@@ -274,6 +276,7 @@ fn observe(
         let (status, ()) = tokio::join!(child.wait(), drain(stderr, diagnosis));
         let exit = match status.ok().and_then(|status| status.code()) {
             Some(0) => "ended".to_owned(),
+            Some(TOO_MANY) => "was ended because it had too many processes".to_owned(),
             // The supervisor adds 128 to the number of a signal. Linux has 64 signals.
             Some(code @ 129..=192) => format!("was ended by signal {}", code - 128),
             Some(code) => format!("ended with exit code {code}"),

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use sandbox::{Confinement, Network};
+use sandbox::{Bounds, Confinement, Network};
 
 use super::programs::Program;
 
@@ -34,6 +34,61 @@ const SYSTEM: &[&str] = &[
     "/usr",
     "/var/lib/ca-certificates",
 ];
+
+/// What a program of a gateway needs of the system. Unlike `/etc` and `/proc` as a whole, it has neither settings of other
+/// programs nor other processes, which may belong to another tenant.
+const RUNTIME: &[&str] = &[
+    "/bin",
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/crypto-policies",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/certs",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/timezone",
+    "/gnu/store",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/proc/cpuinfo",
+    "/proc/filesystems",
+    "/proc/meminfo",
+    // That of the process that is confined, and of no other.
+    "/proc/self",
+    "/proc/stat",
+    "/proc/sys/kernel/random",
+    "/proc/sys/vm/overcommit_memory",
+    "/proc/version",
+    "/sbin",
+    "/sys/devices/system/cpu",
+    "/usr",
+    "/var/lib/ca-certificates",
+];
+
+/// Whose program is confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    /// The user's, on the machine of this user.
+    OfUser,
+    /// A tenant's, on a gateway.
+    Shared,
+}
 
 /// The devices that are no device of anybody.
 const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
@@ -94,19 +149,28 @@ pub fn confinement(
     program: &Program,
     temporary: &Path,
     variables: &mut BTreeMap<String, String>,
+    machine: Machine,
 ) -> Confinement {
     // Without links, as the folders that are compared with it.
     let home = variables.get("HOME").filter(|home| home.starts_with('/'));
     let home = home.and_then(|home| Path::new(home).canonicalize().ok());
-    let mut read: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
-    if let Some(home) = &home {
+    let system = match machine {
+        Machine::OfUser => SYSTEM,
+        Machine::Shared => RUNTIME,
+    };
+    let mut read: Vec<PathBuf> = system.iter().map(PathBuf::from).collect();
+    if let (Some(home), Machine::OfUser) = (&home, machine) {
         read.extend(OF_HOME.iter().map(|place| home.join(place)));
         read.extend(settings_of_git(home));
     }
     let certificates = CERTIFICATES.iter().filter_map(|name| variables.get(*name));
     read.extend(certificates.map(PathBuf::from).filter(|path| path.is_absolute()));
     // What a program starts by its name.
-    let path = variables.get("PATH").map_or("", String::as_str);
+    let path = match machine {
+        Machine::OfUser => variables.get("PATH").map_or("", String::as_str),
+        // It has its interpreters, below.
+        Machine::Shared => "",
+    };
     for folder in path.split(':').filter(|folder| folder.starts_with('/')) {
         read.extend(of_folder(Path::new(folder), home.as_deref()));
     }
@@ -119,7 +183,7 @@ pub fn confinement(
     for (variable, folder) in written.chain([("TMPDIR", temporary.to_owned())]) {
         variables.insert(variable.to_owned(), folder.to_string_lossy().into_owned());
     }
-    Confinement { read, write, network: Network::None }
+    Confinement { read, write, ..Confinement::default() }
 }
 
 /// Returns the user's settings of Git, which can be in several files. Git fails if it cannot read one of them.
@@ -176,7 +240,7 @@ const FREE: &str = "free";
 
 /// Returns the arguments that describe a confinement to the process that applies it.
 pub(super) fn arguments(confinement: Option<&Confinement>) -> Vec<OsString> {
-    let Some(Confinement { read, write, network }) = confinement else {
+    let Some(Confinement { read, write, network, bounds }) = confinement else {
         return vec![FREE.into()];
     };
     let place = |kind: &str, path: &PathBuf| {
@@ -191,6 +255,9 @@ pub(super) fn arguments(confinement: Option<&Confinement>) -> Vec<OsString> {
         Network::None => {}
         Network::Proxied(handover) => out.push(place("p", handover)),
         Network::All => out.push("n".into()),
+    }
+    if let Some(Bounds { memory, cpu_seconds, file, descriptors, processes }) = bounds {
+        out.push(format!("b{memory} {cpu_seconds} {file} {descriptors} {processes}").into());
     }
     out.push(END.into());
     out
@@ -218,9 +285,16 @@ pub(super) fn parse(arguments: &mut impl Iterator<Item = OsString>) -> Option<Op
             b'w' => confinement.write.push(path),
             b'n' => confinement.network = Network::All,
             b'p' => confinement.network = Network::Proxied(path),
+            b'b' => confinement.bounds = Some(bounds(path.to_str()?)?),
             _ => return None,
         }
     }
+}
+
+fn bounds(text: &str) -> Option<Bounds> {
+    let numbers: Option<Vec<u64>> = text.split(' ').map(|number| number.parse().ok()).collect();
+    let [memory, cpu_seconds, file, descriptors, processes] = numbers?.try_into().ok()?;
+    Some(Bounds { memory, cpu_seconds, file, descriptors, processes: processes.try_into().ok()? })
 }
 
 #[cfg(test)]
@@ -234,19 +308,33 @@ mod tests {
             read: vec!["/usr".into(), odd.clone()],
             write: vec![odd, "--".into()],
             network: Network::All,
+            bounds: None,
         };
+        let bounds = Bounds { memory: 1, cpu_seconds: 2, file: 3, descriptors: 4, processes: 5 };
+        let bounded = Confinement { bounds: Some(bounds), ..confined.clone() };
         let closed = Confinement { network: Network::None, ..confined.clone() };
         let proxied = Confinement { network: Network::Proxied("/n\n".into()), ..confined.clone() };
-        for case in
-            [None, Some(confined), Some(closed), Some(proxied), Some(Confinement::default())]
-        {
+        for case in [
+            None,
+            Some(bounded),
+            Some(confined),
+            Some(closed),
+            Some(proxied),
+            Some(Confinement::default()),
+        ] {
             let mut given = arguments(case.as_ref());
             given.extend(["/bin/ls".into(), "ls".into()]);
             let mut given = given.into_iter();
             assert_eq!(parse(&mut given), Some(case));
             assert_eq!(given.collect::<Vec<_>>(), ["/bin/ls", "ls"]);
         }
-        for broken in [&[][..], &["other"], &["confined", "r/usr"], &["confined", "x", "--"]] {
+        for broken in [
+            &[][..],
+            &["other"],
+            &["confined", "r/usr"],
+            &["confined", "x", "--"],
+            &["confined", "b1 2 3 4", "--"],
+        ] {
             assert_eq!(parse(&mut broken.iter().map(OsString::from)), None, "{broken:?}");
         }
     }

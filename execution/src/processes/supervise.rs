@@ -32,6 +32,15 @@ const END_GRACE: Duration = Duration::from_millis(1_000);
 /// How long it may take after `SIGTERM`.
 const TERM_GRACE: Duration = Duration::from_millis(500);
 
+/// How often orphaned descendants are reaped.
+const REAPED_EVERY: Duration = Duration::from_secs(5);
+
+/// How often the processes of a bounded program are counted.
+const COUNTED_EVERY: Duration = Duration::from_millis(500);
+
+/// The exit code of a program that was ended because it had too many processes.
+pub const TOO_MANY: i32 = 122;
+
 /// The exit code of a program that could not be started.
 pub const CANNOT_START: i32 = 127;
 
@@ -177,14 +186,22 @@ fn try_supervise(input: Option<&str>, argv: Vec<std::ffi::OsString>) -> std::io:
             let _ = std::io::copy(&mut input, &mut pipe);
         });
     }
-    let status = watch(program, &ended, count.is_none())?;
+    let most = confinement::parse(&mut argv.into_iter()).flatten().and_then(|it| it.bounds);
+    let most = most.map(|bounds| bounds.processes);
+    let status = watch(program, &ended, count.is_none(), most)?;
     // After a normal exit too, because the program may have left processes in the background.
     descendants::kill_all();
     Ok(status)
 }
 
-/// Waits until the program exits, or until `pml` closes the pipe; returns the exit code.
-fn watch(program: Pid, ended: &OwnedFd, has_input: bool) -> std::io::Result<i32> {
+/// Waits until the program exits, until `pml` closes the pipe, or until there are more than `most` processes; returns the
+/// exit code.
+fn watch(
+    program: Pid,
+    ended: &OwnedFd,
+    has_input: bool,
+    most: Option<u32>,
+) -> std::io::Result<i32> {
     let has_ended = |limit: Duration, or_owner: bool| -> std::io::Result<Option<bool>> {
         let deadline = Instant::now() + limit;
         loop {
@@ -205,12 +222,16 @@ fn watch(program: Pid, ended: &OwnedFd, has_input: bool) -> std::io::Result<i32>
         }
     };
     loop {
-        // Wake up every 5 s to reap orphaned descendants that have exited.
-        let ours = has_ended(Duration::from_secs(5), true)?;
+        // Wake up to reap orphaned descendants that have exited, and more often to count the living.
+        let pause = if most.is_some() { COUNTED_EVERY } else { REAPED_EVERY };
+        let ours = has_ended(pause, true)?;
         match ours {
             Some(true) => return exit_code(program),
             Some(false) => break,
             None => descendants::reap_except(program),
+        }
+        if most.is_some_and(descendants::more_than) {
+            return Ok(TOO_MANY);
         }
     }
     // `pml` has exited or closed the pipe. A server that reads its stdin sees the end of input and exits by itself.

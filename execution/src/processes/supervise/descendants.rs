@@ -38,6 +38,34 @@ pub(super) fn reap_except(program: Pid) {
     }
 }
 
+/// Returns whether this process has more than `most` descendants.
+pub(super) fn more_than(most: u32) -> bool {
+    let mut left = vec![own_pid()];
+    let mut found = 0;
+    while let Some(pid) = left.pop() {
+        let children = children(pid);
+        found += children.len();
+        if found > most as usize {
+            return true;
+        }
+        left.extend(children);
+    }
+    false
+}
+
+/// Returns the children of a process, as each of its threads has them: unlike a walk over all processes, this is cheap.
+fn children(pid: i32) -> Vec<i32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let texts = threads
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    texts
+        .flat_map(|text| {
+            text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
 /// Kills a process only if it still is a descendant: its pid may have been reused since it was read.
 fn kill(pid: i32) {
     // Opened before the check, so that the signal goes to the process that was checked, or to none.
