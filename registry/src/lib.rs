@@ -90,6 +90,7 @@ pub use operator::quarantine::{
 pub use operator::rules::{Rule, RuleChange, RuleOrigin};
 pub use operator::seed::SeedReport;
 pub use operator::shipped::shipped_catalog;
+pub use operator::stdio::StdioServer;
 pub use paging::Total;
 pub use publishing::capability::{NewCapability, Published};
 pub use publishing::server::{NewServer, PublishedServer};

@@ -5,3 +5,4 @@ pub(crate) mod quarantine;
 pub(crate) mod rules;
 pub(crate) mod seed;
 pub(crate) mod shipped;
+pub(crate) mod stdio;

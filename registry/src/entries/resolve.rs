@@ -9,7 +9,9 @@ pub(crate) mod row;
 
 use std::sync::Arc;
 
-use protocol::{EntryType, Fqdn, Integrity, ResultMode, Routing, Scope, ToolDescriptor, ToolId};
+use protocol::{
+    EntryType, Fqdn, Install, Integrity, ResultMode, Routing, Scope, ToolDescriptor, ToolId,
+};
 
 use self::row::{Found, Row, read};
 use crate::identity::tenant::Tenant;
@@ -57,6 +59,8 @@ pub struct ResolvedTool {
     pub result: ResultMode,
     /// The upstream of an `http` server.
     pub proxy_to: Option<String>,
+    /// How a `stdio` server is started.
+    pub install: Option<Install>,
     /// Variables that the upstream or the child process needs.
     pub env_required: Vec<String>,
     /// The operator marked it as read-only.

@@ -34,12 +34,14 @@ pub(crate) async fn write_server(
             (org, project, namespace, content, integrity, routing, result, visibility, owner, deprecated)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
         on conflict (org, project, namespace) do update
-        set content = excluded.content, integrity = excluded.integrity, routing = excluded.routing,
+        set content = excluded.content, integrity = excluded.integrity,
+            routing = case when old.routing_is_operators then old.routing else excluded.routing end,
             result = excluded.result, deprecated = excluded.deprecated, upstream = null, updated_at = now()
         where (old.content, old.integrity, old.routing, old.result, old.deprecated, old.upstream)
             is distinct from
-            (excluded.content, excluded.integrity, excluded.routing, excluded.result, excluded.deprecated,
-            excluded.upstream)",
+            (excluded.content, excluded.integrity,
+            case when old.routing_is_operators then old.routing else excluded.routing end,
+            excluded.result, excluded.deprecated, excluded.upstream)",
         scope.org(),
         scope.project(),
         row.namespace,

@@ -121,7 +121,7 @@ fn tool(
     };
     let mut env_required = entry.env_required;
     // An `http` server has its variables in the entry, a `stdio` server in `install`.
-    env_required.extend(entry.install.into_iter().flat_map(|install| install.env_required));
+    env_required.extend(entry.install.iter().flat_map(|install| install.env_required.clone()));
     Ok(ResolvedTool {
         id,
         fqdn,
@@ -133,6 +133,7 @@ fn tool(
         integrity: entry.integrity,
         result,
         proxy_to: entry.proxy_to,
+        install: entry.install,
         env_required,
         read_only: false,
         eager: false,
