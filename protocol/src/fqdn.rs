@@ -185,6 +185,11 @@ impl Fqdn {
         Ok(Self { scope, namespace: namespace.into(), action: None, hash: None })
     }
 
+    /// Returns the name of the server that a tool belongs to.
+    pub fn to_server(&self) -> Self {
+        Self { action: None, hash: None, ..self.clone() }
+    }
+
     /// Names a tool or capability within a scope.
     pub fn of_tool(scope: Scope, tool: &ToolId) -> Self {
         Self {

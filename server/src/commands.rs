@@ -11,6 +11,7 @@ mod restore;
 mod routing;
 mod secrets;
 mod serve;
+mod stdio;
 mod table;
 mod tenancy;
 mod tools;
@@ -101,6 +102,10 @@ pub(crate) fn run(cli: Cli, runtime: &Runtime) -> anyhow::Result<ExitCode> {
         Some(Command::Catalog(command)) => {
             let database = Database::open(settings)?;
             print(&runtime.block_on(catalog::run(&database, &command))?)?;
+        }
+        Some(Command::Stdio(command)) => {
+            let database = Database::open(settings)?;
+            print(&runtime.block_on(stdio::run(&database, settings, &command))?)?;
         }
         Some(Command::Secrets(command)) => {
             let database = Database::open(settings)?;

@@ -12,6 +12,7 @@ mod public_url;
 mod rates;
 mod records;
 mod releases;
+mod stdio;
 mod tenancy;
 mod tls;
 
@@ -26,7 +27,7 @@ use protocol::redaction::{UsedKey, keys_in_use};
 use zeroize::Zeroizing;
 
 pub(crate) use catalog::{
-    CatalogCommand, EffectsWord, QuotasCommand, RoutingCommand, ToolsCommand,
+    CatalogCommand, EffectsWord, QuotasCommand, RoutingCommand, RoutingTarget, ToolsCommand,
 };
 pub(crate) use connections::ConnectionSettings;
 pub(crate) use credentials::{
@@ -42,6 +43,7 @@ pub(crate) use public_url::PublicUrl;
 pub(crate) use rates::{RateLimit, RateSettings};
 pub(crate) use records::RecordSettings;
 pub(crate) use releases::ReleaseSettings;
+pub(crate) use stdio::{StdioCommand, StdioSettings};
 pub(crate) use tenancy::{MembersCommand, OrgsCommand, Place, ProjectsCommand};
 pub(crate) use tls::TlsSettings;
 
@@ -147,6 +149,12 @@ pub(crate) struct Settings {
     #[arg(long, env = "PML_PG_BIN", global = true, value_name = "DIR")]
     pub pg_bin: Option<PathBuf>,
 
+    /// The folder of `stdio` servers that run on this gateway: what is installed, and what the servers remember.
+    ///
+    /// Default: `stdio` in the data directory.
+    #[arg(long, env = "PML_STDIO_DIR", global = true, value_name = "DIR")]
+    pub stdio_dir: Option<PathBuf>,
+
     /// The log level: `error`, `warn`, `info`, `debug`, `trace`, or per module.
     #[arg(long, env = "PML_LOG", global = true, default_value = "info", value_name = "FILTER")]
     pub log: String,
@@ -212,6 +220,9 @@ pub(crate) enum Command {
     /// Import servers from another MCP registry, and approve them for the catalog.
     #[command(subcommand)]
     Catalog(CatalogCommand),
+    /// Install the `stdio` servers that run on this gateway.
+    #[command(subcommand)]
+    Stdio(StdioCommand),
     /// Manage the master keys that encrypt stored secrets.
     #[command(subcommand)]
     Secrets(SecretsCommand),
@@ -313,6 +324,10 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub connections: ConnectionSettings,
 
+    /// The processes of `stdio` servers.
+    #[command(flatten)]
+    pub stdio: StdioSettings,
+
     /// How long records are kept.
     #[command(flatten)]
     pub records: RecordSettings,
@@ -409,6 +424,13 @@ impl Settings {
     /// Returns whether the database is the private Postgres.
     pub(crate) fn is_private(&self) -> bool {
         self.database_url.is_none() && self.migrate_url.is_none()
+    }
+
+    /// Returns the folder of `stdio` servers.
+    pub(crate) fn stdio_dir(&self) -> PathBuf {
+        let folder = self.stdio_dir.clone().unwrap_or_else(|| self.data_dir().join("stdio"));
+        // Servers have another working directory.
+        std::path::absolute(&folder).unwrap_or(folder)
     }
 
     /// Returns the data directory: the given one or the default of this user.

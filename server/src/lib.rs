@@ -47,6 +47,8 @@ use crate::config::{Cli, Command};
 pub fn run() -> ExitCode {
     // Sandbox children are started from this program; they never get past this line.
     sandbox::child_main_if_requested(&[ANALYSE]);
+    // Neither do the supervisors of `stdio` servers.
+    ::execution::processes::supervise::main_if_requested();
     let cli = Cli::of_process();
     // Remove secrets from the environment, where other processes of the same user could read them. The URLs are already
     // parsed into `cli`.

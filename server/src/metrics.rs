@@ -82,6 +82,39 @@ labels! {
     }
 }
 
+labels! {
+    /// How a start of a `stdio` server ended.
+    pub(crate) enum StdioStart as "outcome" {
+        /// It runs.
+        Success = "success",
+        /// It did not start.
+        Failure = "failure",
+        /// It was not started, because it had failed several times in a row, or too many run.
+        Refused = "refused",
+    }
+}
+
+/// The figures of `stdio` servers that run on the gateway.
+pub(crate) struct StdioCounters {
+    /// Calls.
+    pub calls: Work<UpstreamEnd>,
+    /// Starts.
+    pub starts: Counters<StdioStart>,
+}
+
+impl StdioCounters {
+    fn new(registry: &Registry) -> Self {
+        let calls = Work::new(
+            registry,
+            "pml_stdio_calls_total",
+            "pml_stdio_call_duration_seconds",
+            "call of a `stdio` server on the gateway",
+        );
+        let help = "Starts of `stdio` servers on the gateway, by their outcome.";
+        Self { calls, starts: Counters::new(registry, "pml_stdio_starts_total", help) }
+    }
+}
+
 /// The gateway's counters.
 pub(crate) struct Metrics {
     registry: Registry,
@@ -95,6 +128,8 @@ pub(crate) struct Metrics {
     pub analyses: Work<AnalysisEnd>,
     /// Calls of upstreams.
     pub upstreams: Work<UpstreamEnd>,
+    /// `stdio` servers.
+    pub stdio: StdioCounters,
 }
 
 impl Metrics {
@@ -124,6 +159,7 @@ impl Metrics {
             refusals,
             analyses,
             upstreams,
+            stdio: StdioCounters::new(&registry),
             registry,
         }
     }
@@ -208,6 +244,7 @@ mod tests {
         check::<Decision>();
         check::<Ending>();
         check::<Limit>();
+        check::<StdioStart>();
         check::<UpstreamEnd>();
     }
 }

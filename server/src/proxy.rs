@@ -32,7 +32,7 @@ use crate::error::{ApiError, registry_error};
 use crate::execution::calls::TOOL_TIMEOUT;
 use crate::identity::requester::Requester;
 use crate::state::SharedGateway;
-use crate::upstreams::secrets::{self, FoundSecret, Need};
+use crate::upstreams::secrets::{self, FoundSecret, Need, Receiver};
 
 /// The largest JSON answer, and the largest event from which a secret is removed.
 const ANSWER_LIMIT: usize = 8 * 1024 * 1024;
@@ -274,7 +274,8 @@ impl Exchange {
     async fn secret(&self, tool: Option<&str>) -> Result<Option<FoundSecret>, Refusal> {
         let Some(variable) = self.server.env_required.first() else { return Ok(None) };
         let what = tool.unwrap_or(self.server.fqdn.namespace());
-        let need = Need { what, scope: self.server.fqdn.scope(), url: self.url.as_str(), variable };
+        let receiver = Receiver::Url(self.url.as_str());
+        let need = Need { what, scope: self.server.fqdn.scope(), receiver, variable };
         let found = secrets::find(&self.gateway.registry, &self.requester, need).await;
         found.map(Some).map_err(|error| {
             let status = match error.error_code {

@@ -17,6 +17,7 @@ use crate::identity::metrics_token::MetricsToken;
 use crate::metrics::Metrics;
 use crate::traces::recorder::Recorder;
 use crate::upstreams::Upstreams;
+use crate::upstreams::stdio::StdioServers;
 
 /// The steps of the gateway's end. Each token is cancelled when its step begins.
 #[derive(Debug, Clone, Default)]
@@ -45,6 +46,8 @@ pub(crate) struct Gateway {
     pub queue: ProgramQueue,
     /// Calls MCP servers over HTTP.
     pub upstreams: Upstreams,
+    /// Runs `stdio` MCP servers.
+    pub stdio: Arc<StdioServers>,
     /// Counts the proxied messages in progress.
     pub exchanges: Exchanges,
     /// The memory budgets of messages.

@@ -1,7 +1,8 @@
-//! Calls of MCP servers over Streamable HTTP.
+//! Calls of MCP servers: over Streamable HTTP, and of those that run on this gateway.
 
 mod breaker;
 pub(crate) mod secrets;
+pub(crate) mod stdio;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use self::breaker::{Breaker, FAILURES};
 use crate::admission::memory::{Memory, Reserved, TenantMemory};
 use crate::config::Secret;
 use crate::http_client;
-use crate::metrics::{Metrics, UpstreamEnd};
+use crate::metrics::{Metrics, UpstreamEnd, Work};
 
 /// The maximum number of cached connections.
 const CONNECTIONS: u64 = 1_024;
@@ -150,7 +151,7 @@ impl Upstreams {
         memory: &Slot<Reserved>,
     ) -> Result<Value, ErrorBody> {
         let redactor = secret.map(|secret| Redactor::new(secret.expose()));
-        let mut counted = CallCount::begin(&self.metrics);
+        let mut counted = CallCount::begin(&self.metrics.upstreams);
         // Boxed, because the future is large and most calls do not need it.
         let answer = Box::pin(self.call_unredacted(
             scope,
@@ -270,23 +271,23 @@ impl Upstreams {
 
 /// A call in progress, which is counted when it is dropped.
 struct CallCount<'a> {
-    metrics: &'a Metrics,
+    work: &'a Work<UpstreamEnd>,
     began: Instant,
     end: UpstreamEnd,
 }
 
 impl<'a> CallCount<'a> {
-    fn begin(metrics: &'a Metrics) -> Self {
+    fn begin(work: &'a Work<UpstreamEnd>) -> Self {
         // A call that is refused before it has begun, because of its URL.
-        Self { metrics, began: Instant::now(), end: UpstreamEnd::Unavailable }
+        Self { work, began: Instant::now(), end: UpstreamEnd::Unavailable }
     }
 }
 
 impl Drop for CallCount<'_> {
     fn drop(&mut self) {
         match self.end {
-            UpstreamEnd::Paused => self.metrics.upstreams.skipped(self.end),
-            end => self.metrics.upstreams.done(end, self.began.elapsed()),
+            UpstreamEnd::Paused => self.work.skipped(self.end),
+            end => self.work.done(end, self.began.elapsed()),
         }
     }
 }

@@ -57,7 +57,7 @@ mod report;
 mod resume;
 mod roots;
 mod runs;
-mod sealed_servers;
+pub(crate) mod sealed_servers;
 mod search;
 mod secrets;
 mod serve;

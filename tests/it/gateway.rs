@@ -17,6 +17,7 @@ mod openapi;
 mod operations;
 mod rate_limits;
 mod replicas;
+mod stdio_servers;
 mod synced_tools;
 mod tls;
 mod traces;

@@ -17,6 +17,7 @@ use crate::config::{Inspect, Settings};
 pub(super) fn doctor(settings: &Settings, inspect: &Inspect, runtime: &Runtime) -> Report {
     let mut report = check::check(settings, inspect);
     runtime.block_on(machine::sandbox(&mut report));
+    runtime.block_on(machine::stdio_servers(&mut report, &settings.stdio_dir()));
     machine::open_files(&mut report);
     machine::disk(&mut report, &settings.data_dir());
     database::inspect(&mut report, settings, runtime);

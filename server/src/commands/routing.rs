@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
+use protocol::Fqdn;
 use registry::{RegistryError, RuleChange, RuleOrigin};
 
-use crate::config::RoutingCommand;
+use crate::config::{RoutingCommand, RoutingTarget};
 use crate::database::Database;
 
 /// Runs the command and returns its output.
@@ -30,12 +31,26 @@ pub(super) async fn run(database: &Database, command: &RoutingCommand) -> anyhow
             }
             Ok(out)
         }
-        RoutingCommand::Set { pattern, routing } => {
+        RoutingCommand::Set { target: RoutingTarget::Server(server), routing } => {
+            match operator.route_stdio_server(server, Some(*routing)).await {
+                Ok(()) => Ok(format!("`{server}` now runs on the {}.\n", side(routing.as_str()))),
+                Err(RegistryError::NotFound(_)) => Err(no_server(server)),
+                Err(other) => Err(other).context("could not route the server"),
+            }
+        }
+        RoutingCommand::Unset { target: RoutingTarget::Server(server) } => {
+            match operator.route_stdio_server(server, None).await {
+                Ok(()) => Ok(format!("`{server}` runs on the user's machine again.\n")),
+                Err(RegistryError::NotFound(_)) => Err(no_server(server)),
+                Err(other) => Err(other).context("could not route the server"),
+            }
+        }
+        RoutingCommand::Set { target: RoutingTarget::Pattern(pattern), routing } => {
             let change = operator.change_rule(pattern, RuleChange::Set(*routing)).await;
             change.context("could not set the rule")?;
             Ok(format!("`{pattern}` now runs on the {}.\n", side(routing.as_str())))
         }
-        RoutingCommand::Unset { pattern } => {
+        RoutingCommand::Unset { target: RoutingTarget::Pattern(pattern) } => {
             match operator.change_rule(pattern, RuleChange::Unset).await {
                 Ok(()) => Ok(format!("Your rule for `{pattern}` was deleted.\n")),
                 Err(RegistryError::NotFound(_)) => bail!(
@@ -45,6 +60,13 @@ pub(super) async fn run(database: &Database, command: &RoutingCommand) -> anyhow
             }
         }
     }
+}
+
+fn no_server(server: &Fqdn) -> anyhow::Error {
+    anyhow::anyhow!(
+        "the catalog has no `stdio` server `{server}`; `pml-server stdio list` lists them, and other tools are routed by a pattern, such as `{}:*`",
+        server.namespace()
+    )
 }
 
 fn side(routing: &str) -> &'static str {

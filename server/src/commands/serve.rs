@@ -81,7 +81,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
         // Shares the connections, which are closed below: `start` takes the registry.
         let database_connections = registry.clone();
         let gateway =
-            gateway::start(registry, serve, tokens, metrics_token, tls.clone()).await?;
+            gateway::start(registry, (settings, serve), tokens, metrics_token, tls.clone()).await?;
         let _maintenance =
             maintenance::start(database_connections.clone(), serve.records.retention());
         let recording = gateway.clone();
@@ -117,6 +117,7 @@ pub(super) fn serve(settings: &Settings, serve: &Serve, runtime: &Runtime) -> an
                 Err(anyhow::anyhow!("the private Postgres has exited; restart the gateway to recover it"))
             }
         };
+        let _ = tokio::time::timeout(CLOSE_LIMIT, recording.stdio.stop()).await;
         // What has run has a trace, unless the database does not answer.
         let _ = tokio::time::timeout(CLOSE_LIMIT, recording.traces.flush()).await;
         execution::spans::flush(CLOSE_LIMIT).await;

@@ -16,19 +16,43 @@ pub(crate) enum RoutingCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Set a rule; every gateway on this database applies it within a second.
+    /// Set a rule, or where a `stdio` server of the catalog runs; every gateway on this database applies it within a
+    /// second.
     Set {
-        /// `NAMESPACE:*`, `NAMESPACE:ACTION` or `*`.
-        pattern: ToolPattern,
+        /// `NAMESPACE:*`, `NAMESPACE:ACTION`, `*`, or the name of a server, such as `pml.mcp.memory`.
+        #[arg(value_name = "PATTERN")]
+        target: RoutingTarget,
         /// `client` for the user's machine, `server` for the gateway.
         #[arg(value_parser = parse_routing)]
         routing: Routing,
     },
-    /// Delete a rule; the rule that ships with this version for the pattern applies again.
+    /// Delete a rule, or what you set for a server; what ships with this version applies again.
     Unset {
-        /// The rule's pattern.
-        pattern: ToolPattern,
+        /// The rule's pattern, or the server.
+        #[arg(value_name = "PATTERN")]
+        target: RoutingTarget,
     },
+}
+
+/// What `pml-server routing` routes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RoutingTarget {
+    /// The tools of a pattern.
+    Pattern(ToolPattern),
+    /// A server of the catalog.
+    Server(Fqdn),
+}
+
+impl std::str::FromStr for RoutingTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // No pattern other than `*` has no colon.
+        if text.contains([':', '*']) {
+            return text.parse().map(Self::Pattern).map_err(|error| format!("{error}"));
+        }
+        text.parse().map(Self::Server).map_err(|error| format!("{error}"))
+    }
 }
 
 /// `pml-server tools …`

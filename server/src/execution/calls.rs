@@ -340,7 +340,7 @@ async fn call_uncounted(
             }
             (EntryType::Native, _) => call_native(tool, arguments).await,
             (EntryType::Http, _) => {
-                let secret = match Need::of_tool(tool) {
+                let secret = match Need::all_of_tool(tool).next() {
                     Some(need) => {
                         Some(secrets::find(&gateway.registry, requester, need).await?.value)
                     }
@@ -353,7 +353,16 @@ async fn call_uncounted(
                 // The callers of this function expect an MCP result, not the bare value.
                 nested::run(context, tool, capability, arguments, inner).await.map(wrap_value)
             }
-            (EntryType::Stdio | EntryType::Deno, _) => Err(ErrorBody::new(
+            (EntryType::Stdio, _) => {
+                let mut secrets = Vec::new();
+                for need in Need::all_of_tool(tool) {
+                    let found = secrets::find(&gateway.registry, requester, need).await?;
+                    secrets.push((need.variable.to_owned(), found.value));
+                }
+                let scope = requester.scope();
+                gateway.stdio.call(scope, tool, arguments, secrets, memory, &inner).await
+            }
+            (EntryType::Deno, _) => Err(ErrorBody::new(
                 ErrorCode::ToolUnavailable,
                 format!("this gateway does not run `{}` tools itself", tool.kind.as_str()),
             )),

@@ -84,6 +84,9 @@ fn state_of(gateway: &Gateway) -> Snapshot {
     let help = "Upstreams that are not called at present, because they failed several times in a row. Each tenant counts separately.";
     let open = gateway.upstreams.open_breakers();
     snapshot.gauge("pml_upstream_breakers_open", help, [], [([], open as f64)]);
+    let help = "`stdio` servers that run on the gateway, of all tenants.";
+    let running = gateway.stdio.running() as f64;
+    snapshot.gauge("pml_stdio_processes", help, [], [([], running)]);
     let help = "Traces of executions that were not stored, because the database did not take them.";
     let dropped = gateway.traces.dropped_in_total();
     snapshot.counter("pml_traces_dropped_total", help, [], [([], dropped as f64)]);

@@ -17,26 +17,47 @@ pub(crate) struct Need<'a> {
     pub what: &'a str,
     /// The scope of its entry.
     pub scope: &'a Scope,
-    /// The address that receives the secret.
-    pub url: &'a str,
+    /// What receives the secret.
+    pub receiver: Receiver<'a>,
     /// The secret's name.
     pub variable: &'a str,
 }
 
+/// What receives a secret.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Receiver<'a> {
+    /// An HTTP server at this address.
+    Url(&'a str),
+    /// A process on this gateway that can connect to these hosts only.
+    Process(&'a [String]),
+}
+
 impl<'a> Need<'a> {
-    /// Returns the requirement of a tool, if its upstream needs a secret.
-    pub(crate) fn of_tool(tool: &'a ResolvedTool) -> Option<Self> {
-        // Only the first: a request has one header `Authorization`.
-        let variable = tool.env_required.first()?;
-        // `purpose` refuses the empty address of an entry without an upstream.
-        let url = tool.proxy_to.as_deref().unwrap_or_default();
-        Some(Self { what: tool.id.as_str(), scope: tool.fqdn.scope(), url, variable })
+    /// Returns the secrets that a tool needs.
+    pub(crate) fn all_of_tool(tool: &'a ResolvedTool) -> impl Iterator<Item = Self> {
+        let (receiver, count) = match &tool.install {
+            Some(install) => (Receiver::Process(&install.network), usize::MAX),
+            // Only the first: a request has one header `Authorization`. `purpose` refuses the empty address of an entry
+            // without an upstream.
+            None => (Receiver::Url(tool.proxy_to.as_deref().unwrap_or_default()), 1),
+        };
+        let (what, scope) = (tool.id.as_str(), tool.fqdn.scope());
+        let needed = tool.env_required.iter().take(count);
+        needed.map(move |variable| Self { what, scope, receiver, variable })
     }
 
     fn purpose(&self) -> Result<SecretUse, ErrorBody> {
-        let host = KeyHost::of_url(self.url).ok_or_else(|| {
-            let what = format!("`{}`: its address is not an HTTP URL", self.what);
-            ErrorBody::new(ErrorCode::ToolUnavailable, what)
+        let (host, wrong) = match self.receiver {
+            Receiver::Url(url) => (KeyHost::of_url(url), "its address is not an HTTP URL"),
+            // It can connect nowhere, so the secret stays on this machine.
+            Receiver::Process([]) => ("localhost".parse().ok(), ""),
+            Receiver::Process([host]) => {
+                (host.parse().ok(), "it needs a secret and has no exact host")
+            }
+            Receiver::Process(_) => (None, "it needs a secret and connects to several hosts"),
+        };
+        let host = host.ok_or_else(|| {
+            ErrorBody::new(ErrorCode::ToolUnavailable, format!("`{}`: {wrong}", self.what))
         })?;
         // Only the operator can write there: the database denies it to the role of a serving gateway.
         let by_operator = *self.scope == Scope::public();

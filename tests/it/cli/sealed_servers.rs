@@ -21,14 +21,14 @@ use crate::support::mcp_servers::{PYTHON, python};
 const REACH: &str = "reach";
 
 /// A web server on this machine, and the number of its connections.
-pub(super) struct Site {
-    pub(super) port: u16,
+pub(crate) struct Site {
+    pub(crate) port: u16,
     connections: Arc<AtomicUsize>,
 }
 
 impl Site {
     /// Starts a site that redirects `/away` to `away`.
-    pub(super) fn start(away: &str) -> Self {
+    pub(crate) fn start(away: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let connections = Arc::new(AtomicUsize::new(0));
@@ -52,7 +52,7 @@ impl Site {
         Self { port, connections }
     }
 
-    pub(super) fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }

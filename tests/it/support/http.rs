@@ -109,18 +109,25 @@ pub(crate) struct HttpMcp {
     key: String,
     era: Era,
     package: bool,
+    secret: Option<(String, String)>,
 }
 
 impl HttpMcp {
     /// Prepares a plain client of a tenant: a web app, or a script.
     pub(crate) fn new(tenant: &Tenant, era: Era) -> Self {
         let url = format!("{}/mcp", tenant.url);
-        Self { url, key: tenant.key.clone(), era, package: false }
+        Self { url, key: tenant.key.clone(), era, package: false, secret: None }
     }
 
     /// Marks the client as one that can run programs itself, like `pml`.
     pub(crate) fn with_package(mut self) -> Self {
         self.package = true;
+        self
+    }
+
+    /// Sends a secret with each request, in a header of this name.
+    pub(crate) fn with_secret(mut self, header: &str, value: &str) -> Self {
+        self.secret = Some((header.to_owned(), value.to_owned()));
         self
     }
 
@@ -141,6 +148,7 @@ impl HttpMcp {
         if self.package {
             headers.push(("x-pml-client", "package"));
         }
+        headers.extend(self.secret.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         send("POST", &self.url, &headers, Some(body.to_owned()))
     }
 

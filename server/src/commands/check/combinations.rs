@@ -12,6 +12,9 @@ use crate::database::master_key::ConfiguredKeys;
 /// The maximum number of concurrent programs of all tenants.
 const ALL_PROGRAMS: u16 = 64;
 
+/// The longest path of the folder of `stdio` servers, in bytes: the path of a socket in it has at most 107.
+const STDIO_DIR_LIMIT: usize = 70;
+
 /// Adds a warning for each of them.
 pub(super) fn check(report: &mut Report, settings: &Settings, serve: &Serve) {
     address(report, serve);
@@ -25,6 +28,7 @@ pub(super) fn check(report: &mut Report, settings: &Settings, serve: &Serve) {
             format!("set at most {ALL_PROGRAMS}"),
         );
     }
+    stdio(report, settings, serve);
     let connections = &serve.connections;
     if let (Some(all), Some(one)) = (connections.connections, connections.connections_per_address)
         && one > all
@@ -33,6 +37,25 @@ pub(super) fn check(report: &mut Report, settings: &Settings, serve: &Serve) {
             "PML_CONNECTIONS_PER_ADDRESS",
             format!("it is more than PML_CONNECTIONS, {all}: one address can take all connections"),
             "set less than PML_CONNECTIONS",
+        );
+    }
+}
+
+fn stdio(report: &mut Report, settings: &Settings, serve: &Serve) {
+    let (all, one) = (serve.stdio.processes, serve.stdio.tenant_processes);
+    if all > 0 && one > all {
+        report.warn(
+            "PML_STDIO_TENANT_PROCESSES",
+            format!("it is more than PML_STDIO_PROCESSES, {all}: one project can take all places"),
+            "set less than PML_STDIO_PROCESSES",
+        );
+    }
+    let folder = settings.stdio_dir();
+    if folder.as_os_str().len() > STDIO_DIR_LIMIT {
+        report.warn(
+            "PML_STDIO_DIR",
+            format!("`{}` is too long for the sockets of `stdio` servers", folder.display()),
+            format!("set a path of at most {STDIO_DIR_LIMIT} bytes"),
         );
     }
 }

@@ -2,10 +2,14 @@
 
 use std::path::Path;
 
-use sandbox::LayerState;
+use execution::mcp_process::Starter;
+use execution::processes::supervise::Supervisor;
+use sandbox::{Confinement, LayerState};
 
 use super::super::report::Report;
 use crate::connections;
+use crate::upstreams::stdio::START;
+use crate::upstreams::stdio::store::Store;
 
 /// The number of open files below which the gateway serves few connections.
 const FEW_FILES: u64 = 4_096;
@@ -34,6 +38,41 @@ pub(super) async fn sandbox(report: &mut Report) {
         Ok(_) => report.fail("sandbox", "a forbidden system call was not blocked", REMEDY),
         Err(error) => report.fail("sandbox", error.to_string(), REMEDY),
     }
+}
+
+/// Reports whether the `stdio` servers that are installed can be sealed. Says nothing if none is.
+pub(super) async fn stdio_servers(report: &mut Report, folder: &Path) {
+    const SUBJECT: &str = "stdio servers";
+    let servers = match Store::new(folder.to_owned()).list() {
+        Ok(servers) => servers,
+        Err(error) => {
+            let message =
+                format!("cannot read what is installed in `{}`: {error}", folder.display());
+            report.fail(SUBJECT, message, "run the gateway as the user who has installed them");
+            return;
+        }
+    };
+    if servers.is_empty() {
+        return;
+    }
+    if let Err(reason) = Confinement::check_support() {
+        report.fail(SUBJECT, format!("cannot be confined: {reason}"), "none of them runs here");
+        return;
+    }
+    let with_hosts = servers.iter().any(|server| !server.install.network.is_empty());
+    let starter = Starter::new(Supervisor::default(), START, "");
+    if with_hosts && !starter.allows_network().await {
+        report.fail(
+            SUBJECT,
+            "this system allows no network namespaces, which those with hosts need",
+            "allow user namespaces, or remove these servers with `pml-server stdio remove`",
+        );
+        return;
+    }
+    report.ok(
+        SUBJECT,
+        format!("{} installed; limits for each process, none by cgroups", servers.len()),
+    );
 }
 
 /// Reports how many files the gateway may open.

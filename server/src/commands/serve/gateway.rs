@@ -14,7 +14,7 @@ use crate::admission::limits::Limits;
 use crate::admission::memory::Memory;
 use crate::admission::queue::{ProgramQueue, QueueLimits};
 use crate::analyser::Analyser;
-use crate::config::{Isolation, OauthSettings, Serve, Switch, address};
+use crate::config::{Isolation, OauthSettings, Serve, Settings, Switch, address};
 use crate::connections::tls::Tls;
 use crate::execution::capabilities::MAX_NESTED;
 use crate::identity::credentials::Credentials;
@@ -25,6 +25,8 @@ use crate::metrics::Metrics;
 use crate::state::{Gateway, SharedGateway, Stopping};
 use crate::traces::recorder::Recorder;
 use crate::upstreams::Upstreams;
+use crate::upstreams::stdio::StdioServers;
+use crate::upstreams::stdio::store::Store;
 
 /// The words for an upstream at a private address.
 pub(in crate::commands) const PRIVATE: Words = Words {
@@ -38,7 +40,7 @@ pub(in crate::commands) const PRIVATE: Words = Words {
 /// Returns an error when a setting is invalid, or when sealed children cannot be started here.
 pub(super) async fn start(
     registry: Registry,
-    serve: &Serve,
+    (settings, serve): (&Settings, &Serve),
     tokens: Option<Tokens>,
     metrics_token: Option<MetricsToken>,
     tls: Option<Arc<Tls>>,
@@ -52,6 +54,8 @@ pub(super) async fn start(
         .context("cannot call upstreams from this machine")?;
     // Connections with an outdated secret are closed when secrets change on any gateway.
     upstreams.follow(&registry);
+    let store = Store::new(settings.stdio_dir());
+    let stdio = StdioServers::new(store, &serve.stdio, memory.clone(), Arc::clone(&metrics));
     let (analyser, sandboxes, nested) =
         children(serve, &metrics).context("programs cannot be sandboxed on this machine")?;
     let limits =
@@ -64,6 +68,7 @@ pub(super) async fn start(
         nested,
         queue: ProgramQueue::new(limits),
         upstreams,
+        stdio: Arc::new(stdio),
         exchanges: Exchanges::new(Arc::clone(&metrics)),
         memory,
         anonymous_read: serve.anonymous_read == Switch::On,

@@ -144,9 +144,11 @@ pub(super) async fn mark_missing_secrets(
 ) {
     for used in plan.tools_used.iter_mut().filter(|used| used.routing == Routing::Server) {
         let tool = plan.tools.iter().find(|tool| tool.id.as_str() == used.id);
-        let Some(need) = tool.and_then(|tool| Need::of_tool(tool)) else { continue };
-        if !secrets::is_available(&gateway.registry, requester, need).await {
-            used.lacks_key = Some(need.variable.to_owned());
+        for need in tool.iter().flat_map(|tool| Need::all_of_tool(tool)) {
+            if !secrets::is_available(&gateway.registry, requester, need).await {
+                used.lacks_key = Some(need.variable.to_owned());
+                break;
+            }
         }
     }
 }

@@ -258,6 +258,12 @@ fn the_schema_knows_every_setting() {
         // Pods speak HTTP; HTTPS ends at the ingress.
         "PML_TLS_CERT_FILE",
         "PML_TLS_KEY_FILE",
+        // The image has no Node.js and no Python to run `stdio` servers.
+        "PML_STDIO_DIR",
+        "PML_STDIO_IDLE_SECONDS",
+        "PML_STDIO_MEMORY_MB",
+        "PML_STDIO_PROCESSES",
+        "PML_STDIO_TENANT_PROCESSES",
         // The image sets these, and has no programs of Postgres.
         "PML_BACKUP_URL",
         "PML_DATA_DIR",
