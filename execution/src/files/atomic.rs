@@ -30,7 +30,7 @@ pub fn is_temporary(name: &str) -> bool {
 }
 
 /// Writes a temporary file in an opened folder, then renames it. After a loss of power the file can be empty on some
-/// file systems; what must survive that is written by [`write_durably`].
+/// file systems; what must survive that is written by [`write_durably()`].
 ///
 /// Without a `mode`, the process's umask applies, as for any new file. A symbolic link of that name is replaced, never
 /// followed.
@@ -47,11 +47,11 @@ pub fn write(
     replace(folder.as_fd(), name, content, mode, existing, false)
 }
 
-/// Like [`write`]; when it returns, the content is on the disk, and a loss of power before leaves the old or the new
+/// Like [`write()`]; when it returns, the content is on the disk, and a loss of power before leaves the old or the new
 /// content.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_durably(
     folder: impl AsFd,
     name: &str,
