@@ -1,7 +1,7 @@
 //! Reads a secret from a terminal without echo.
 
 use rustix::stdio::stdin;
-use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use tokio_util::sync::CancellationToken;
 
 use super::terminal::{interrupted, note};
@@ -15,6 +15,10 @@ pub(super) async fn ask(prompt: &str, stop: &CancellationToken) -> Result<String
     let failed =
         |error: std::io::Error| CliError::failed(format!("cannot read from the terminal: {error}"));
     let before = tcgetattr(stdin()).map_err(|errno| failed(errno.into()))?;
+    // Before the prompt: what is pasted at its sight must not be shown either.
+    let mut silent = before.clone();
+    silent.local_modes -= LocalModes::ECHO;
+    tcsetattr(stdin(), OptionalActions::Now, &silent).map_err(|errno| failed(errno.into()))?;
     note(prompt);
     // The user may never answer; a signal must still end the command.
     let read = tokio::task::spawn_blocking(|| {
@@ -24,13 +28,18 @@ pub(super) async fn ask(prompt: &str, stop: &CancellationToken) -> Result<String
         rpassword::read_password_with_config(config.build())
     });
     let read = tokio::select! {
-        read = read => Some(read.map_err(|error| CliError::failed(error.to_string()))?),
+        read = read => Some(read),
         () = stop.cancelled() => None,
     };
     // After a signal the reader is abandoned, still blocked, and does not turn the echo on again.
     tcsetattr(stdin(), OptionalActions::Now, &before).map_err(|errno| failed(errno.into()))?;
     // The newline that the user typed was not echoed either.
     note("\n");
+    let read = match read {
+        Some(Ok(read)) => Some(read),
+        Some(Err(error)) => return Err(CliError::failed(error.to_string())),
+        None => None,
+    };
     match read {
         // The library turns Ctrl-C into this error, because it switches off signals from the
         // keyboard. The signal that it raises instead may be noticed only later.

@@ -446,7 +446,8 @@ fn the_sandbox_never_loads_bytecode() {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|end| end == "rs") {
-                let text = std::fs::read_to_string(&path).unwrap();
+                // Of the engine's own functions, only the one that allocates may be named.
+                let text = std::fs::read_to_string(&path).unwrap().replace("qjs::js_malloc(", "");
                 for reader in ["Module::load", "JS_ReadObject", "bytecode", "qjs::"] {
                     assert!(!text.contains(reader), "{}: `{reader}`", path.display());
                 }
