@@ -73,7 +73,9 @@ impl Trusted {
     /// # Errors
     /// Returns what is missing or invalid.
     pub(crate) fn new(from: Option<&str>, key: Option<&str>) -> Result<Self, ReleaseError> {
-        let from = from.or(URL).ok_or(ReleaseError::NotARelease("where releases are"))?;
+        // A release that is built without an address has an empty one.
+        let built = URL.filter(|url| !url.is_empty());
+        let from = from.or(built).ok_or(ReleaseError::NotARelease("where releases are"))?;
         let keys = key.or(KEYS).ok_or(ReleaseError::NotARelease("whose signatures to trust"))?;
         let keys = keys
             .split_whitespace()
