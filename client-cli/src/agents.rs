@@ -103,24 +103,25 @@ impl Agent {
         self.layout().base == Base::Home
     }
 
-    /// Returns the entry with which it starts `pml stdio` in this project.
-    pub(crate) fn entry(self, workspace: &Workspace) -> Value {
+    /// Returns the entry with which it starts `pml stdio` in this project; `None` if the entry needs the project's path, and
+    /// that has no form as text.
+    pub(crate) fn entry(self, workspace: &Workspace) -> Option<Value> {
         // The agents that replace a variable by the project do not always start servers there.
         let args = match self {
             Self::ClaudeCode | Self::Codex => json!(["stdio"]),
             Self::Cursor | Self::VsCode => json!(["stdio", "--workspace", "${workspaceFolder}"]),
             Self::Windsurf => {
-                json!(["stdio", "--workspace", workspace.root().to_string_lossy()])
+                json!(["stdio", "--workspace", workspace.root().to_str()?])
             }
         };
-        match self {
+        Some(match self {
             Self::ClaudeCode | Self::VsCode => {
                 json!({ "type": "stdio", "command": "pml", "args": args })
             }
             Self::Cursor | Self::Codex | Self::Windsurf => {
                 json!({ "command": "pml", "args": args })
             }
-        }
+        })
     }
 
     /// Returns the agents that this project or this user has. The file of Claude Code is always among them: others read it,

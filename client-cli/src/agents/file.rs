@@ -72,6 +72,11 @@ impl AgentFile {
         Ok(Self { agent, base, before, text, servers })
     }
 
+    /// Returns that the file is not used, and why.
+    pub(crate) fn refused(&self, reason: &str) -> FileError {
+        FileError { file: self.agent.shown(), reason: reason.to_owned() }
+    }
+
     /// Returns the agent.
     pub(crate) fn agent(&self) -> Agent {
         self.agent

@@ -65,7 +65,10 @@ pub(super) async fn init(
     };
     let agents = Agents { chosen, home };
     let setup = Setup { settings, options, workspace, store, agents, stop };
-    let plan = setup::plan(&setup.workspace, &setup.agents).map_err(|error| refused(&error))?;
+    let plan = setup::plan(&setup.workspace, &setup.agents).map_err(|error| {
+        let hint = "`pml init --agent NAME` sets up this agent only.";
+        CliError::cannot_run(error.to_string()).with_hint(hint)
+    })?;
     let root = setup.workspace.root().display();
     if !plan.changes {
         say(&format!("`{root}` is already set up for agents; nothing was changed.\n{plan}\n"))?;

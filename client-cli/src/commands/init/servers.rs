@@ -42,8 +42,11 @@ pub(super) async fn offer(setup: &Setup<'_>) -> Result<(), CliError> {
             "\nMCP servers that your agents start without `pml`, and that stay:\n{stay}"
         ));
     }
-    let names: Vec<String> =
+    // The same server may be in the files of several agents.
+    let mut names: Vec<String> =
         moved.iter().map(|one| format!("`{}`", escape_text(&one.name))).collect();
+    names.sort();
+    names.dedup();
     let names = names.join(", ");
     if !setup.options.import_servers {
         if !setup.asks() {
@@ -75,7 +78,8 @@ pub(super) async fn offer(setup: &Setup<'_>) -> Result<(), CliError> {
             .and_then(|()| file.write())
             .map_err(|error| refused(&error))?;
     }
-    say(&format!("\nMoved to `{FILE}`: {names}. Agents reach them through `pml` now.\n"))?;
+    let lines: String = moved.iter().copied().map(line).collect();
+    say(&format!("\nMoved to `{FILE}`, so agents reach them through `pml` now:\n{lines}"))?;
     match stay.is_empty() {
         true => Ok(()),
         false => say(&format!("These stay with your agents:\n{stay}")),
@@ -108,12 +112,15 @@ fn shown(one: &Found) -> String {
     format!("`{}` in {}", escape_text(&one.name), one.agent.shown())
 }
 
+/// Returns the line that says what a server starts or connects to.
+fn line(one: &Found) -> String {
+    let starts = one.entry.as_ref().map(started).unwrap_or_default();
+    format!("- {}: {}\n", shown(one), escape_text(&starts))
+}
+
 fn question(moved: &[&Found], stay: &str) -> String {
     let mut text = "\nYour agents start these MCP servers without `pml`:\n".to_owned();
-    for one in moved {
-        let Ok(entry) = &one.entry else { continue };
-        text += &format!("- {}: {}\n", shown(one), escape_text(&started(entry)));
-    }
+    text.extend(moved.iter().copied().map(line));
     if !stay.is_empty() {
         text += &format!("These would stay as they are:\n{stay}");
     }

@@ -15,6 +15,9 @@ use crate::workspace::Workspace;
 /// The files of PML in a project that git should ignore.
 const IGNORED: [&str; 3] = [".pml/", ".mcp.json.backup", ".env"];
 
+/// Why an entry cannot name the project.
+const NO_TEXT: &str = "the path of this project is not valid UTF-8, so it cannot be written there";
+
 /// Why a project was not set up.
 #[derive(Debug, thiserror::Error)]
 pub(in super::super) enum InitError {
@@ -121,7 +124,8 @@ impl Plan {
             let mut file = AgentFile::read(*agent, workspace, agents.home.as_deref())?;
             let state = state(&file, workspace);
             if state == State::Missing {
-                file.insert("pml", &agent.entry(workspace))?;
+                let entry = agent.entry(workspace).ok_or_else(|| file.refused(NO_TEXT))?;
+                file.insert("pml", &entry)?;
             }
             Ok::<_, FileError>((file, state))
         });
