@@ -217,13 +217,15 @@ async fn an_erased_run_does_not_return_as_a_replay() {
 #[tokio::test]
 async fn a_call_is_erased_alone() {
     let project = Project::new();
-    write_canaries(&project.open().unwrap(), "one", "mark").await;
-    let before = sweep(&project, CANARY);
+    // Kept open: a store that is dropped is closed a moment later, and what is counted moves from one file to another.
+    let store = project.open().unwrap();
+    write_canaries(&store, "one", "mark").await;
+    assert!(sweep(&project, "mark 1.1") > 0);
     // The calls 1 and 1.1, of three records each, and the question about the first.
     assert_eq!(erase(&project, "one", Some("1")).unwrap().records, 7);
     assert_eq!(project.fault(), None);
-    let after = sweep(&project, CANARY);
-    assert!(after < before && after > 0, "{before} {after}");
+    assert_eq!(sweep(&project, "mark 1.1"), 0);
+    assert!(sweep(&project, "mark 2") > 0);
     let run = project.reader().run("one").unwrap().unwrap();
     let erased: Vec<(&str, bool)> = run
         .calls
