@@ -132,7 +132,7 @@ fn editors_get_links() {
         let line = rest.lines().find(|line| line.starts_with('{')).unwrap();
         serde_json::from_str::<Value>(line).unwrap()[list]["pml"].clone()
     };
-    let mut of_code = written("**VS Code**:", "servers");
+    let mut of_code = written("\nIn VS Code, `", "servers");
     assert_eq!(of_code["type"], "stdio");
     for name in ["vscode", "vscode-insiders"] {
         let url: reqwest::Url = link(name).parse().unwrap();
@@ -154,7 +154,7 @@ fn editors_get_links() {
     let sent: Value =
         serde_json::from_slice(&BASE64.decode(fields[1].1.as_bytes()).unwrap()).unwrap();
     assert_eq!(sent, of_code);
-    assert_eq!(sent, written("**Cursor**:", "mcpServers"));
+    assert_eq!(sent, written("\nIn Cursor, `", "mcpServers"));
     let page = read("docs/install.md");
     for (name, link) in links.as_object().unwrap() {
         assert!(page.contains(link.as_str().unwrap()), "docs/install.md lacks the link of {name}");
