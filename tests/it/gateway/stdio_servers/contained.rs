@@ -104,7 +104,7 @@ fn a_hostile_server_reaches_nothing() {
 
 /// A server with hosts runs in a network of its own, and answers when it cannot connect.
 #[test]
-fn a_server_with_hosts_runs_behind_its_proxy() {
+fn a_server_that_may_connect_runs_behind_its_proxy() {
     let gateway = Installation::new().start();
     install(gateway.installation(), &["pml.mcp.fetch"]);
     let tenant = gateway.tenant();
