@@ -107,7 +107,7 @@ To use it: keep a gateway running and connect your agent to `pml stdio`.
   export PML_CLOUD_URL=http://127.0.0.1:3001
   export PML_API_KEY=…              # the key that the gateway shows
 
-  In a project, `pml init` writes `.mcp.json`, which Claude Code reads. By hand:
+  In a project, `pml init` connects the agents that it finds. By hand:
     Claude Code  claude mcp add pml -- {pml} stdio
     Cursor       .cursor/mcp.json   {{ \"mcpServers\": {{ \"pml\": {{ \"command\": \"{pml}\", \"args\": [\"stdio\"] }} }} }}
     VS Code      .vscode/mcp.json   {{ \"servers\": {{ \"pml\": {{ \"type\": \"stdio\", \"command\": \"{pml}\", \"args\": [\"stdio\"] }} }} }}",
