@@ -263,15 +263,9 @@ impl StdioServers {
             );
             return Err(unavailable(tool, what));
         }
-        let launch = Launch {
-            server,
-            install: install.clone(),
-            packages: found.packages.clone(),
-            home: self.store.home(scope, &tool.fqdn.to_server()),
-            secrets,
-            bounds: self.bounds,
-        };
-        Ok((launch, *hash))
+        let hash = *hash;
+        let home = self.store.home(scope, &server);
+        Ok((Launch { server, known, home, secrets, bounds: self.bounds }, hash))
     }
 
     /// Returns the running server, starting it if needed. Concurrent calls wait for the same start.

@@ -8,7 +8,7 @@ use execution::host_pattern::HostPattern;
 use execution::mcp_process::{
     self, Executed, HostList, ListOf, Reachable, Seal, Session, StartFailure, Starter,
 };
-use execution::packages::{Activity, Installer, LockedPackages, Request};
+use execution::packages::{Activity, Installer, Request};
 use execution::processes::confinement::Machine;
 use execution::processes::programs::Programs;
 use execution::processes::variables::{check_variable, is_passed};
@@ -16,17 +16,15 @@ use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Integrity};
 use sandbox::{Bounds, Confinement};
 use tokio::sync::watch;
 
-use super::store::{Store, create};
+use super::store::{Hashed, Store, create};
 use crate::config::Secret;
 
 /// What is started for a call.
 pub(super) struct Launch {
     /// The server's name in the catalog.
     pub(super) server: Fqdn,
-    /// How it is started.
-    pub(super) install: Install,
-    /// Its exact packages.
-    pub(super) packages: LockedPackages,
+    /// What is installed. Shared: most calls find their server running and need nothing of it.
+    pub(super) known: Arc<Hashed>,
     /// Where it keeps what it remembers of the tenant.
     pub(super) home: PathBuf,
     /// The secrets that it gets as variables.
@@ -94,7 +92,8 @@ pub(super) async fn start(
         let refused = ErrorBody::new(ErrorCode::PlatformUnsupported, message);
         return Err(StartFailure { refused: Some(Box::new(refused)), ..failure(reason) });
     }
-    let request = request(&launch.install)
+    let (installed, _) = &*launch.known;
+    let request = request(&installed.install)
         .map_err(|reason| failure(format!("its entry in the catalog {reason}")))?;
     let packages = store.packages();
     let (activity, _) = watch::channel(Activity::None);
@@ -105,7 +104,7 @@ pub(super) async fn start(
         supervisor: &starter.supervisor,
         activity: &activity,
     };
-    let (file, used) = installer.open(&request, &launch.packages).await.map_err(failure)?;
+    let (file, used) = installer.open(&request, &installed.packages).await.map_err(failure)?;
     // What a server stores that has a secret may be what only the owner of the secret may see.
     let (home, own) = match launch.secrets.is_empty() {
         true => {
@@ -127,10 +126,11 @@ pub(super) async fn start(
         ("HOME".to_owned(), home_text.clone()),
         ("LANG".to_owned(), "C.UTF-8".to_owned()),
     ]);
-    variables.extend(launch.install.env.iter().map(|(name, value)| (name.clone(), filled(value))));
+    variables
+        .extend(installed.install.env.iter().map(|(name, value)| (name.clone(), filled(value))));
     let secrets = launch.secrets.iter();
     variables.extend(secrets.map(|(name, value)| (name.clone(), value.expose().to_owned())));
-    let hosts = hosts(&launch.install.network).map_err(failure)?;
+    let hosts = hosts(&installed.install.network).map_err(failure)?;
     let seal = Seal {
         network: Reachable::Hosts(HostList { hosts, of: ListOf::Catalog }),
         home: home.clone(),

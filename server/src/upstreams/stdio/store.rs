@@ -168,7 +168,7 @@ pub(super) struct Known {
 }
 
 /// A server that is installed, and the hash of what runs.
-type Hashed = (InstalledServer, Integrity);
+pub(super) type Hashed = (InstalledServer, Integrity);
 
 /// What changes whenever a record is replaced.
 type Stamp = (u64, i64, i64, u64);
