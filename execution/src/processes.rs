@@ -3,5 +3,6 @@
 pub mod confinement;
 pub mod links;
 pub mod programs;
+pub(crate) mod search_path;
 pub mod supervise;
 pub mod variables;

@@ -44,6 +44,7 @@ mod plan_files;
 mod plan_routing;
 mod policy;
 mod policy_files;
+mod popular_servers;
 mod previews;
 mod program_lock;
 mod protected_places;

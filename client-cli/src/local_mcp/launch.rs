@@ -92,7 +92,7 @@ async fn resolve(
     launch: Launch,
 ) -> Result<(Executed, Option<Seal>), NotInstalled> {
     let Launch { source, variables, folder } = launch;
-    let mut in_use = None;
+    let (mut in_use, mut hidden) = (None, &[][..]);
     let (program, arguments, seal) = match source {
         Source::Program { program, arguments, seal } => (program, arguments, seal),
         Source::Package { request, seal, locked_as } => {
@@ -100,6 +100,7 @@ async fn resolve(
             let installer = shared.installer(&seal.packages);
             let (file, used) = installer.install(&request, pinned).await?;
             in_use = Some(Arc::new(used));
+            hidden = request.hidden();
             let file = file.to_string_lossy();
             let program = shared.environment.programs().find(&file, &folder);
             let program = program.map_err(|error| {
@@ -110,5 +111,5 @@ async fn resolve(
         }
     };
     let writable = shared.workspace.root_paths();
-    Ok((Executed { program, arguments, variables, folder, writable, in_use }, seal))
+    Ok((Executed { program, arguments, variables, folder, writable, hidden, in_use }, seal))
 }

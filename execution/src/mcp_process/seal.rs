@@ -14,8 +14,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::relay::{Refusals, Relay};
 use super::{Reachable, Seal, Starter};
 use crate::packages::InUse;
-use crate::processes::confinement::confinement;
+use crate::processes::confinement::{Machine, confinement};
 use crate::processes::programs::Program;
+use crate::processes::search_path;
 use crate::processes::supervise::{Input, Supervisor};
 
 /// What is executed to start a server.
@@ -30,6 +31,8 @@ pub struct Executed {
     pub folder: PathBuf,
     /// The folders that it can change, besides its own.
     pub writable: Vec<PathBuf>,
+    /// The names of programs that it does not find on its `PATH` if it is sealed.
+    pub hidden: &'static [&'static str],
     /// Keeps the package that it runs from; `None` for another program.
     pub in_use: Option<Arc<InUse>>,
 }
@@ -45,6 +48,7 @@ pub(super) struct Sealed {
 #[derive(Debug)]
 pub struct Kept {
     _temporary: TempDir,
+    _programs: Option<TempDir>,
     _proxy: Option<DropGuard>,
     _in_use: Option<Arc<InUse>>,
 }
@@ -67,15 +71,28 @@ pub(super) async fn prepare(
     created.map_err(|error| format!("cannot create its folder {}: {error}", home.display()))?;
     let mut builder = tempfile::Builder::new();
     builder.prefix("pml-");
-    let temporary = match &starter.temporary {
-        Some(folder) => builder.tempdir_in(folder),
-        None => builder.tempdir(),
+    let create = || {
+        let created = match &starter.temporary {
+            Some(folder) => builder.tempdir_in(folder),
+            None => builder.tempdir(),
+        };
+        created.map_err(|error| format!("cannot create a temporary folder: {error}"))
     };
-    let temporary =
-        temporary.map_err(|error| format!("cannot create a temporary folder: {error}"))?;
+    let temporary = create()?;
     let Executed { program, arguments, variables: given, .. } = executed;
     let mut variables = given.clone();
     let mut confinement = confinement(program, home, &mut variables, seal.machine);
+    let path = variables.entry("PATH".to_owned()).or_default();
+    if seal.machine == Machine::Shared {
+        *path = search_path::within(path, &confinement.read);
+    }
+    let mut programs = None;
+    if !executed.hidden.is_empty() {
+        let folder = programs.insert(create()?).path();
+        *path = search_path::without(path, executed.hidden, folder)
+            .map_err(|error| format!("cannot make its `PATH`: {error}"))?;
+        confinement.read.push(folder.to_owned());
+    }
     confinement.write.push(temporary.path().to_owned());
     confinement.write.extend(executed.writable.iter().cloned());
     let user = given.get("HOME").map(Path::new);
@@ -104,7 +121,12 @@ pub(super) async fn prepare(
     };
     confinement.network = network;
     confinement.bounds = seal.bounds;
-    let kept = Kept { _temporary: temporary, _proxy: proxy, _in_use: executed.in_use.clone() };
+    let kept = Kept {
+        _temporary: temporary,
+        _programs: programs,
+        _proxy: proxy,
+        _in_use: executed.in_use.clone(),
+    };
     Ok(Sealed { confinement, variables, kept })
 }
 

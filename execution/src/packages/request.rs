@@ -48,6 +48,17 @@ impl Request {
         Some(Self::read(ecosystem, command, options, arguments))
     }
 
+    /// Returns the names of programs that what the package contains does not find when it is sealed.
+    ///
+    /// Some packages of PyPI install parts of themselves with npm when they run, if there is one, and fail if they
+    /// cannot write into their own folder. Without one, they do without these parts.
+    pub fn hidden(&self) -> &'static [&'static str] {
+        match self.ecosystem {
+            Ecosystem::Npm => &[],
+            Ecosystem::PyPi => &["bun", "bunx", "npm", "npx", "pnpm", "yarn"],
+        }
+    }
+
     /// Returns whether a command starts a package.
     pub fn names_package(command: &str) -> bool {
         Ecosystem::of(command).is_some()

@@ -146,6 +146,7 @@ pub(super) async fn start(
         variables,
         folder: home,
         writable: Vec::new(),
+        hidden: request.hidden(),
         in_use: Some(Arc::new(used)),
     };
     let mut session = mcp_process::start(starter, &executed, Some(&seal)).await?;
