@@ -439,3 +439,34 @@ fn clients_list_and_call_exposed_tools() {
         assert_eq!(kept, version, "{client:?}: {lines:?}");
     }
 }
+
+/// Other people's clients are told of a change, on stdio and by `pml serve`, and list the new tool then.
+#[test]
+fn clients_are_told_of_changes() {
+    for (client, version) in [
+        (Client::PythonSdk, "2026-07-28"),
+        (Client::FastMcp, "2025-11-25"),
+        (Client::TypeScriptV1, "2025-11-25"),
+        (Client::TypeScriptV2, "2025-11-25"),
+        (Client::TypeScriptV2, "2026-07-28"),
+    ] {
+        let tenant = tenant();
+        let project = project(&tenant, &hybrid());
+        let serving = Serving::start(&project);
+        for target in [sdk_clients::stdio(&project), serving.target()] {
+            let input =
+                json!({ "target": target, "version": version, "calls": [], "follow": true });
+            let lines = std::thread::scope(|scope| {
+                let following = scope.spawn(|| sdk_clients::run(&project, client, &input));
+                // The client says nothing when it begins to follow.
+                while !following.is_finished() {
+                    pml(&project, &["add", "notes:keep", "--yes"]);
+                    pml(&project, &["remove", "notes:keep"]);
+                }
+                following.join().unwrap()
+            });
+            let changed = lines[1]["changed"].to_string();
+            assert!(changed.contains("pml_execute"), "{client:?} {version}: {lines:?}");
+        }
+    }
+}

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::support::binaries::built;
 use crate::support::cli::{Project, finish, text};
 use crate::support::mcp_servers::{PYTHON, node_22, npm, python};
+use crate::support::serve::Serving;
 use crate::support::server::{Server, Tenant};
 
 const CODE: &str = "return await mcp.math.eval({ expression: '6 * 7' })";
@@ -40,12 +41,11 @@ fn assert_returned_42(result: &Value) {
     assert!(shown.contains("\"status\":\"success\"") && shown.contains("\"result\":42"), "{shown}");
 }
 
-fn over_http() -> (Tenant, Project, String, String) {
+fn over_http() -> (Tenant, Project, String) {
     let tenant = Server::shared().tenant();
     let project = Project::of(&tenant);
     let url = format!("{}/mcp", tenant.url);
-    let header = format!("Authorization: Bearer {}", tenant.key);
-    (tenant, project, url, header)
+    (tenant, project, url)
 }
 
 #[test]
@@ -73,18 +73,30 @@ fn the_inspector_works_on_stdio() {
     assert_returned_42(&inspector(&project, &[&arguments[..], &call].concat()));
 }
 
-#[test]
-fn the_inspector_works_over_http() {
-    let (_, project, url, header) = over_http();
-    let target = [url.as_str(), "--transport", "http", "--header", header.as_str()];
-    assert_lists_the_meta_tools(&inspector(
-        &project,
-        &[&target[..], &["--method", "tools/list"]].concat(),
-    ));
+/// Lists the tools of this address and calls one.
+#[track_caller]
+fn the_inspector_works_with(project: &Project, url: &str, key: &str) {
+    let header = format!("Authorization: Bearer {key}");
+    let target = [url, "--transport", "http", "--header", header.as_str()];
+    let list = [&target[..], &["--method", "tools/list"]].concat();
+    assert_lists_the_meta_tools(&inspector(project, &list));
     let code = format!("code={CODE}");
     let call =
         ["--method", "tools/call", "--tool-name", "pml_execute", "--tool-arg", code.as_str()];
-    assert_returned_42(&inspector(&project, &[&target[..], &call].concat()));
+    assert_returned_42(&inspector(project, &[&target[..], &call].concat()));
+}
+
+#[test]
+fn the_inspector_works_over_http() {
+    let (tenant, project, url) = over_http();
+    the_inspector_works_with(&project, &url, &tenant.key);
+}
+
+#[test]
+fn the_inspector_works_with_serve() {
+    let project = Project::new();
+    let serving = Serving::start(&project);
+    the_inspector_works_with(&project, &serving.url, &serving.token);
 }
 
 fn fastmcp(project: &Project, arguments: &[&str]) -> Value {
@@ -97,22 +109,26 @@ fn fastmcp(project: &Project, arguments: &[&str]) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
 }
 
+/// Lists the tools of this address and calls one.
+#[track_caller]
+fn fastmcp_works_with(project: &Project, url: &str, key: &str) {
+    assert_lists_the_meta_tools(&fastmcp(project, &["list", url, "--auth", key, "--json"]));
+    let code = format!("code={CODE}");
+    let call = ["call", url, "pml_execute", &code, "--auth", key, "--json"];
+    assert_returned_42(&fastmcp(project, &call));
+}
+
 #[test]
 fn fastmcp_works_over_http() {
-    let (tenant, project, url, _) = over_http();
-    let target = [url.as_str(), "--auth", tenant.key.as_str(), "--json"];
-    assert_lists_the_meta_tools(&fastmcp(&project, &[&["list"], &target[..]].concat()));
-    let code = format!("code={CODE}");
-    let call = [
-        "call",
-        url.as_str(),
-        "pml_execute",
-        code.as_str(),
-        "--auth",
-        tenant.key.as_str(),
-        "--json",
-    ];
-    assert_returned_42(&fastmcp(&project, &call));
+    let (tenant, project, url) = over_http();
+    fastmcp_works_with(&project, &url, &tenant.key);
+}
+
+#[test]
+fn fastmcp_works_with_serve() {
+    let project = Project::new();
+    let serving = Serving::start(&project);
+    fastmcp_works_with(&project, &serving.url, &serving.token);
 }
 
 #[test]
