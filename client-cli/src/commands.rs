@@ -32,6 +32,7 @@ mod upgrade;
 mod verify;
 
 use std::path::Path;
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -183,7 +184,7 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         | Command::Logout => {}
     }
     let runtime = runtime()?;
-    let ended = runtime.block_on(async {
+    let work = async {
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone())?;
         // Those that make calls.
@@ -308,7 +309,10 @@ fn start(cli: Cli) -> Result<ExitCode, CliError> {
         };
         spans::finish().await;
         ended
-    });
+    };
+    // Of one type, because the runtime has several loops that would each contain all commands.
+    let work: Pin<Box<dyn Future<Output = Result<ExitCode, CliError>>>> = Box::pin(work);
+    let ended = runtime.block_on(work);
     // A blocking read of stdin cannot be cancelled and must not delay the exit.
     runtime.shutdown_background();
     ended
