@@ -167,6 +167,21 @@ impl Analysis {
         Side::decide(self.dynamic, self.tools.iter().map(side))
     }
 
+    /// Returns the tools without which no run can succeed: each run calls them, and ends if such a call fails.
+    ///
+    /// Not all of them: a program that seems to handle any failure has none.
+    pub fn needed_tools(&self) -> impl Iterator<Item = &ToolId> {
+        /// What a failure can be handled with. Another use of such a word does no harm.
+        const HANDLING: [&str; 6] = ["any", "allSettled", "catch", "finally", "race", "then"];
+        let mut words = self.program.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '$');
+        let handles = words.any(|word| HANDLING.contains(&word));
+        let certain =
+            self.dag.tasks.iter().filter(move |task| {
+                !handles && !self.dynamic && !task.conditional && !task.repeats
+            });
+        certain.map(|task| &task.tool)
+    }
+
     /// Returns the warnings to report together with the result of a run, such as calls that nothing awaits.
     pub fn run_warnings(&self) -> Vec<String> {
         self.diagnostics

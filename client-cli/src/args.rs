@@ -454,6 +454,9 @@ pub(crate) struct Doctor {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print every layer of the sandbox, and every system call that it was tried with.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
 }
 
 /// `pml analyze`

@@ -14,6 +14,7 @@ pub(crate) mod journal;
 mod local_execution;
 mod local_run;
 mod locked_schemas;
+mod missing_key;
 pub(crate) mod mock;
 mod paused;
 mod permission;

@@ -377,7 +377,7 @@ impl Cloud {
         );
         if has_no_tls {
             error.hint = if self.gateway.is_this_machine() {
-                "Write the URL with `http`: `pml-server` itself has no TLS.".to_owned()
+                "Write the URL with `http`, or give the gateway a certificate.".to_owned()
             } else {
                 "Check the port; a gateway needs a TLS proxy in front of it.".to_owned()
             };

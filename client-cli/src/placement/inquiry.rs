@@ -386,7 +386,7 @@ pub(crate) async fn ask_gateway(
         Err(error)
             if facts.needs_no_gateway && error.error_code == ErrorCode::GatewayUnreachable =>
         {
-            tracing::warn!(error = %error.message, "Running without the gateway");
+            tracing::warn!("Running without the gateway: {}", error.message);
             Ok(Reply::NotNeeded(Vec::new()))
         }
         answer => answer.map(Reply::Answer),

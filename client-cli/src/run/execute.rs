@@ -14,7 +14,7 @@ use super::mock::Mock;
 use super::paused::PausedRun;
 use super::prepare::{LocalProgram, Prepared, Terms, prepare};
 use super::recorder::Recorder;
-use super::{Runs, resume};
+use super::{Runs, missing_key, resume};
 use crate::app::App;
 use crate::consent::question::Channel;
 use crate::run_store::live::LiveRun;
@@ -55,6 +55,9 @@ pub(crate) async fn execute(
             return Envelope::error(error);
         }
     };
+    if let Err(error) = missing_key::check(&runs.app, &program.analysis, &program.targets) {
+        return Envelope::error(error);
+    }
     run_here(runs, program, include, None, None, &cancel).await
 }
 

@@ -24,6 +24,9 @@ use crate::run_store::record::TraceTarget;
 /// The time limit for resolving all tools and capabilities that a program reaches.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(90);
 
+/// The number of tools that an error names.
+const SHOWN: usize = 5;
+
 /// A program that is about to run here.
 pub(super) struct LocalProgram {
     pub(super) code: String,
@@ -240,11 +243,32 @@ async fn locate(
             },
             Ok(consulted) => Ok((consulted, elsewhere)),
             Err(mut error) => {
+                add_needed(&mut error, app, analysis, &elsewhere);
                 add_skipped(&mut error, &elsewhere);
                 Err(error)
             }
         };
     }
+}
+
+/// Adds to the error of a gateway that cannot be reached what the program needs it for.
+fn add_needed(error: &mut ErrorBody, app: &App, analysis: &Analysis, elsewhere: &Elsewhere) {
+    if error.error_code != ErrorCode::GatewayUnreachable {
+        return;
+    }
+    let missing = analysis.tools.iter().filter(|id| !app.is_local(id) && !elsewhere.has(id));
+    let missing: Vec<String> = missing.map(|id| format!("`{id}`")).collect();
+    let (shown, more) = missing.split_at(missing.len().min(SHOWN));
+    let needed = match (shown, more.len()) {
+        ([], _) => return,
+        ([one], _) => format!("`pml` has no {one} of its own"),
+        (several, 0) => format!("`pml` has none of these of its own: {}", several.join(", ")),
+        (several, more) => {
+            let several = several.join(", ");
+            format!("`pml` has none of these of its own: {several} and {more} more")
+        }
+    };
+    error.message = format!("{}; {needed}", error.message);
 }
 
 /// Adds to an error which registries were skipped: one of them may have what is missing.

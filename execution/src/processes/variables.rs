@@ -126,7 +126,7 @@ pub enum EnvironmentError {
     },
     /// The user has not set it.
     #[error(
-        "the variable `{name}` is not set; set it in the environment or in the workspace's `.env`"
+        "the variable `{name}` is not set; store it with `pml secrets set {name}`, or set it in the environment"
     )]
     Missing {
         /// The variable.

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::dry_run::dry_run;
-use self::plan::{Plan, mark_missing_secrets, plan};
+use self::plan::{Plan, lacking_secret, mark_missing_secrets, plan};
 use self::run::run;
 use crate::error::registry_error;
 use crate::execution::refusal;
@@ -76,7 +76,10 @@ async fn decide(
             count.decided(Decided::DryRun);
             dry_run(plan)
         }
-        (Routing::Server, _) => run(gateway, requester, plan, &options, cancel, count).await,
+        (Routing::Server, _) => match lacking_secret(gateway, requester, &plan).await {
+            Some(error) => Envelope::error(error),
+            None => run(gateway, requester, plan, &options, cancel, count).await,
+        },
         (Routing::Client, ClientKind::Package) => delegate(gateway, requester, plan, count).await,
         (Routing::Client, ClientKind::Plain) => Envelope::error(needs_package(&plan)),
     };

@@ -142,7 +142,7 @@ fn https_to_a_plain_http_port_is_explained() {
         stderr_of(&project, &["exec", "-"], "return await mcp.json.parse({ data: '1' })");
     assert_eq!(code, Some(4));
     let words = format!(
-        "error: the gateway at {url} cannot be reached: that port does not use TLS [5005 GATEWAY_UNREACHABLE]\nhint: Write the URL with `http`: `pml-server` itself has no TLS.\n"
+        "error: the gateway at {url} cannot be reached: that port does not use TLS; `pml` has no `json:parse` of its own [5005 GATEWAY_UNREACHABLE]\nhint: Write the URL with `http`, or give the gateway a certificate.\n"
     );
     assert!(stderr.ends_with(&words), "{stderr}");
 }

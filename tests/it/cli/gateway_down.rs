@@ -34,6 +34,8 @@ fn programs_with_server_tools_fail_offline_before_they_run() {
         let error = envelope["error_code"].as_str().unwrap_or_default();
         assert!(["GATEWAY_UNREACHABLE", "SERVER_TOOLS_OFFLINE"].contains(&error), "{envelope:#}");
         assert!(envelope["hint"].as_str().unwrap().contains("gateway"), "{envelope:#}");
+        let message = envelope["message"].as_str().unwrap();
+        assert!(message.ends_with("; `pml` has no `json:parse` of its own"), "{message}");
     }
     assert!(!project.path("made.txt").exists(), "part of the program ran");
     let (_, code) = project.exec("return await mcp.json.parse({ data: '{}' })");

@@ -119,9 +119,14 @@ fn failed_installations_are_explained() {
 #[test]
 fn hostile_packages_reach_nothing() {
     let registry = Registry::start();
+    let elsewhere = Site::start("");
+    let listed = Site::start(&format!("http://localhost:{}/", elsewhere.port));
+    let network = json!([format!("localhost:{}", listed.port)]);
     let project = project(&json!({
         "npm": npx(&["hostile"]),
         "pypi": { "command": "uvx", "args": ["hostile_server"], "network": [] },
+        "npm_listed": { "command": "npx", "args": ["hostile"], "network": network },
+        "pypi_listed": { "command": "uvx", "args": ["hostile_server"], "network": network },
     }));
     let (home, mark) = (project.home(), project.home().join("script-ran"));
     let touch = format!("touch '{}'", mark.display());
@@ -171,6 +176,21 @@ fn hostile_packages_reach_nothing() {
         let inside = json!({ "path": project.path("inside.txt") });
         attempt(&mut pml, server, "write", inside).unwrap();
     }
+    // With a host, nothing else is reached: by an address, a redirect, or past the proxy. What the proxy refused is on record.
+    for server in ["npm_listed", "pypi_listed"] {
+        let at = |host: &str, path: &str| json!({ "url": format!("http://{host}:{}/{path}", listed.port) });
+        all_fail(
+            &mut pml,
+            server,
+            &[("get", at("localhost", "away")), ("get", at("127.0.0.1", ""))],
+        );
+        // Older versions of Node do not ask the proxy.
+        let run = text(&project.run(&["runs", "show", "last", "--json"]).stdout);
+        assert!(server == "npm_listed" || run.contains("its `network` does not list"), "{run}");
+        all_fail(&mut pml, server, &[("tcp", json!({ "port": listed.port })), ("dns", json!({}))]);
+        all_fail(&mut pml, server, &sockets.connections());
+    }
+    assert_eq!(elsewhere.connections(), 0);
     // Nor what it consists of.
     all_fail(&mut pml, "npm", &[("own", json!({}))]);
     assert!(!mark.exists() && !home.join("new.txt").exists());

@@ -5,7 +5,34 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 
 use crate::support::cli::{Project, text};
+use crate::support::expect::{failure, success};
 use crate::support::server::Server;
+
+/// A key that a program cannot do without is named before anything runs, and a key that it may do without when it is used.
+#[test]
+fn a_missing_key_is_named_before_anything_runs() {
+    let entry = json!({ "command": "true", "env": { "TOKEN": "${SEARCH_KEY}" } });
+    let config = json!({ "permissions": { "allow": ["*"] }, "mcpServers": { "seek": entry } });
+    let project = Project::offline().configure(&config);
+    let writes = "await mcp.filesystem.write_file({ path: 'a.txt', content: 'x' });";
+    let (envelope, code) = project.exec(&format!("{writes} return await mcp.seek.search({{}})"));
+    let message = failure(&envelope, "API_KEY_REQUIRED");
+    assert!(message.contains("store it with `pml secrets set SEARCH_KEY`"), "{message}");
+    assert_ne!(code, 0);
+    assert!(!project.path("a.txt").exists(), "something ran");
+
+    let tries =
+        format!("{writes} try {{ await mcp.seek.search({{}}) }} catch (e) {{ return e.code }}");
+    assert_eq!(success(&project.exec(&tries).0), "API_KEY_REQUIRED");
+    assert!(project.path("a.txt").exists());
+    let skips = "if (args.web) await mcp.seek.search({}); return 'skipped'";
+    assert_eq!(success(&project.exec(skips).0), "skipped");
+
+    // With a key, the server is started; `true` ends at once.
+    project.write(".env", "SEARCH_KEY=1\n");
+    let (envelope, _) = project.exec("return await mcp.seek.search({})");
+    failure(&envelope, "TOOL_UNAVAILABLE");
+}
 
 /// Values are read from stdin, stored in `.env` or on the gateway, and never printed.
 #[test]

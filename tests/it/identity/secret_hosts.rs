@@ -137,6 +137,35 @@ fn a_server_tool_without_its_secret_is_refused_without_a_question() {
     assert!(stub.received().is_empty(), "the server was called");
 }
 
+/// The same on the gateway: a secret that a program cannot do without is named before anything runs.
+#[test]
+fn a_missing_secret_is_named_before_the_gateway_runs_anything() {
+    let server = Server::shared();
+    let tenant = server.tenant_with_rights("execute,read,admin");
+    let (free, keyed) = (recording_server(), recording_server());
+    let scope = scope_of(&tenant);
+    let (of_free, of_keyed) = (format!("{}/mcp", free.url), format!("{}/mcp", keyed.url));
+    let keyed_entry = Entry::http(&scope, "keyed", &of_keyed).needs("TAKEN_KEY");
+    for mut entry in [Entry::http(&scope, "free", &of_free), keyed_entry] {
+        entry.tools = vec![tool()];
+        entry.publish(server.installation());
+    }
+    let client = HttpMcp::new(&tenant, Era::Stateless);
+    let both = "await mcp.free.take({}); return await mcp.keyed.take({})";
+    let envelope = client.execute(both);
+    let message = failure(&envelope, "API_KEY_REQUIRED");
+    assert!(message.contains("pml secrets set TAKEN_KEY --cloud"), "{message}");
+    assert!(free.received().is_empty(), "something ran");
+    let tries =
+        "await mcp.free.take({}); try { await mcp.keyed.take({}) } catch (e) { return e.code }";
+    assert_eq!(success(&client.execute(tries)), "API_KEY_REQUIRED");
+    assert!(!free.received().is_empty());
+    assert_eq!(store(&tenant, &["elsewhere.example"], "project"), 201);
+    failure(&client.execute(both), "KEY_NOT_FOR_HOST");
+    assert_eq!(store(&tenant, &[&host_of(&keyed.url)], "project"), 200);
+    success(&client.execute(both));
+}
+
 /// P4: an entry of another member receives a secret only if the secret's owner has named the host of the entry. This
 /// holds for programs, calls by name and the proxy.
 #[test]

@@ -138,6 +138,7 @@ pages! {
     runs: "docs/runs.md",
     secrets: "docs/secrets.md",
     security: "docs/security.md",
+    session: "docs/session.md",
     threats: "docs/threats.md",
     tool_sync: "docs/tool-sync.md",
     traces: "docs/traces.md",

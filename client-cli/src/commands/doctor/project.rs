@@ -52,7 +52,7 @@ impl Serialize for State {
 }
 
 /// A checked item.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct Finding {
     what: String,
     pub(super) state: State,
@@ -60,7 +60,8 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    fn new(what: &str, state: State, detail: impl Into<String>) -> Self {
+    /// Creates a finding.
+    pub(super) fn new(what: &str, state: State, detail: impl Into<String>) -> Self {
         Self { what: what.to_owned(), state, detail: detail.into() }
     }
 

@@ -135,6 +135,26 @@ pub(super) async fn plan(
     })
 }
 
+/// Returns the error of a tool that lacks a secret and without which the program cannot succeed, so that nothing runs
+/// before it.
+pub(super) async fn lacking_secret(
+    gateway: &SharedGateway,
+    requester: &Requester,
+    plan: &Plan,
+) -> Option<ErrorBody> {
+    for id in plan.analysis.needed_tools() {
+        let tool = plan.tools.iter().find(|tool| &tool.id == id);
+        for need in tool.iter().flat_map(|tool| Need::all_of_tool(tool)) {
+            if !secrets::is_available(&gateway.registry, requester, need).await
+                && let Err(error) = secrets::find(&gateway.registry, requester, need).await
+            {
+                return Some(error);
+            }
+        }
+    }
+    None
+}
+
 /// Marks the tools whose calls would fail because a secret is missing, so that the CLI does not ask the user to approve
 /// them.
 pub(super) async fn mark_missing_secrets(
