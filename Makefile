@@ -44,8 +44,13 @@ doc: ## Build the documentation, warnings denied
 sqlx: postgres ## Check the queries against the migrated schema
 	migrations/regenerate-sqlx.sh --check
 
-bench: postgres ## Measure; the table in docs/performance.md comes from this
-	$(CARGO) build $(LOCKED) --release -p server -p client-cli
+released: # Build both programs as they are released, side by side
+	$(CARGO) build $(LOCKED) --release -p server
+	$(CARGO) build $(LOCKED) --profile cli -p client-cli
+	cp -f $${CARGO_TARGET_DIR:-target}/cli/pml $${CARGO_TARGET_DIR:-target}/release/pml
+.PHONY: released
+
+bench: postgres released ## Measure; the table in docs/performance.md comes from this
 	$(CARGO) bench $(LOCKED) --workspace --bench '*'
 
 audit: ## Ask cargo-deny and the advisory database; needs the network, so it is not part of CI

@@ -19,6 +19,8 @@ set -euo pipefail
 
 # The oldest glibc that Rust supports: that of CentOS 7 and Ubuntu 14.04.
 glibc=2.17
+# The size of `pml`, in bytes.
+size_limit=25000000
 
 fail() { echo "release.sh: $1" >&2; exit 1; }
 need() { command -v "$1" > /dev/null || fail "$1 is missing"; }
@@ -57,13 +59,19 @@ done
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 
+# Wherever cargo is started.
+target=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")
+
 # Builds the programs for one machine.
 build() {
     # Paths of this machine would be in the programs, and differ from one machine to another.
     local cargo_home=${CARGO_HOME:-$HOME/.cargo}
-    RUSTFLAGS="--remap-path-prefix=$root=/pml --remap-path-prefix=$cargo_home=/cargo" \
-        cargo zigbuild --manifest-path "$root/Cargo.toml" --locked --release -p client-cli -p server \
-        --target "$1-unknown-linux-gnu.$glibc"
+    export RUSTFLAGS="--remap-path-prefix=$root=/pml --remap-path-prefix=$cargo_home=/cargo"
+    export CARGO_TARGET_DIR=$target
+    # In the folder whose `.cargo/config.toml` counts.
+    (cd "$root" &&
+        cargo zigbuild --locked --profile cli -p client-cli --target "$1-unknown-linux-gnu.$glibc" &&
+        cargo zigbuild --locked --release -p server --target "$1-unknown-linux-gnu.$glibc")
 }
 
 programs=${PML_RELEASE_PROGRAMS:-}
@@ -86,7 +94,10 @@ limit=(--glibc "$glibc")
 mkdir -p "$folder/$version"
 for machine in "${machines[@]}"; do
     if [ -z "$programs" ]; then
-        built=${CARGO_TARGET_DIR:-$root/target}/$machine-unknown-linux-gnu/release
+        built=$work/built/$machine
+        mkdir -p "$built"
+        linked=$target/$machine-unknown-linux-gnu
+        cp "$linked/cli/pml" "$linked/release/pml-server" "$built"
     elif [ -d "$programs/$machine" ]; then
         built=$programs/$machine
     else
@@ -98,6 +109,9 @@ for machine in "${machines[@]}"; do
         # Those of other machines, only their own tools can read; cargo has linked them without symbols.
         [ "$machine" != "$(uname -m)" ] || strip --strip-all "$work/bin/$machine/$program"
     done
+    size=$(stat -c %s "$work/bin/$machine/pml")
+    [ -n "$programs" ] || [ "$size" -le "$size_limit" ] ||
+        fail "pml for $machine has $size bytes, more than $size_limit: docs/adr/0075-pml-is-built-for-size.md"
 done
 
 # The programs get their list of dependencies, so it comes before everything that has a program in it.
