@@ -3,6 +3,8 @@
 //! A run that asks stays alive, paused inside its call, so that it continues where it stopped and nothing is
 //! repeated. A question can be answered once.
 
+#[cfg(test)]
+mod every_order;
 mod page;
 #[cfg(test)]
 mod tests;

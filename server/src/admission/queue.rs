@@ -1,6 +1,9 @@
 //! The queue of programs. Every tenant has its own slots, so that a tenant with thousands of programs does not delay
 //! the others, and gets `BUSY` early.
 
+#[cfg(test)]
+mod every_order;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -32,6 +32,11 @@ fn ask(approvals: &Arc<Approvals>) -> (String, CancellationToken) {
         protocol::Envelope::error(ErrorBody::new(ErrorCode::Cancelled, "cancelled"))
     });
     let (answer, _) = oneshot::channel();
+    (approvals.pause(run, question(answer), hash).workflow_id, ended)
+}
+
+/// A question about a call.
+pub(super) fn question(answer: oneshot::Sender<Given>) -> Question {
     let tool = "shell:exec".parse().unwrap();
     let call = AskedCall {
         tool,
@@ -46,8 +51,7 @@ fn ask(approvals: &Arc<Approvals>) -> (String, CancellationToken) {
         sends_to: None,
         can_be_allowed: true,
     };
-    let question = Question { about: About::Call(Box::new(call)), needs_person: None, answer };
-    (approvals.pause(run, question, hash).workflow_id, ended)
+    Question { about: About::Call(Box::new(call)), needs_person: None, answer }
 }
 
 /// AP-09: a question without an answer ends the run, even if there is no further request.
