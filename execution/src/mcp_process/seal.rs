@@ -87,7 +87,10 @@ pub(super) async fn prepare(
         *path = search_path::within(path, &confinement.read);
     }
     let mut programs = None;
-    if !executed.hidden.is_empty() {
+    // Where the workspace has the folder for temporary files, others could change what the links lead to.
+    let parent = temporary.path().canonicalize().unwrap_or_default();
+    let is_private = !executed.writable.iter().any(|root| parent.starts_with(root));
+    if !executed.hidden.is_empty() && is_private {
         let folder = programs.insert(create()?).path();
         *path = search_path::without(path, executed.hidden, folder)
             .map_err(|error| format!("cannot make its `PATH`: {error}"))?;

@@ -17,13 +17,15 @@ pub(crate) fn without(path: &str, hidden: &[&str], place: &Path) -> io::Result<S
     let mut folders = Vec::new();
     for (number, folder) in path.split(':').enumerate() {
         let at = Path::new(folder);
-        if hidden.iter().all(|name| at.join(name).symlink_metadata().is_err()) {
+        let has_one = hidden.iter().any(|name| at.join(name).symlink_metadata().is_ok());
+        // What is in one that cannot be listed is not known.
+        let Some(entries) = std::fs::read_dir(at).ok().filter(|_| has_one) else {
             folders.push(folder.to_owned());
             continue;
-        }
+        };
         let own = place.join(number.to_string());
         std::fs::create_dir(&own)?;
-        for entry in std::fs::read_dir(at)?.flatten() {
+        for entry in entries.flatten() {
             let name = entry.file_name();
             if !hidden.iter().any(|hidden| name == OsStr::new(hidden)) {
                 symlink(entry.path(), own.join(&name))?;
