@@ -3,6 +3,7 @@
 mod crash;
 mod database;
 mod load;
+mod migration;
 mod rolling;
 mod shared;
 mod stopping;

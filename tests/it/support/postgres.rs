@@ -127,8 +127,18 @@ impl Cluster {
         self.query("pml", statements)
     }
 
+    /// Runs SQL whose connection is then killed.
     #[track_caller]
-    fn query(&self, database: &str, statements: &str) -> String {
+    pub(crate) fn killed_after(&self, statements: &str) {
+        let kill = format!("{statements} select pg_terminate_backend(pg_backend_pid())");
+        let output = self.psql("pml", &kill).output().expect("psql runs");
+        let shown = super::cli::text(&output.stderr);
+        assert!(shown.contains("terminating connection"), "{shown}");
+    }
+
+    /// Runs SQL on another database as superuser; returns the rows without decoration.
+    #[track_caller]
+    pub(crate) fn query(&self, database: &str, statements: &str) -> String {
         run(&mut self.psql(database, statements))
     }
 
