@@ -18,84 +18,84 @@ struct Popular {
     contains: &'static str,
 }
 
-impl Popular {
-    const fn of_npm(
-        name: &'static str,
-        arguments: &'static [&'static str],
-        code: &'static str,
-        contains: &'static str,
-    ) -> Self {
-        Self { name, command: "npx", arguments, code, contains }
-    }
-
-    const fn of_pypi(
-        name: &'static str,
-        arguments: &'static [&'static str],
-        code: &'static str,
-        contains: &'static str,
-    ) -> Self {
-        Self { name, command: "uvx", arguments, code, contains }
-    }
+const fn popular(
+    command: &'static str,
+    name: &'static str,
+    arguments: &'static [&'static str],
+    code: &'static str,
+    contains: &'static str,
+) -> Popular {
+    Popular { name, command, arguments, code, contains }
 }
 
 /// The reference servers, and `desktop-commander`, `calculator` and `excel` of others. `WORKSPACE` and `PORT` are the
 /// project's. A run that is not full takes them from the start: `fetch` reads a page, for which it would use npm.
 const POPULAR: [Popular; 10] = [
-    Popular::of_pypi(
+    popular(
+        "uvx",
         "fetch",
         &["mcp-server-fetch==2026.10.24", "--allow-private-ips"],
         "return await mcp.fetch.fetch({ url: 'http://127.0.0.1:PORT/page' })",
         "hello",
     ),
-    Popular::of_npm(
+    popular(
+        "npx",
         "desktop",
         &["-y", "@wonderwhy-er/desktop-commander@0.2.52"],
         "return await mcp.desktop.read_file({ path: 'WORKSPACE/a.txt' })",
         "hello",
     ),
-    Popular::of_pypi(
+    popular(
+        "uvx",
         "git",
         &["mcp-server-git==2026.10.19"],
         "return await mcp.git.git_log({ repo_path: 'WORKSPACE' })",
         "the first commit",
     ),
-    Popular::of_pypi(
+    popular(
+        "uvx",
         "calculator",
         &["mcp-server-calculator==0.2.1"],
         "return await mcp.calculator.calculate({ expression: '6 * 7' })",
         "42",
     ),
-    Popular::of_pypi(
+    popular(
+        "uvx",
         "excel",
         &["excel-mcp-server==2.2.2", "stdio"],
         "return await mcp.excel.create_workbook({ path: 'WORKSPACE/a.xlsx' })",
         "a.xlsx",
     ),
-    Popular::of_npm(
+    popular(
+        "npx",
         "files",
         &["-y", "@modelcontextprotocol/server-filesystem@2026.8.31", "WORKSPACE"],
         "return await mcp.files.read_text_file({ path: 'a.txt' })",
         "hello",
     ),
-    Popular::of_npm(
+    popular(
+        "npx",
         "memory",
         &["-y", "@modelcontextprotocol/server-memory@2026.8.31"],
         "return await mcp.memory.create_entities({ entities: [{ name: 'n', entityType: 't', observations: [] }] })",
         "entityType",
     ),
-    Popular::of_npm(
+    popular(
+        "npx",
         "everything",
         &["-y", "@modelcontextprotocol/server-everything@2026.8.31"],
         "return await mcp.everything.echo({ message: 'hi' })",
         "Echo: hi",
     ),
-    Popular::of_npm(
+    popular(
+        "npx",
         "thinking",
         &["-y", "@modelcontextprotocol/server-sequential-thinking@2026.8.31"],
         "return await mcp.thinking.sequentialthinking({ thought: 'a', nextThoughtNeeded: false, thoughtNumber: 1, totalThoughts: 1 })",
         "thoughtNumber",
     ),
-    Popular::of_pypi(
+    popular(
+        "uvx",
         "time",
         &["mcp-server-time==2026.10.19", "--local-timezone", "UTC"],
         "return await mcp.time.get_current_time({ timezone: 'UTC' })",

@@ -138,6 +138,14 @@ impl Replica {
         self.running.lock().unwrap().take()?.stop()
     }
 
+    /// Starts the gateway again once it has ended by itself, and waits until it is ready.
+    #[track_caller]
+    fn starts_again(&self) {
+        assert_eq!(self.ended(), Some(0), "{}", self.log());
+        self.start();
+        poll("the gateway to be ready", PATIENCE, || (self.ready().status == 200).then_some(()));
+    }
+
     fn kill(&self) {
         if let Some(server) = self.running.lock().unwrap().take() {
             server.kill();
