@@ -86,6 +86,14 @@ impl ProgramQueue {
         self.limits
     }
 
+    /// Returns whether a tenant is at its limit, so that a program of it would not be admitted now.
+    pub(crate) fn is_full(&self, scope: &Scope) -> bool {
+        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let tenant = tenants.get(scope).and_then(Weak::upgrade);
+        drop(tenants);
+        tenant.is_some_and(|tenant| tenant.admitted.available_permits() == 0)
+    }
+
     /// Admits one more program of a tenant; `None` if the tenant is at its limit.
     pub(crate) fn admit(&self, scope: &Scope) -> Option<Admitted> {
         let tenant = self.tenant(scope);

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use self::dry_run::dry_run;
 use self::plan::{Plan, lacking_secret, mark_missing_secrets, plan};
-use self::run::run;
+use self::run::{busy, run};
 use crate::error::registry_error;
 use crate::execution::refusal;
 use crate::identity::requester::{ClientKind, Requester};
@@ -53,6 +53,12 @@ async fn decide(
     if request.within.is_some() && !options.dry_run {
         let message = "`within` is only for dry runs: a program always runs in the caller's scope";
         return Envelope::error(ErrorBody::new(ErrorCode::InvalidRequest, message));
+    }
+    // Its programs run here or nowhere. Analysing those that cannot run would take the processors from those that do. What
+    // `pml` sends may run on its machine.
+    let runs_here = requester.client == ClientKind::Plain && !options.dry_run;
+    if runs_here && gateway.queue.is_full(requester.scope()) {
+        return busy(gateway);
     }
     let mut plan = match plan(gateway, requester, request).await {
         Ok(plan) => plan,

@@ -38,8 +38,7 @@ pub(super) async fn run(
     // Refused before anything is recorded, so that a flood of programs costs no writes.
     // Held until the end of this function, so that the program counts until it has ended.
     let Some(admitted) = gateway.queue.admit(requester.scope()) else {
-        gateway.metrics.refusals.add(Limit::Programs);
-        return Envelope::error(busy(gateway.queue.limits()));
+        return busy(gateway);
     };
     let mut limits = Limits::server();
     // A caller can only shorten the limit.
@@ -135,10 +134,14 @@ async fn summary(log: Option<&RunLog>, value: &mut Value) -> Option<TraceValue> 
     summary
 }
 
-fn busy(QueueLimits { running, waiting }: QueueLimits) -> ErrorBody {
+/// Refuses a program of a tenant that is at its limit.
+pub(super) fn busy(gateway: &SharedGateway) -> Envelope {
+    gateway.metrics.refusals.add(Limit::Programs);
+    let QueueLimits { running, waiting } = gateway.queue.limits();
     let message =
         format!("limit reached: {running} programs running, {waiting} queued; retry in 1 s");
-    ErrorBody::new(ErrorCode::Busy, message).with_details(json!({ "retry_after_s": 1 }))
+    let error = ErrorBody::new(ErrorCode::Busy, message);
+    Envelope::error(error.with_details(json!({ "retry_after_s": 1 })))
 }
 
 fn envelope(
