@@ -30,8 +30,7 @@ pub(super) async fn doctor(settings: &Settings, doctor: &Doctor) -> Result<ExitC
     } else {
         let in_full = doctor.verbose || !self_test.holds();
         let mut text = if in_full { format!("{self_test}\n") } else { String::new() };
-        let all = sandbox(&self_test).into_iter().chain(findings.iter().cloned());
-        text.extend(all.map(|finding| finding.line()));
+        text.extend(sandbox(&self_test).iter().chain(&findings).map(Finding::line));
         say(&text)?;
     }
     let worst = findings.iter().filter_map(|finding| match finding.state {

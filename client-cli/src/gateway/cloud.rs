@@ -379,7 +379,7 @@ impl Cloud {
             error.hint = if self.gateway.is_this_machine() {
                 "Write the URL with `http`, or give the gateway a certificate.".to_owned()
             } else {
-                "Check the port; a gateway needs a TLS proxy in front of it.".to_owned()
+                "Check the port: what answers there is not encrypted.".to_owned()
             };
         } else if self.gateway.is_default() {
             error.hint =

@@ -52,7 +52,7 @@ impl Serialize for State {
 }
 
 /// A checked item.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Finding {
     what: String,
     pub(super) state: State,
