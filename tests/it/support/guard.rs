@@ -4,6 +4,7 @@
 //! end, or dies for any reason, the guard stops the gateway. Another guard removes the folder of the whole run.
 
 use std::io::{BufRead as _, BufReader};
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -182,6 +183,34 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     let folder = run.join(format!("{name}{}", COUNT.fetch_add(1, Ordering::Relaxed)));
     make(&folder);
     folder
+}
+
+/// A folder that is removed as soon as nobody holds it, if it is large: hundreds of databases would fill a disk. What
+/// cannot be removed yet goes with the folder of the run.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// Creates one.
+    pub(crate) fn new(name: &str) -> Self {
+        Self(folder(name))
+    }
+}
+
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // After a failure, it may show the reason.
+        if std::env::var_os("PML_TEST_KEEP").is_none() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
 }
 
 fn make(folder: &Path) {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::cli::text;
-use super::guard::{self, Guarded};
+use super::guard::{Folder, Guarded};
 use super::ports::own_port;
 use super::{PATIENCE, poll};
 
@@ -22,7 +22,7 @@ const SETUP: [&str; 3] = [
 
 /// One server of Postgres on a port of its own.
 pub(crate) struct Cluster {
-    folder: PathBuf,
+    folder: Folder,
     port: u16,
     server: Mutex<Option<Arc<Guarded>>>,
 }
@@ -69,9 +69,9 @@ impl Cluster {
     }
 
     fn prepare() -> Self {
-        let folder = guard::folder("pg");
+        let folder = Folder::new("pg");
         if let Some((uid, gid)) = account() {
-            chown(&folder, Some(uid), Some(gid)).expect("root may give folders away");
+            chown(&*folder, Some(uid), Some(gid)).expect("root may give folders away");
         }
         Self { folder, port: own_port(), server: Mutex::default() }
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::binaries::built;
-use super::guard::{self, Guarded};
+use super::guard::{Folder, Guarded};
 use super::processes::Pid;
 
 /// The time limit of the first start, which creates a database.
@@ -25,6 +25,8 @@ pub(crate) struct Server {
 pub(crate) struct Installation {
     data_dir: PathBuf,
     log: PathBuf,
+    /// Contains both.
+    folder: Arc<Folder>,
 }
 
 /// A tenant of a gateway and a key for it.
@@ -39,13 +41,13 @@ pub(crate) struct Tenant {
 impl Installation {
     /// Creates an empty data directory.
     pub(crate) fn new() -> Self {
-        let folder = guard::folder("s");
-        Self { data_dir: folder.join("data"), log: folder.join("log") }
+        let folder = Arc::new(Folder::new("s"));
+        Self { data_dir: folder.join("data"), log: folder.join("log"), folder }
     }
 
     /// Returns the same database for a second gateway with its own log file.
     pub(crate) fn replica(&self) -> Self {
-        Self { data_dir: self.data_dir.clone(), log: self.log.with_extension("replica") }
+        Self { log: self.log.with_extension("replica"), ..self.clone() }
     }
 
     /// Returns the data directory.
@@ -96,7 +98,7 @@ impl Installation {
             }
         }
         command
-            .env("HOME", self.data_dir.parent().expect("it lies in our folder"))
+            .env("HOME", &**self.folder)
             .env("PML_DATA_DIR", &self.data_dir)
             .env("PML_LISTEN", "127.0.0.1:0")
             // Upstreams of the tests listen on this machine.

@@ -15,7 +15,7 @@ use super::linked;
 use super::page::{Block, Page};
 use crate::support::binaries::built;
 use crate::support::cli::text;
-use crate::support::guard::{self, Guarded};
+use crate::support::guard::{Folder, Guarded};
 
 /// How long a start may take; the first one creates a database.
 const START: Duration = Duration::from_secs(120);
@@ -38,7 +38,7 @@ pub(super) enum Gateway {
 
 /// The state of a reader: a home folder, environment variables and perhaps a gateway.
 pub(super) struct Reader {
-    home: PathBuf,
+    home: Folder,
     path: String,
     address: String,
     gateway: Option<Arc<Guarded>>,
@@ -49,7 +49,7 @@ pub(super) struct Reader {
 impl Reader {
     /// Creates a reader with a new home folder and project.
     pub(super) fn new(sources: &Path, gateway: Gateway) -> Self {
-        let home = guard::folder("r");
+        let home = Folder::new("r");
         let programs = built("pml").parent().expect("it lies in a folder").to_owned();
         let mut path = programs.display().to_string();
         for folder in ["PML_PG_BIN", "PATH"].iter().filter_map(std::env::var_os) {
@@ -208,8 +208,8 @@ impl Reader {
             self.as_typed(script)
         );
         let mut command = Command::new("bash");
-        command.args(["-c", &script]).current_dir(&self.home).env_clear();
-        command.env("HOME", &self.home).env("PATH", &self.path).env("PML_LISTEN", &self.address);
+        command.args(["-c", &script]).current_dir(&*self.home).env_clear();
+        command.env("HOME", &*self.home).env("PATH", &self.path).env("PML_LISTEN", &self.address);
         command.env("PML_DATA_DIR", self.data());
         command
     }
