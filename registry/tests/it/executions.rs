@@ -7,9 +7,10 @@ use registry::{
     AuditEvent, AuditOutcome, Decision, ExecutionEnd, ExecutionStatus, FinishedExecution,
     NewExecution, Reader, RegistryError, Tenant,
 };
-use sqlx::Executor as _;
+use sqlx::{Executor as _, Row as _};
 use uuid::Uuid;
 
+use crate::cluster::eventually;
 use crate::database::{Database, act_as, is_not_found, sqlstate};
 
 pub(crate) fn new_execution() -> NewExecution {
@@ -240,6 +241,42 @@ async fn concurrent_executions_are_each_recorded() {
     }
     let other = registry.execution(&shop, Reader::Project, taken.id).await;
     assert!(is_not_found(other), "no row has the tenant of another");
+}
+
+/// In a new database, whose tables have no statistics, an end still finds its row by the key: not by an index that begins
+/// with the project, of which it would read everything, nor by the whole table.
+#[tokio::test]
+async fn ends_are_found_by_the_key_from_the_first_moment() {
+    const COUNT: usize = 200;
+    let database = Database::migrated().await;
+    let [web] = database.tenants(["acme.web"]).await;
+    let registry = database.registry().await;
+    for _ in 0..COUNT / 10 {
+        let all: Vec<NewExecution> = (0..10).map(|_| new_execution()).collect();
+        let mut ends = tokio::task::JoinSet::new();
+        for new in all {
+            let (registry, web) = (registry.clone(), web.clone());
+            ends.spawn(async move {
+                registry.begin_execution(&web, new.clone()).await.unwrap();
+                registry.finish_execution(&web, new.id, finished()).await.unwrap();
+            });
+        }
+        ends.join_all().await;
+    }
+    // The database adds up what a connection has read when it is closed.
+    registry.close().await;
+    let scans = "select
+        coalesce(sum(idx_scan) filter (where indexrelname = 'executions_pkey'), 0)::bigint as by_key,
+        coalesce(sum(idx_scan) filter (where indexrelname <> 'executions_pkey'), 0)::bigint as otherwise,
+        (select seq_tup_read from pg_stat_user_tables where relname = 'executions') as sequential
+        from pg_stat_user_indexes where relname = 'executions'";
+    let row = eventually("the statistics", async || {
+        let row = database.superuser().await.fetch_one(scans).await.unwrap();
+        (row.get::<i64, _>("by_key") >= COUNT as i64).then_some(row)
+    })
+    .await;
+    assert_eq!(row.get::<i64, _>("otherwise"), 0, "another index was read");
+    assert_eq!(row.get::<i64, _>("sequential"), 0, "the whole table was read");
 }
 
 /// What was handed over is written before the connections close.
