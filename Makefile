@@ -27,8 +27,10 @@ test: postgres build ## Run all tests
 	INSTA_UPDATE=no PML_SKIPPED=$(CURDIR)/target/skipped $(CARGO) test $(LOCKED) --workspace
 	@.ci/skipped target/skipped
 
-soak: ## Run all tests with full counts, on programs that no run had before
+soak: released ## Run all tests with full counts, on programs that no run had before
 	$(MAKE) test PML_TEST_SCALE=1 PML_TEST_SEED=$${PML_TEST_SEED:-$$(date +%s)}
+	PML_TEST_SCALE=1 PML_TEST_BIN_DIR=$$(realpath $${CARGO_TARGET_DIR:-target}/release) \
+		$(CARGO) test $(LOCKED) -p tests --test it -- --test-threads=1 --nocapture gateway::drives
 
 ready: fmt clippy doc sqlx test ## Run all that CI runs
 

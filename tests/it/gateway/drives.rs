@@ -1,7 +1,10 @@
 //! a gateway under a steady load, under three times what it can do, and for a long time.
 //!
 //! The figures are printed: `cargo test … -- --nocapture gateway::drives`. What is asserted tells a gateway that works
-//! from one that does not, since other tests share the machine; with full counts, the targets are asserted as well.
+//! from one that does not, since other tests share the machine. With full counts and programs as they are released, the
+//! targets are asserted as well: `make soak` does so at its end, when nothing else runs.
+
+mod sender;
 
 use std::fs;
 use std::sync::Mutex;
@@ -9,31 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
-use crate::support::http::{HttpMcp, get};
-use crate::support::mcp_client::Era;
+use self::sender::{Kind, Outcome, Sender};
 use crate::support::processes::Pid;
 use crate::support::server::{Installation, Server, Tenant};
 use crate::support::{PATIENCE, has_full_counts, poll, scaled};
-
-/// What a client sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Health,
-    List,
-    Plan,
-    Execute,
-    Entry,
-}
-
-/// What became of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Done,
-    /// Refused with a code that says to come back later.
-    Busy,
-}
 
 /// The requests of a drive, by kind.
 #[derive(Debug)]
@@ -54,9 +36,9 @@ impl Figures {
         sorted
     }
 
-    /// Returns the median and the 99th percentile of what was done.
-    fn latencies(&self, of: Kind) -> (Duration, Duration) {
-        let sorted = self.sorted(|kind, outcome| kind == of && outcome == Outcome::Done);
+    /// Returns the median and the 99th percentile of one outcome.
+    fn latencies(&self, of: Kind, of_outcome: Outcome) -> (Duration, Duration) {
+        let sorted = self.sorted(|kind, outcome| kind == of && outcome == of_outcome);
         let at = |part: usize| sorted.get(sorted.len().saturating_sub(1) * part / 100).copied();
         (at(50).unwrap_or_default(), at(99).unwrap_or_default())
     }
@@ -65,48 +47,6 @@ impl Figures {
     fn goodput(&self) -> f64 {
         let done = self.sorted(|_, outcome| outcome == Outcome::Done).len();
         done as f64 / self.elapsed.as_secs_f64()
-    }
-}
-
-/// Sends one request, and checks that the answer is the right one or a typed refusal.
-fn ask(client: &HttpMcp, tenant: &Tenant, kind: Kind) -> Outcome {
-    let mcp = |method: &str, params: serde_json::Value| {
-        let name = params["name"].as_str().map(str::to_owned);
-        let body = Era::Stateless.request(1, method, params).to_string();
-        client.post(body.as_bytes(), method, name.as_deref())
-    };
-    let execute = |options| {
-        let code = "return await mcp.math.eval({ expression: '6 * 7' })";
-        let arguments = json!({ "code": code, "options": options });
-        mcp("tools/call", json!({ "name": "pml_execute", "arguments": arguments }))
-    };
-    let reply = match kind {
-        Kind::Health => get(&format!("{}/health", tenant.url), &[]),
-        Kind::List => mcp("tools/list", json!({})),
-        Kind::Plan => execute(json!({ "dry_run": true })),
-        Kind::Execute => execute(json!({})),
-        Kind::Entry => get(&format!("{}/mcp/pml.mcp.math", tenant.url), &[]),
-    };
-    let text = String::from_utf8_lossy(&reply.body);
-    match reply.status {
-        200 if text.contains("\"BUSY\"") => Outcome::Busy,
-        200 => {
-            let proof = match kind {
-                Kind::Health => "ok",
-                Kind::List => "pml_execute",
-                Kind::Plan => "\"routing\":\"server\"",
-                Kind::Execute => "42",
-                Kind::Entry => "pml.mcp.math",
-            };
-            assert!(text.contains(proof), "{kind:?}: {text:.600}");
-            Outcome::Done
-        }
-        429 | 503 => {
-            let code = reply.json()["code"].as_str().unwrap_or_default().to_owned();
-            assert!(["BUSY", "RATE_LIMITED"].contains(&&*code), "{kind:?}: {text:.600}");
-            Outcome::Busy
-        }
-        other => panic!("{kind:?}: {other}: {text:.600}"),
     }
 }
 
@@ -124,7 +64,7 @@ fn open_loop(
     thread::scope(|scope| {
         for _ in 0..senders {
             scope.spawn(|| {
-                let client = HttpMcp::new(tenant, Era::Stateless);
+                let mut sender = Sender::new(tenant);
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= count {
@@ -133,9 +73,10 @@ fn open_loop(
                     // From its due time, so that a late sender does not hide a slow gateway.
                     let due = began + Duration::from_secs_f64(number as f64 / rate);
                     thread::sleep(due.saturating_duration_since(Instant::now()));
-                    let kind = kinds[number % kinds.len()];
-                    let outcome = ask(&client, tenant, kind);
-                    took.lock().unwrap().push((kind, outcome, due.elapsed()));
+                    let (kind, sent) = (kinds[number % kinds.len()], Instant::now());
+                    let outcome = sender.ask(kind);
+                    let since = if outcome == Outcome::Done { due } else { sent };
+                    took.lock().unwrap().push((kind, outcome, since.elapsed()));
                 }
             });
         }
@@ -150,9 +91,9 @@ fn capacity(tenant: &Tenant, kind: Kind, length: Duration) -> f64 {
     thread::scope(|scope| {
         for _ in 0..16 {
             scope.spawn(|| {
-                let client = HttpMcp::new(tenant, Era::Stateless);
+                let mut sender = Sender::new(tenant);
                 while began.elapsed() < length {
-                    if ask(&client, tenant, kind) == Outcome::Done {
+                    if sender.ask(kind) == Outcome::Done {
                         done.fetch_add(1, Ordering::Relaxed);
                     }
                 }
@@ -160,6 +101,11 @@ fn capacity(tenant: &Tenant, kind: Kind, length: Duration) -> f64 {
         }
     });
     done.into_inner() as f64 / began.elapsed().as_secs_f64()
+}
+
+/// Returns whether the targets hold: they are about what is released, with the machine to itself.
+fn has_targets() -> bool {
+    has_full_counts() && std::env::var_os("PML_TEST_BIN_DIR").is_some()
 }
 
 /// Scales a time, in seconds.
@@ -173,9 +119,9 @@ fn start() -> (Server, Tenant) {
         [("PML_RATE_PER_KEY", "off"), ("PML_RATE_PER_ORG", "off"), ("PML_RATE_PER_ADDRESS", "off")];
     let server = Installation::new().start_with(&all);
     let tenant = server.tenant();
-    let client = HttpMcp::new(&tenant, Era::Stateless);
-    for kind in [Kind::Health, Kind::List, Kind::Plan, Kind::Execute, Kind::Entry] {
-        ask(&client, &tenant, kind);
+    let mut sender = Sender::new(&tenant);
+    for kind in Kind::ALL {
+        sender.ask(kind);
     }
     (server, tenant)
 }
@@ -191,42 +137,48 @@ fn a_steady_load_is_served() {
         (Kind::Execute, 50.0, 150),
     ] {
         // Other tests share the machine, so less is asked of it then.
-        let rate = if has_full_counts() { rate } else { rate / 10.0 };
+        let rate = if has_targets() { rate } else { rate / 10.0 };
         let figures = open_loop(&tenant, &[kind], rate, length(20), 32);
-        let (median, last) = figures.latencies(kind);
+        let (median, last) = figures.latencies(kind, Outcome::Done);
         eprintln!("{kind:?}: {rate}/s, median {median:?}, p99 {last:?}");
         assert_eq!(figures.sorted(|_, outcome| outcome == Outcome::Busy).len(), 0, "{kind:?}");
         assert!(last < PATIENCE, "{kind:?}");
-        if has_full_counts() {
+        if has_targets() {
             assert!(last <= Duration::from_millis(target_ms), "{kind:?}: p99 {last:?}");
         }
     }
 }
 
-/// with three times the load that it can serve, the gateway serves what it can, refuses the rest with a code, and
-/// is as before when the load ends.
+/// with three times the load that it can serve, the gateway serves what it can, refuses the rest at once with a
+/// code, and is as before when the load ends.
 #[test]
 fn an_overload_is_refused_and_leaves_nothing_behind() {
     let (server, tenant) = start();
     let peak = capacity(&tenant, Kind::Execute, length(10));
-    let before = server.pid().memory();
+    let light = || {
+        let figures = open_loop(&tenant, &[Kind::Execute], 0.2 * peak, length(5), 16);
+        figures.latencies(Kind::Execute, Outcome::Done).1
+    };
+    let (before, p99) = (server.pid().memory(), light());
     // More senders than the tenant's programs that run or wait, so that some are refused.
-    let figures = open_loop(&tenant, &[Kind::Execute], 3.0 * peak, length(60), 160);
+    let figures = open_loop(&tenant, &[Kind::Execute], 3.0 * peak, length(120), 160);
+    let ended = Instant::now();
     let refused = figures.sorted(|_, outcome| outcome == Outcome::Busy).len();
+    let (median, last) = figures.latencies(Kind::Execute, Outcome::Busy);
     let after = server.pid().memory();
     eprintln!(
-        "peak {peak:.0}/s, goodput {:.0}/s, {refused} refused, memory from {before} to {after}",
+        "peak {peak:.0}/s, goodput {:.0}/s, {refused} refused in {median:?} (p99 {last:?}), memory from {before} to {after}",
         figures.goodput()
     );
     assert!(refused > 0, "the load was no overload");
     assert!(after < before + (64 << 20), "from {before} to {after} bytes");
-    let part = if has_full_counts() { 0.8 } else { 0.2 };
+    let (part, patience) =
+        if has_targets() { (0.8, Duration::from_secs(10)) } else { (0.2, PATIENCE) };
     assert!(figures.goodput() >= part * peak, "{:.0} of {peak:.0}", figures.goodput());
-    poll("programs to be served again", PATIENCE, || {
-        let client = HttpMcp::new(&tenant, Era::Stateless);
-        let began = Instant::now();
-        let outcome = ask(&client, &tenant, Kind::Execute);
-        (outcome == Outcome::Done && began.elapsed() < Duration::from_secs(1)).then_some(())
+    poll("programs to be as fast as before", patience, || {
+        let again = light();
+        eprintln!("p99 {p99:?} before, {again:?} within {:?}", ended.elapsed());
+        (again <= (2 * p99).max(Duration::from_millis(50))).then_some(())
     });
 }
 
@@ -268,12 +220,12 @@ fn a_long_load_leaves_what_the_gateway_holds_flat() {
     let (before, first) = (Held::by(pid), drive(short));
     let last = drive(long);
     let after = Held::by(pid);
-    let p99 = |figures: &Figures| figures.latencies(Kind::Execute).1;
+    let p99 = |figures: &Figures| figures.latencies(Kind::Execute, Outcome::Done).1;
     eprintln!("{rate:.0}/s: {before:?} to {after:?}, p99 {:?} to {:?}", p99(&first), p99(&last));
     for figures in [&first, &last] {
         assert_eq!(figures.sorted(|_, outcome| outcome == Outcome::Busy).len(), 0);
     }
-    let growth = if has_full_counts() { 2 << 20 } else { 16 << 20 };
+    let growth = if has_targets() { 2 << 20 } else { 16 << 20 };
     assert!(after.memory < before.memory + growth, "from {before:?} to {after:?}");
     for (what, from, to) in [
         ("files", before.files, after.files),
@@ -282,7 +234,7 @@ fn a_long_load_leaves_what_the_gateway_holds_flat() {
     ] {
         assert!(to <= from + 16, "{what}: from {from} to {to}");
     }
-    if has_full_counts() {
+    if has_targets() {
         assert!(p99(&last) < p99(&first).mul_f64(1.1).max(Duration::from_millis(20)));
     }
 }

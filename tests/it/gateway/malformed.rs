@@ -183,7 +183,7 @@ fn http_refuses_foreign_origins_and_hosts() {
     let authorization = format!("Bearer {}", tenant.key);
     let url = format!("{}/mcp", tenant.url);
     let body = Era::Handshake.request(1, "tools/list", json!({})).to_string();
-    let status = |name: &str, value: &str| {
+    let answer = |name: &str, value: &str| {
         let headers = [
             ("authorization", authorization.as_str()),
             ("content-type", "application/json"),
@@ -191,16 +191,23 @@ fn http_refuses_foreign_origins_and_hosts() {
             ("mcp-protocol-version", "2025-11-25"),
             (name, value),
         ];
-        send("POST", &url, &headers, Some(body.clone().into_bytes())).status
+        send("POST", &url, &headers, Some(body.clone().into_bytes()))
     };
-    assert_eq!(status("x-nothing", "1"), 200);
+    let check_refusal = |name: &str, value: &str| {
+        let reply = answer(name, value);
+        assert_eq!(reply.status, 403, "{name}: {value}");
+        // Not that the key lacks a right.
+        let hint = reply.json()["hint"].as_str().unwrap_or_default().to_owned();
+        assert!(hint.contains("PML_ALLOWED_HOSTS"), "{name}: {value}: {hint}");
+    };
+    assert_eq!(answer("x-nothing", "1").status, 200);
     for origin in
         ["http://evil.test", "null", "http://127.0.0.1.evil.test", "http://localhost.evil.test"]
     {
-        assert_eq!(status("origin", origin), 403, "{origin}");
+        check_refusal("origin", origin);
     }
     for host in ["evil.test", "127.0.0.1.evil.test", "localhost.evil.test:80"] {
-        assert_eq!(status("host", host), 403, "{host}");
+        check_refusal("host", host);
     }
 }
 
