@@ -179,6 +179,11 @@ impl IntoResponse for ApiError {
 /// The largest message of a library that is included in an answer, in bytes.
 const TEXT_LIMIT: usize = 4 * 1024;
 
+/// How rmcp refuses a request that comes through an unknown name, or from a page of another site.
+const FOREIGN: [&str; 3] = ["Forbidden: Host", "Forbidden: Origin", "Forbidden: Invalid Origin"];
+const FOREIGN_HINT: &str =
+    "The operator sets further names and sites with `PML_ALLOWED_HOSTS` and `PML_ALLOWED_ORIGINS`.";
+
 /// Converts refusals by the router or a library, in plain text or empty, to the common form.
 pub(crate) async fn in_one_form(response: Response) -> Response {
     let status = response.status();
@@ -203,7 +208,13 @@ pub(crate) async fn in_one_form(response: Response) -> Response {
         status if status.is_server_error() => ErrorCode::Internal,
         _ => ErrorCode::InvalidRequest,
     };
-    let mut problem = ApiError::new(code, detail).with_status(status).into_response();
+    let is_foreign = FOREIGN.iter().any(|start| detail.starts_with(start));
+    let mut problem = ApiError::new(code, detail).with_status(status);
+    if is_foreign {
+        // The hint of the code is about rights.
+        problem = problem.with_member("hint", FOREIGN_HINT);
+    }
+    let mut problem = problem.into_response();
     // The other headers are kept, for example `Allow`, because only the body is replaced.
     for (name, value) in &parts.headers {
         if ![header::CONTENT_TYPE, header::CONTENT_LENGTH].contains(name) {
