@@ -8,7 +8,7 @@ mod tasks;
 
 use std::sync::Arc;
 
-use execution::mcp_server::{envelope_result, listed_tool, parse};
+use execution::mcp_server::{envelope_result, listed_tool, listed_tools, parse};
 use execution::spans::{self, Side, Span, Transport};
 use execution::trace_context::{self, TraceContext};
 use protocol::discovery::DiscoverRequest;
@@ -80,14 +80,13 @@ impl ServerHandler for AgentHandler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, rmcp::ErrorData> {
-        let mut tools: Vec<Tool> = meta_tools::META_TOOLS.iter().map(listed_tool).collect();
+        let mut tools = listed_tools();
         tools.extend(self.offered_tools().await);
         Ok(ListToolsResult::with_all_items(tools))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let own = meta_tools::META_TOOLS.iter().find(|tool| tool.name == name);
-        own.map(listed_tool).or_else(|| self.offered_tool(name))
+        listed_tool(name).or_else(|| self.offered_tool(name))
     }
 
     async fn call_tool(

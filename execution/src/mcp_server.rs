@@ -2,7 +2,7 @@
 
 pub mod progress;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use protocol::meta_tools::{self, MetaTool};
 use protocol::{Envelope, ErrorBody, ErrorCode};
@@ -13,8 +13,21 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Returns the description of a meta-tool for `tools/list`.
-pub fn listed_tool(tool: &MetaTool) -> Tool {
+/// The meta-tools as `tools/list` describes them. They are made once, because rmcp looks at one for each call.
+static LISTED: LazyLock<Vec<Tool>> =
+    LazyLock::new(|| meta_tools::META_TOOLS.iter().map(described).collect());
+
+/// Returns the meta-tools as `tools/list` describes them.
+pub fn listed_tools() -> Vec<Tool> {
+    LISTED.clone()
+}
+
+/// Returns a meta-tool as `tools/list` describes it.
+pub fn listed_tool(name: &str) -> Option<Tool> {
+    LISTED.iter().find(|tool| tool.name == name).cloned()
+}
+
+fn described(tool: &MetaTool) -> Tool {
     let object = |schema| match schema {
         Value::Object(schema) => schema,
         _ => Default::default(),
@@ -92,14 +105,12 @@ macro_rules! meta_tools_only {
             _: Option<rmcp::model::PaginatedRequestParams>,
             _: rmcp::service::RequestContext<rmcp::service::RoleServer>,
         ) -> Result<rmcp::model::ListToolsResult, rmcp::ErrorData> {
-            let tools = protocol::meta_tools::META_TOOLS.iter();
-            let tools = tools.map($crate::mcp_server::listed_tool).collect();
+            let tools = $crate::mcp_server::listed_tools();
             Ok(rmcp::model::ListToolsResult::with_all_items(tools))
         }
 
         fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
-            let mut tools = protocol::meta_tools::META_TOOLS.iter();
-            tools.find(|tool| tool.name == name).map($crate::mcp_server::listed_tool)
+            $crate::mcp_server::listed_tool(name)
         }
 
         $crate::tools_only!();

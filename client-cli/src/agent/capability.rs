@@ -83,7 +83,7 @@ impl ServerHandler for CapabilityHandler {
         let mut tools = vec![self.run_tool(), self.config_tool()];
         // A client that shows no forms gets a question as a result, and asks for the outcome with this tool.
         if Channel::of(&context).is_none() {
-            tools.push(execution::mcp_server::listed_tool(&meta_tools::CONTINUE));
+            tools.extend(execution::mcp_server::listed_tool(meta_tools::CONTINUE.name));
         }
         Ok(ListToolsResult::with_all_items(tools))
     }
