@@ -22,7 +22,7 @@ use super::relay::Refusals;
 use super::seal::{self, Executed, Kept};
 use super::{Seal, Starter};
 use crate::mcp_version;
-use crate::processes::supervise::{Input, TOO_MANY};
+use crate::processes::supervise::{Input, TOO_FULL, TOO_LARGE, TOO_MANY};
 
 /// The maximum length of a line from a server in bytes: a tool result of 8 MiB is in it twice, as text and as
 /// structured content, with escapes.
@@ -277,6 +277,8 @@ fn observe(
         let exit = match status.ok().and_then(|status| status.code()) {
             Some(0) => "ended".to_owned(),
             Some(TOO_MANY) => "was ended because it had too many processes".to_owned(),
+            Some(TOO_LARGE) => "was ended because its processes had too much memory".to_owned(),
+            Some(TOO_FULL) => "was ended because it had stored too much".to_owned(),
             // The supervisor adds 128 to the number of a signal. Linux has 64 signals.
             Some(code @ 129..=192) => format!("was ended by signal {}", code - 128),
             Some(code) => format!("ended with exit code {code}"),

@@ -256,8 +256,10 @@ pub(super) fn arguments(confinement: Option<&Confinement>) -> Vec<OsString> {
         Network::Proxied(handover) => out.push(place("p", handover)),
         Network::All => out.push("n".into()),
     }
-    if let Some(Bounds { memory, cpu_seconds, file, descriptors, processes }) = bounds {
-        out.push(format!("b{memory} {cpu_seconds} {file} {descriptors} {processes}").into());
+    if let Some(Bounds { memory, cpu_seconds, file, folder, descriptors, processes }) = bounds {
+        out.push(
+            format!("b{memory} {cpu_seconds} {file} {folder} {descriptors} {processes}").into(),
+        );
     }
     out.push(END.into());
     out
@@ -293,8 +295,9 @@ pub(super) fn parse(arguments: &mut impl Iterator<Item = OsString>) -> Option<Op
 
 fn bounds(text: &str) -> Option<Bounds> {
     let numbers: Option<Vec<u64>> = text.split(' ').map(|number| number.parse().ok()).collect();
-    let [memory, cpu_seconds, file, descriptors, processes] = numbers?.try_into().ok()?;
-    Some(Bounds { memory, cpu_seconds, file, descriptors, processes: processes.try_into().ok()? })
+    let [memory, cpu_seconds, file, folder, descriptors, processes] = numbers?.try_into().ok()?;
+    let processes = processes.try_into().ok()?;
+    Some(Bounds { memory, cpu_seconds, file, folder, descriptors, processes })
 }
 
 #[cfg(test)]
@@ -310,7 +313,8 @@ mod tests {
             network: Network::All,
             bounds: None,
         };
-        let bounds = Bounds { memory: 1, cpu_seconds: 2, file: 3, descriptors: 4, processes: 5 };
+        let bounds =
+            Bounds { memory: 1, cpu_seconds: 2, file: 3, folder: 4, descriptors: 5, processes: 6 };
         let bounded = Confinement { bounds: Some(bounds), ..confined.clone() };
         let closed = Confinement { network: Network::None, ..confined.clone() };
         let proxied = Confinement { network: Network::Proxied("/n\n".into()), ..confined.clone() };

@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
-use sandbox::Confinement;
+use sandbox::{Bounds, Confinement};
 
 use super::confinement;
 
 mod descendants;
+pub mod usage;
 
 /// The first argument of a supervisor.
 const SUPERVISE: &str = "__supervise";
@@ -35,11 +36,19 @@ const TERM_GRACE: Duration = Duration::from_millis(500);
 /// How often orphaned descendants are reaped.
 const REAPED_EVERY: Duration = Duration::from_secs(5);
 
-/// How often the processes of a bounded program are counted.
+/// How often the processes of a bounded program are counted, with their memory.
 const COUNTED_EVERY: Duration = Duration::from_millis(500);
 
-/// The exit code of a program that was ended because it had too many processes.
+/// How many counts there are for each time that its files are looked at.
+const COUNTS_PER_LOOK: u32 = 4;
+
+/// The exit codes of bounded programs that were ended because of what they used altogether: too many processes, too much
+/// memory, too many or too large files. Such a program itself never ends with one of them.
 pub const TOO_MANY: i32 = 122;
+/// See [`TOO_MANY`].
+pub const TOO_LARGE: i32 = 123;
+/// See [`TOO_MANY`].
+pub const TOO_FULL: i32 = 124;
 
 /// The exit code of a program that could not be started.
 pub const CANNOT_START: i32 = 127;
@@ -186,22 +195,48 @@ fn try_supervise(input: Option<&str>, argv: Vec<std::ffi::OsString>) -> std::io:
             let _ = std::io::copy(&mut input, &mut pipe);
         });
     }
-    let most = confinement::parse(&mut argv.into_iter()).flatten().and_then(|it| it.bounds);
-    let most = most.map(|bounds| bounds.processes);
-    let status = watch(program, &ended, count.is_none(), most)?;
+    let confined = confinement::parse(&mut argv.into_iter()).flatten();
+    let bounded = confined.and_then(|it| Some(Bounded { bounds: it.bounds?, folders: it.write }));
+    let status = watch(program, &ended, count.is_none(), bounded.as_ref())?;
     // After a normal exit too, because the program may have left processes in the background.
     descendants::kill_all();
     Ok(status)
 }
 
-/// Waits until the program exits, until `pml` closes the pipe, or until there are more than `most` processes; returns the
-/// exit code.
+/// What a program may use altogether.
+struct Bounded {
+    bounds: Bounds,
+    /// Where it may write.
+    folders: Vec<PathBuf>,
+}
+
+impl Bounded {
+    /// Returns the exit code of a program that uses more than it may.
+    fn exceeded(&self, looks_at_files: bool) -> Option<i32> {
+        let Bounds { processes, memory, folder, .. } = self.bounds;
+        let found = descendants::up_to(processes);
+        if found.len() > processes as usize {
+            return Some(TOO_MANY);
+        }
+        if usage::memory(&found) > memory {
+            return Some(TOO_LARGE);
+        }
+        let is_full = looks_at_files && usage::stored(&self.folders, &found) > folder;
+        is_full.then_some(TOO_FULL)
+    }
+}
+
+/// Waits until the program exits, until `pml` closes the pipe, or until it uses more than it may; returns the exit code.
 fn watch(
     program: Pid,
     ended: &OwnedFd,
     has_input: bool,
-    most: Option<u32>,
+    bounded: Option<&Bounded>,
 ) -> std::io::Result<i32> {
+    let exit_code = || match exit_code(program)? {
+        TOO_MANY | TOO_LARGE | TOO_FULL if bounded.is_some() => Ok(1),
+        code => Ok::<_, std::io::Error>(code),
+    };
     let has_ended = |limit: Duration, or_owner: bool| -> std::io::Result<Option<bool>> {
         let deadline = Instant::now() + limit;
         loop {
@@ -221,28 +256,31 @@ fn watch(
             }
         }
     };
+    let mut counts = 0_u32;
     loop {
         // Wake up to reap orphaned descendants that have exited, and more often to count the living.
-        let pause = if most.is_some() { COUNTED_EVERY } else { REAPED_EVERY };
+        let pause = if bounded.is_some() { COUNTED_EVERY } else { REAPED_EVERY };
         let ours = has_ended(pause, true)?;
         match ours {
-            Some(true) => return exit_code(program),
+            Some(true) => return exit_code(),
             Some(false) => break,
             None => descendants::reap_except(program),
         }
-        if most.is_some_and(descendants::more_than) {
-            return Ok(TOO_MANY);
+        counts = counts.wrapping_add(1);
+        let exceeded = bounded.and_then(|it| it.exceeded(counts.is_multiple_of(COUNTS_PER_LOOK)));
+        if let Some(code) = exceeded {
+            return Ok(code);
         }
     }
     // `pml` has exited or closed the pipe. A server that reads its stdin sees the end of input and exits by itself.
     if has_input {
         if has_ended(END_GRACE, false)? == Some(true) {
-            return exit_code(program);
+            return exit_code();
         }
         // If it has just exited, it is still a zombie, so the pid cannot belong to another process.
         let _ = rustix::process::kill_process(program, Signal::TERM);
         if has_ended(TERM_GRACE, false)? == Some(true) {
-            return exit_code(program);
+            return exit_code();
         }
     }
     Ok(128 + Signal::KILL.as_raw())

@@ -6,19 +6,22 @@ use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
 /// How much nicer than its parent a bounded process is: what serves requests comes first.
 const NICE: i32 = 10;
 
-/// Bounds on each process of a program, by the limits of the system. They hold for what it starts as well, each process
-/// for itself.
+/// Bounds on each process of a program, by the limits of the system, which hold for what it starts as well; and on all of
+/// them together, which whoever supervises it checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// The memory that it can write, in bytes. Not its address space: some engines reserve far more than they use.
+    /// The memory that each process can write, in bytes, and that all hold together. Not the address space: some engines
+    /// reserve far more than they use.
     pub memory: u64,
-    /// Its CPU time, in seconds; the system then ends it.
+    /// The CPU time of each process, in seconds; the system then ends it.
     pub cpu_seconds: u64,
-    /// The size of a file that it writes, in bytes.
+    /// The size of a file that a process writes, in bytes.
     pub file: u64,
-    /// The number of its open files.
+    /// The size of all files together where the program may write, in bytes, with deleted ones that are still in use.
+    pub folder: u64,
+    /// The number of open files of each process.
     pub descriptors: u64,
-    /// The number of processes of the program together. Whoever supervises it counts them.
+    /// The number of processes of the program together.
     pub processes: u32,
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct StdioSettings {
     )]
     pub tenant_processes: u16,
 
-    /// The memory of each process of a `stdio` server, in MiB.
+    /// The memory of a `stdio` server, in MiB: of each of its processes, and of all of them together.
     #[arg(
         id = "stdio_memory",
         long = "stdio-memory",
@@ -39,6 +39,17 @@ pub(crate) struct StdioSettings {
         value_parser = clap::value_parser!(u32).range(64..)
     )]
     pub memory: u32,
+
+    /// What a `stdio` server may store, in MiB: for its project, and temporarily.
+    #[arg(
+        id = "stdio_folder",
+        long = "stdio-folder",
+        env = "PML_STDIO_FOLDER_MB",
+        default_value = "1024",
+        value_name = "MIB",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub folder: u32,
 
     /// How many seconds a `stdio` server without calls keeps running.
     #[arg(
@@ -53,13 +64,14 @@ pub(crate) struct StdioSettings {
 }
 
 impl StdioSettings {
-    /// Returns what each process may use.
+    /// Returns what a server may use.
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
             memory: u64::from(self.memory) * MIB,
             // Calls end after 30 s. More than this is a process that computes without a call.
             cpu_seconds: 600,
             file: 256 * MIB,
+            folder: u64::from(self.folder) * MIB,
             descriptors: 256,
             processes: 32,
         }

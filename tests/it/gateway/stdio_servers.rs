@@ -19,8 +19,8 @@ use crate::support::{PATIENCE, poll};
 
 /// The tools of `misbehaves.js`.
 const MISBEHAVIOUR: &[&str] = &[
-    "crash", "daemon", "env", "exhaust", "flood", "fork", "hang", "huge", "lie", "pid", "recall",
-    "refuse", "remember",
+    "crash", "daemon", "env", "exhaust", "fill", "flood", "fork", "hang", "huge", "lie", "pid",
+    "recall", "refuse", "remember", "share",
 ];
 
 /// Installs servers of the catalog on a gateway, and routes them to it.

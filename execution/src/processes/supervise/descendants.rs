@@ -38,19 +38,19 @@ pub(super) fn reap_except(program: Pid) {
     }
 }
 
-/// Returns whether this process has more than `most` descendants.
-pub(super) fn more_than(most: u32) -> bool {
+/// Returns the descendants of this process; not all of them if there are more than `most`.
+pub(super) fn up_to(most: u32) -> Vec<i32> {
     let mut left = vec![own_pid()];
-    let mut found = 0;
+    let mut found = Vec::new();
     while let Some(pid) = left.pop() {
         let children = children(pid);
-        found += children.len();
-        if found > most as usize {
-            return true;
+        found.extend_from_slice(&children);
+        if found.len() > most as usize {
+            break;
         }
         left.extend(children);
     }
-    false
+    found
 }
 
 /// Returns the children of a process, as each of its threads has them: unlike a walk over all processes, this is cheap.

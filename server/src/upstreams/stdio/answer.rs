@@ -61,9 +61,10 @@ pub(super) async fn result(
         Err(NoAnswer::Failed(_)) => {
             let reason = running.0.exit_reason().await;
             tracing::warn!(tool.name = %tool.id, reason, "A stdio server ended during a call");
-            let what =
-                "its server ended during the call, which may have had effects and is not repeated";
-            return Err(unavailable(tool, what.to_owned()));
+            let what = format!(
+                "its server ended during the call, which may have had effects and is not repeated: it {reason}"
+            );
+            return Err(unavailable(tool, what));
         }
     };
     let text = serde_json::to_vec(&result).map_err(|error| failed(&error.to_string()))?;

@@ -1,7 +1,7 @@
 //! The start of one server: its package, its variables and its seal.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use execution::host_pattern::HostPattern;
@@ -11,6 +11,7 @@ use execution::mcp_process::{
 use execution::packages::{Activity, Installer, Request};
 use execution::processes::confinement::Machine;
 use execution::processes::programs::Programs;
+use execution::processes::supervise::usage;
 use execution::processes::variables::{check_variable, is_passed};
 use protocol::{ErrorBody, ErrorCode, Fqdn, Install, Integrity};
 use sandbox::{Bounds, Confinement};
@@ -109,6 +110,7 @@ pub(super) async fn start(
     let (home, own) = match launch.secrets.is_empty() {
         true => {
             create(&launch.home).map_err(|error| failure(format!("its folder: {error}")))?;
+            check_size(&launch.home, launch.bounds.folder).await?;
             (launch.home.clone(), None)
         }
         false => {
@@ -152,6 +154,25 @@ pub(super) async fn start(
     let mut session = mcp_process::start(starter, &executed, Some(&seal)).await?;
     session.held = Some(Box::new(own));
     Ok(session)
+}
+
+/// Refuses to start a server whose folder is full: it would be ended again, after it has stored even more.
+async fn check_size(home: &Path, most: u64) -> Result<(), StartFailure> {
+    let folders = [home.to_owned()];
+    let size = tokio::task::spawn_blocking(move || usage::of_folders(&folders)).await;
+    // Without an answer, the gateway is stopping.
+    if size.is_ok_and(|size| size <= most) {
+        return Ok(());
+    }
+    tracing::warn!(folder = %home.display(), "The folder of a stdio server is full, so the server is not started");
+    let message = format!(
+        "what this server has stored for your project exceeds the limit of {} MiB, so it does not start; the operator \
+        of the gateway can remove it, or raise `PML_STDIO_FOLDER_MB`",
+        most / (1024 * 1024)
+    );
+    let refused = ErrorBody::new(ErrorCode::ToolUnavailable, message);
+    let reason = "its folder is full".to_owned();
+    Err(StartFailure { refused: Some(Box::new(refused)), ..failure(reason) })
 }
 
 fn failure(reason: String) -> StartFailure {

@@ -184,3 +184,33 @@ fn a_server_that_hangs_or_multiplies_is_stopped() {
     failure(&bad.execute_request(hung), "TIME_LIMIT");
     call(&bad, "bad:pid", &json!({}));
 }
+
+/// What the processes of a server hold together is bounded: their memory, and what they store, also if its files are
+/// deleted. A full folder is not filled further, and other projects are not affected.
+#[test]
+fn a_server_that_takes_too_much_altogether_is_stopped() {
+    let limits = [("PML_STDIO_MEMORY_MB", "256"), ("PML_STDIO_FOLDER_MB", "32")];
+    let gateway = Installation::new().start_with(&limits);
+    add(&gateway, "bad", &fixture("misbehaves.js"), MISBEHAVIOUR, &[]);
+    let (one, two) = (gateway.tenant(), gateway.tenant());
+    let (bad, other) = (client(&one, "bad:pid"), client(&two, "bad:pid"));
+    let served = call(&other, "bad:pid", &json!({}));
+    let ended = |tool: &str, words: &str| {
+        let envelope = bad.execute(&format!("return await mcp.bad.{tool}"));
+        let message = failure(&envelope, "TOOL_UNAVAILABLE");
+        assert!(message.contains(words), "{tool}: {message}");
+    };
+    // Each of five processes has less than it may.
+    ended("share({})", "had too much memory");
+    call(&bad, "bad:pid", &json!({}));
+    // Deleted files are gone with their process.
+    ended("fill({ hidden: true })", "had stored too much");
+    call(&bad, "bad:pid", &json!({}));
+    ended("fill({})", "had stored too much");
+    poll("the refusal, after the pause that failures cause", PATIENCE, || {
+        let envelope = bad.execute("return await mcp.bad.pid({})");
+        let message = failure(&envelope, "TOOL_UNAVAILABLE");
+        message.contains("exceeds the limit of 32 MiB").then_some(())
+    });
+    assert_eq!(call(&other, "bad:pid", &json!({})), served);
+}

@@ -260,6 +260,7 @@ fn the_schema_knows_every_setting() {
         "PML_TLS_KEY_FILE",
         // The image has no Node.js and no Python to run `stdio` servers.
         "PML_STDIO_DIR",
+        "PML_STDIO_FOLDER_MB",
         "PML_STDIO_IDLE_SECONDS",
         "PML_STDIO_MEMORY_MB",
         "PML_STDIO_PROCESSES",
