@@ -7,31 +7,23 @@
 mod sender;
 
 use std::fs;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use self::sender::{Kind, Outcome, Sender};
+use self::sender::{Kind, Outcome, Pace, Sender, Taken};
 use crate::support::processes::Pid;
 use crate::support::server::{Installation, Server, Tenant};
 use crate::support::{PATIENCE, has_full_counts, poll, scaled};
 
 /// The requests of a drive, by kind.
-#[derive(Debug)]
 struct Figures {
-    took: Mutex<Vec<(Kind, Outcome, Duration)>>,
+    taken: Vec<Taken>,
     elapsed: Duration,
 }
 
 impl Figures {
     fn sorted(&self, wanted: impl Fn(Kind, Outcome) -> bool) -> Vec<Duration> {
-        let took = self.took.lock().unwrap();
-        let mut sorted: Vec<Duration> = took
-            .iter()
-            .filter(|(kind, outcome, _)| wanted(*kind, *outcome))
-            .map(|it| it.2)
-            .collect();
+        let taken = self.taken.iter().filter(|it| wanted(it.kind, it.outcome));
+        let mut sorted: Vec<Duration> = taken.map(|it| it.took).collect();
         sorted.sort();
         sorted
     }
@@ -50,57 +42,24 @@ impl Figures {
     }
 }
 
-/// Sends requests at a fixed rate, whether or not earlier ones are answered, as far as `senders` are enough.
+/// Sends requests at a fixed rate.
 fn open_loop(
     tenant: &Tenant,
     kinds: &[Kind],
     rate: f64,
     length: Duration,
-    senders: usize,
+    connections: usize,
 ) -> Figures {
-    let (next, took) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let count = (rate * length.as_secs_f64()) as usize;
     let began = Instant::now();
-    thread::scope(|scope| {
-        for _ in 0..senders {
-            scope.spawn(|| {
-                let mut sender = Sender::new(tenant);
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= count {
-                        return;
-                    }
-                    // From its due time, so that a late sender does not hide a slow gateway.
-                    let due = began + Duration::from_secs_f64(number as f64 / rate);
-                    thread::sleep(due.saturating_duration_since(Instant::now()));
-                    let (kind, sent) = (kinds[number % kinds.len()], Instant::now());
-                    let outcome = sender.ask(kind);
-                    let since = if outcome == Outcome::Done { due } else { sent };
-                    took.lock().unwrap().push((kind, outcome, since.elapsed()));
-                }
-            });
-        }
-    });
-    Figures { took, elapsed: began.elapsed() }
+    let taken = Sender::new(tenant, connections).run(kinds, Pace::PerSecond(rate), length);
+    Figures { taken, elapsed: began.elapsed() }
 }
 
 /// Sends requests one after the other on some connections; returns what was done per second.
 fn capacity(tenant: &Tenant, kind: Kind, length: Duration) -> f64 {
-    let done = AtomicUsize::new(0);
     let began = Instant::now();
-    thread::scope(|scope| {
-        for _ in 0..16 {
-            scope.spawn(|| {
-                let mut sender = Sender::new(tenant);
-                while began.elapsed() < length {
-                    if sender.ask(kind) == Outcome::Done {
-                        done.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-            });
-        }
-    });
-    done.into_inner() as f64 / began.elapsed().as_secs_f64()
+    let taken = Sender::new(tenant, 16).run(&[kind], Pace::Answered, length);
+    Figures { taken, elapsed: began.elapsed() }.goodput()
 }
 
 /// Returns whether the targets hold: they are about what is released, with the machine to itself.
@@ -119,7 +78,7 @@ fn start() -> (Server, Tenant) {
         [("PML_RATE_PER_KEY", "off"), ("PML_RATE_PER_ORG", "off"), ("PML_RATE_PER_ADDRESS", "off")];
     let server = Installation::new().start_with(&all);
     let tenant = server.tenant();
-    let mut sender = Sender::new(&tenant);
+    let mut sender = Sender::new(&tenant, 1);
     for kind in Kind::ALL {
         sender.ask(kind);
     }
@@ -160,7 +119,7 @@ fn an_overload_is_refused_and_leaves_nothing_behind() {
         figures.latencies(Kind::Execute, Outcome::Done).1
     };
     let (before, p99) = (server.pid().memory(), light());
-    // More senders than the tenant's programs that run or wait, so that some are refused.
+    // More connections than the tenant's programs that run or wait, so that some are refused.
     let figures = open_loop(&tenant, &[Kind::Execute], 3.0 * peak, length(120), 160);
     let ended = Instant::now();
     let refused = figures.sorted(|_, outcome| outcome == Outcome::Busy).len();

@@ -1,10 +1,16 @@
-//! A client that does as little as possible, so that the machine's time is the gateway's.
+//! A client that does as little as possible, so that the machine's time is the gateway's: one thread, prepared requests,
+//! plain sockets.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
 use serde_json::{Value, json};
 
+use crate::support::PATIENCE;
 use crate::support::mcp_client::Era;
 use crate::support::server::Tenant;
 
@@ -74,75 +80,179 @@ impl Kind {
     }
 }
 
-/// A connection, and the requests that it sends.
+/// When requests are sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Pace {
+    /// So many per second, whether or not earlier ones are answered, as far as the connections are enough.
+    PerSecond(f64),
+    /// The next one on a connection when the last one is answered.
+    Answered,
+}
+
+/// A request that has been answered.
+pub(super) struct Taken {
+    pub(super) kind: Kind,
+    pub(super) outcome: Outcome,
+    /// Of what was done, since it was due, so that a late client does not hide a slow gateway; otherwise since it was sent.
+    pub(super) took: Duration,
+}
+
+/// Some connections to a gateway.
 pub(super) struct Sender {
     address: String,
     requests: [Vec<u8>; 5],
-    connection: Option<TcpStream>,
+    connections: Vec<Connection>,
+    idle: Vec<usize>,
+    epoll: OwnedFd,
+}
+
+#[derive(Default)]
+struct Connection {
+    stream: Option<TcpStream>,
     answer: Vec<u8>,
+    pending: Option<Pending>,
+}
+
+#[derive(Clone, Copy)]
+struct Pending {
+    kind: Kind,
+    due: Instant,
+    sent: Instant,
+    /// Whether the connection was used before, and may have been closed in the meantime, as every server may.
+    is_repeatable: bool,
 }
 
 impl Sender {
-    pub(super) fn new(tenant: &Tenant) -> Self {
+    pub(super) fn new(tenant: &Tenant, connections: usize) -> Self {
         let address = tenant.url.strip_prefix("http://").expect("it is plain HTTP").to_owned();
-        let requests = Kind::ALL.map(|kind| kind.request(tenant));
-        Self { address, requests, connection: None, answer: Vec::new() }
-    }
-
-    /// Sends one request, and checks that the answer is the right one or a typed refusal.
-    pub(super) fn ask(&mut self, kind: Kind) -> Outcome {
-        let answered = match self.exchange(kind) {
-            // The gateway closes idle connections, as every server may.
-            Err(error) if self.answer.is_empty() => {
-                assert!(self.connection.take().is_some(), "{kind:?}: {error}");
-                self.exchange(kind)
-            }
-            other => other,
-        };
-        let body = answered.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
-        let (head, text) = self.answer.split_at(body);
-        let (head, text) = (String::from_utf8_lossy(head), String::from_utf8_lossy(text));
-        match head.split(' ').nth(1).unwrap_or_default() {
-            "200" if text.contains("\"BUSY\"") => Outcome::Busy,
-            "200" => {
-                assert!(text.contains(kind.proof()), "{kind:?}: {text:.600}");
-                Outcome::Done
-            }
-            "429" | "503" => {
-                let problem: Value = serde_json::from_str(&text).unwrap_or_default();
-                let code = problem["code"].as_str().unwrap_or_default();
-                assert!(["BUSY", "RATE_LIMITED"].contains(&code), "{kind:?}: {text:.600}");
-                Outcome::Busy
-            }
-            other => panic!("{kind:?}: {other}: {text:.600}"),
+        Self {
+            address,
+            requests: Kind::ALL.map(|kind| kind.request(tenant)),
+            connections: (0..connections).map(|_| Connection::default()).collect(),
+            idle: (0..connections).rev().collect(),
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).unwrap(),
         }
     }
 
-    /// Sends a request and reads the whole answer; returns where its body begins.
-    fn exchange(&mut self, kind: Kind) -> io::Result<usize> {
-        self.answer.clear();
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
-            none => {
-                let connection = TcpStream::connect(&self.address)?;
-                connection.set_nodelay(true)?;
-                none.insert(connection)
-            }
-        };
-        connection.write_all(&self.requests[kind as usize])?;
-        let mut chunk = [0; 16 << 10];
+    /// Sends each of these kinds in turn, and waits for all answers.
+    pub(super) fn run(&mut self, kinds: &[Kind], pace: Pace, length: Duration) -> Vec<Taken> {
+        let (began, mut number) = (Instant::now(), 0);
+        let mut taken = Vec::new();
+        let mut events = Vec::with_capacity(64);
         loop {
-            let length = connection.read(&mut chunk)?;
-            if length == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.answer.extend_from_slice(&chunk[..length]);
-            if let Some((body, length)) = parts(&self.answer)
-                && self.answer.len() >= body + length
+            let now = Instant::now();
+            let next = || match pace {
+                Pace::PerSecond(rate) => {
+                    let after = Duration::from_secs_f64(number as f64 / rate);
+                    (after < length).then_some(began + after)
+                }
+                Pace::Answered => (now < began + length).then_some(now),
+            };
+            let next = next();
+            if let Some(due) = next.filter(|due| *due <= now)
+                && let Some(slot) = self.idle.pop()
             {
-                return Ok(body);
+                self.send(slot, kinds[number % kinds.len()], due);
+                number += 1;
+                continue;
+            }
+            if next.is_none() && self.idle.len() == self.connections.len() {
+                return taken;
+            }
+            let until = next.filter(|_| !self.idle.is_empty()).map_or(PATIENCE, |due| due - now);
+            let until = Timespec::try_from(until).expect("it is short");
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&until)) {
+                Err(rustix::io::Errno::INTR) => continue,
+                found => found.unwrap(),
+            };
+            assert!(until.tv_sec < 60 || !events.is_empty(), "no answer within a minute");
+            for event in &events {
+                let slot = usize::try_from(event.data.u64()).expect("it is a slot");
+                taken.extend(self.receive(slot));
             }
         }
+    }
+
+    /// Sends one request and waits for its answer.
+    pub(super) fn ask(&mut self, kind: Kind) -> Outcome {
+        // A moment, in which one request is due.
+        let taken = self.run(&[kind], Pace::PerSecond(1.0), Duration::from_nanos(1));
+        taken[0].outcome
+    }
+
+    fn send(&mut self, slot: usize, kind: Kind, due: Instant) {
+        let is_repeatable = self.connections[slot].stream.is_some();
+        let pending = Pending { kind, due, sent: Instant::now(), is_repeatable };
+        let connection = &mut self.connections[slot];
+        connection.pending = Some(pending);
+        connection.answer.clear();
+        if connection.stream.is_none() {
+            let stream = TcpStream::connect(&self.address).expect("the gateway accepts");
+            stream.set_nodelay(true).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let data = epoll::EventData::new_u64(slot as u64);
+            epoll::add(&self.epoll, &stream, data, epoll::EventFlags::IN).unwrap();
+            connection.stream = Some(stream);
+        }
+        let stream = connection.stream.as_mut().expect("it was just made");
+        let written = stream.write_all(&self.requests[kind as usize]);
+        // Whether it arrived, the answer tells.
+        assert!(written.is_ok() || is_repeatable, "{kind:?}: {written:?}");
+    }
+
+    /// Reads what has arrived on a connection; returns its request if that is answered now.
+    fn receive(&mut self, slot: usize) -> Option<Taken> {
+        let connection = &mut self.connections[slot];
+        let mut chunk = [0; 16 << 10];
+        let read = match connection.stream.as_mut()?.read(&mut chunk) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            read => read,
+        };
+        match (read, connection.pending) {
+            (Ok(length @ 1..), Some(pending)) => {
+                connection.answer.extend_from_slice(&chunk[..length]);
+                let (body, length) = parts(&connection.answer)?;
+                (connection.answer.len() >= body + length).then(|| {
+                    let (kind, outcome) =
+                        (pending.kind, outcome(pending.kind, &connection.answer, body));
+                    connection.pending = None;
+                    self.idle.push(slot);
+                    let since = if outcome == Outcome::Done { pending.due } else { pending.sent };
+                    Taken { kind, outcome, took: since.elapsed() }
+                })
+            }
+            (Ok(1..), None) => panic!("an answer without a request"),
+            (end, pending) => {
+                connection.stream = None;
+                if let Some(pending) = pending {
+                    let is_new = connection.answer.is_empty() && pending.is_repeatable;
+                    assert!(is_new, "{:?}: {end:?}", pending.kind);
+                    self.send(slot, pending.kind, pending.due);
+                }
+                None
+            }
+        }
+    }
+}
+
+/// Checks that an answer is the right one or a typed refusal.
+fn outcome(kind: Kind, answer: &[u8], body: usize) -> Outcome {
+    let (head, text) = answer.split_at(body);
+    let (head, text) = (String::from_utf8_lossy(head), String::from_utf8_lossy(text));
+    match head.split(' ').nth(1).unwrap_or_default() {
+        "200" if text.contains("\"BUSY\"") => Outcome::Busy,
+        "200" => {
+            assert!(text.contains(kind.proof()), "{kind:?}: {text:.600}");
+            Outcome::Done
+        }
+        "429" | "503" => {
+            let problem: Value = serde_json::from_str(&text).unwrap_or_default();
+            let code = problem["code"].as_str().unwrap_or_default();
+            assert!(["BUSY", "RATE_LIMITED"].contains(&code), "{kind:?}: {text:.600}");
+            Outcome::Busy
+        }
+        other => panic!("{kind:?}: {other}: {text:.600}"),
     }
 }
 
