@@ -7,8 +7,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use protocol::{ErrorCode, Integrity, ToolId};
+use protocol::{ErrorCode, Integrity, Scope, ToolId};
 use serde::{Deserialize, Serialize};
+use sqlx::PgConnection;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -237,6 +238,44 @@ struct ExecutionRow {
     duration_ms: Option<i64>,
 }
 
+/// Returns the run that tells of an execution. Each kind has a statement of its own, because each has its own index.
+async fn trace_of(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    id: Uuid,
+    row: &ExecutionRow,
+) -> Result<Option<Uuid>, RegistryError> {
+    let found = if row.decision == Decision::Client.as_str() {
+        // A client may claim any execution, so only what its own principal tells counts. Who it is is compared
+        // afterwards: without statistics, an index that begins with the principal would look better than that of the
+        // execution, and all runs of the principal would be read.
+        let claimed = sqlx::query_scalar!(
+            "select run_id from (
+                select run_id, principal, origin, received_at, id from traces
+                where org = $1 and project = $2 and execution_id = $3 offset 0
+            ) claimed
+            where principal = $4 and origin = 'client'
+            order by received_at, id limit 1",
+            scope.org(),
+            scope.project(),
+            id,
+            row.principal,
+        );
+        claimed.fetch_optional(connection).await?
+    } else {
+        let own = sqlx::query_scalar!(
+            "select run_id from traces
+            where org = $1 and project = $2 and principal = $4 and origin = 'gateway' and run_id = $3",
+            scope.org(),
+            scope.project(),
+            id,
+            row.principal,
+        );
+        own.fetch_optional(connection).await?
+    };
+    Ok(found)
+}
+
 impl ExecutionRow {
     fn into_record(self, trace_id: Option<Uuid>) -> ExecutionRecord {
         ExecutionRecord {
@@ -329,20 +368,7 @@ impl Registry {
                 .fetch_optional(&mut *connection)
                 .await?
                 .ok_or_else(|| RegistryError::NotFound(id.to_string()))?;
-                // A client may claim any execution, so only what its own principal tells counts.
-                let trace_id = sqlx::query_scalar!(
-                    "select run_id from traces
-                    where org = $1 and project = $2 and principal = $4
-                        and case when $5 = 'client' then execution_id = $3 and origin = 'client'
-                            else run_id = $3 and origin = 'gateway' end
-                    order by received_at, id limit 1",
-                    scope.org(),
-                    scope.project(),
-                    id,
-                    row.principal,
-                    row.decision,
-                );
-                let trace_id = trace_id.fetch_optional(connection).await?;
+                let trace_id = trace_of(connection, &scope, id, &row).await?;
                 Ok(row.into_record(trace_id))
             })
         })

@@ -212,7 +212,7 @@ async fn lists_of_executions_stay_flat() {
         (&ann, Reader::Project, absent, 0),
     ] {
         let what = format!("{reader:?} {filter:?}");
-        let before = rows_read(&database).await;
+        let before = rows_read(&database, "executions").await;
         let reading = database.registry().await;
         let page = reading.executions(tenant, reader, filter.clone(), None, 20).await.unwrap();
         // The database adds up what a connection has read when it is closed.
@@ -221,7 +221,8 @@ async fn lists_of_executions_stay_flat() {
         // A page that found nothing in what it looked at is not the last one.
         assert_eq!(page.next_cursor.is_some(), expected != 1, "{what}");
         let after = eventually("the statistics", async || {
-            Some(rows_read(&database).await).filter(|after| after.scans > before.scans)
+            Some(rows_read(&database, "executions").await)
+                .filter(|after| after.scans > before.scans)
         })
         .await;
         assert_eq!(after.sequential, before.sequential, "{what}: the whole table was read");
@@ -248,16 +249,66 @@ async fn lists_of_executions_stay_flat() {
     assert_eq!(pages, count / 2_000 + 1);
 }
 
+/// However many runs a principal has, an execution is read with its own, and in a database without statistics, too.
+#[tokio::test]
+async fn an_execution_is_read_without_the_runs_of_others() {
+    for has_statistics in [false, true] {
+        let database = Database::migrated().await;
+        database.tenants(["acme.web"]).await;
+        let registry = database.registry().await;
+        let ann = member("acme.web", "ann");
+        let delegated = NewExecution { decision: Decision::Client, ..new_execution() };
+        let own = new_execution();
+        for execution in [&delegated, &own] {
+            registry.begin_execution(&ann, execution.clone()).await.unwrap();
+        }
+        let told = NewTrace { execution_id: Some(delegated.id), ..trace(1) };
+        assert_eq!(registry.store_trace(&ann, told.clone()).await.unwrap(), StoredTrace::Stored);
+        let ran = OwnTrace {
+            principal: "ann".parse().unwrap(),
+            trace: NewTrace { run_id: own.id, ..trace(1) },
+        };
+        let scope = "acme.web".parse().unwrap();
+        registry.store_own_traces(&scope, Arc::new(vec![ran])).await.unwrap();
+        let many = "insert into traces (id, org, project, principal, origin, run_id, execution_id, code_hash, status,
+                started_at, duration_ms, event_count)
+            select gen_random_uuid(), org, project, principal, origin, gen_random_uuid(),
+                case when origin = 'client' then gen_random_uuid() end, code_hash, status, started_at, 1, 0
+            from traces, generate_series(1, 10000)";
+        let mut superuser = database.superuser().await;
+        sqlx::raw_sql(many).execute(&mut superuser).await.unwrap();
+        if has_statistics {
+            superuser.execute("analyze traces").await.unwrap();
+        }
+        for (execution, run) in [(&delegated, told.run_id), (&own, own.id)] {
+            let before = rows_read(&database, "traces").await;
+            let reading = database.registry().await;
+            let record = reading.execution(&ann, Reader::Own, execution.id).await.unwrap();
+            reading.close().await;
+            assert_eq!(record.trace_id, Some(run));
+            let after = eventually("the statistics", async || {
+                Some(rows_read(&database, "traces").await).filter(|it| it.scans > before.scans)
+            })
+            .await;
+            let what = format!("{:?}, {has_statistics}", execution.decision);
+            assert_eq!(after.sequential, before.sequential, "{what}: the whole table was read");
+            assert!(after.fetched - before.fetched <= 4, "{what}");
+        }
+    }
+}
+
 struct RowsRead {
     scans: i64,
     sequential: i64,
     fetched: i64,
 }
 
-async fn rows_read(database: &Database) -> RowsRead {
-    let read = "select coalesce(idx_scan, 0) as scans, seq_tup_read as sequential,
-        coalesce(idx_tup_fetch, 0) as fetched from pg_stat_user_tables where relname = 'executions'";
-    let row = database.superuser().await.fetch_one(read).await.unwrap();
+async fn rows_read(database: &Database, table: &str) -> RowsRead {
+    let read = sqlx::query(
+        "select coalesce(idx_scan, 0) as scans, seq_tup_read as sequential,
+        coalesce(idx_tup_fetch, 0) as fetched from pg_stat_user_tables where relname = $1",
+    );
+    let row = read.bind(table).fetch_one(&mut database.superuser().await).await.unwrap();
     RowsRead {
         scans: row.get("scans"),
         sequential: row.get("sequential"),
