@@ -9,6 +9,7 @@
 //! caller can become one.
 
 mod label;
+mod operations;
 mod process;
 mod programs;
 mod requests;
@@ -20,6 +21,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramOpts, Registry};
 
 pub(crate) use label::{Counters, Label, labels};
+pub(crate) use operations::{Calls, OperationError, Operations};
 pub(crate) use programs::{Decision, ProgramCount, Programs};
 pub(crate) use requests::Requests;
 pub(crate) use snapshot::Snapshot;
@@ -130,6 +132,8 @@ pub(crate) struct Metrics {
     pub upstreams: Work<UpstreamEnd>,
     /// `stdio` servers.
     pub stdio: StdioCounters,
+    /// MCP requests.
+    pub operations: Operations,
 }
 
 impl Metrics {
@@ -160,6 +164,7 @@ impl Metrics {
             analyses,
             upstreams,
             stdio: StdioCounters::new(&registry),
+            operations: Operations::new(&registry),
             registry,
         }
     }
@@ -244,6 +249,7 @@ mod tests {
         check::<Decision>();
         check::<Ending>();
         check::<Limit>();
+        check::<OperationError>();
         check::<StdioStart>();
         check::<UpstreamEnd>();
     }

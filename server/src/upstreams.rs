@@ -24,7 +24,7 @@ use self::breaker::{Breaker, FAILURES};
 use crate::admission::memory::{Memory, Reserved, TenantMemory};
 use crate::config::Secret;
 use crate::http_client;
-use crate::metrics::{Metrics, UpstreamEnd, Work};
+use crate::metrics::{Calls, Metrics, UpstreamEnd, Work};
 
 /// The maximum number of cached connections.
 const CONNECTIONS: u64 = 1_024;
@@ -151,7 +151,7 @@ impl Upstreams {
         memory: &Slot<Reserved>,
     ) -> Result<Value, ErrorBody> {
         let redactor = secret.map(|secret| Redactor::new(secret.expose()));
-        let mut counted = CallCount::begin(&self.metrics.upstreams);
+        let mut counted = CallCount::begin(&self.metrics.upstreams, &self.metrics.operations.http);
         // Boxed, because the future is large and most calls do not need it.
         let answer = Box::pin(self.call_unredacted(
             scope,
@@ -272,14 +272,15 @@ impl Upstreams {
 /// A call in progress, which is counted when it is dropped.
 struct CallCount<'a> {
     work: &'a Work<UpstreamEnd>,
+    calls: &'a Calls,
     began: Instant,
     end: UpstreamEnd,
 }
 
 impl<'a> CallCount<'a> {
-    fn begin(work: &'a Work<UpstreamEnd>) -> Self {
+    fn begin(work: &'a Work<UpstreamEnd>, calls: &'a Calls) -> Self {
         // A call that is refused before it has begun, because of its URL.
-        Self { work, began: Instant::now(), end: UpstreamEnd::Unavailable }
+        Self { work, calls, began: Instant::now(), end: UpstreamEnd::Unavailable }
     }
 }
 
@@ -287,7 +288,11 @@ impl Drop for CallCount<'_> {
     fn drop(&mut self) {
         match self.end {
             UpstreamEnd::Paused => self.work.skipped(self.end),
-            end => self.work.done(end, self.began.elapsed()),
+            end => {
+                let duration = self.began.elapsed();
+                self.work.done(end, duration);
+                self.calls.done(end.into(), duration);
+            }
         }
     }
 }

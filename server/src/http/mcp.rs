@@ -39,6 +39,7 @@ use crate::error::{ApiError, MissingRight};
 use crate::execution::{discover, execute};
 use crate::identity::progress::Progress;
 use crate::identity::requester::Requester;
+use crate::metrics::OperationError;
 use crate::publish::create;
 use crate::state::SharedGateway;
 
@@ -231,6 +232,7 @@ impl ServerHandler for McpHandler {
                 rmcp::ErrorData::internal_error("the request has no caller", None)
             })?;
         let name = Name::new(&caller, &parts.headers, context.id.clone());
+        let mut measured = self.gateway.metrics.operations.server.begin();
         // Registered before the call begins, because its cancellation may arrive at any time from
         // now on. `running` is kept to the end: dropping it removes the call from the table.
         let running = self.running.enter(name, &context.ct);
@@ -281,6 +283,10 @@ impl ServerHandler for McpHandler {
         let mut result = match progress {
             None => answer.await,
             Some((token, calls)) => progress::notify(&context.peer, token, calls, answer).await,
+        };
+        measured.error = match result.is_error {
+            Some(true) => OperationError::Tool,
+            _ => OperationError::None,
         };
         // Set on every result, including results of servers with an older version; rmcp removes it for older clients.
         result.result_type = Some(ResultType::COMPLETE);

@@ -91,7 +91,11 @@ pub(super) struct Histograms<L>(Vec<Histogram>, PhantomData<L>);
 impl<L: Label> Histograms<L> {
     /// Creates the histograms.
     pub(super) fn new(registry: &Registry, name: &str, help: &str) -> Self {
-        let options = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
+        Self::with(registry, HistogramOpts::new(name, help).buckets(SECONDS.to_vec()))
+    }
+
+    /// Creates the histograms, with further options.
+    pub(super) fn with(registry: &Registry, options: HistogramOpts) -> Self {
         let family = HistogramVec::new(options, &[L::NAME]).expect("the name and label are valid");
         let family = registered(registry, family);
         let each = L::ALL.iter().map(|label| family.with_label_values(&[label.word()]));
