@@ -278,7 +278,10 @@ fn observe(
             Some(0) => "ended".to_owned(),
             Some(TOO_MANY) => "was ended because it had too many processes".to_owned(),
             Some(TOO_LARGE) => "was ended because its processes had too much memory".to_owned(),
-            Some(TOO_FULL) => "was ended because it had stored too much".to_owned(),
+            Some(TOO_FULL) => {
+                "was ended because it had stored too much, or something that cannot be looked at"
+                    .to_owned()
+            }
             // The supervisor adds 128 to the number of a signal. Linux has 64 signals.
             Some(code @ 129..=192) => format!("was ended by signal {}", code - 128),
             Some(code) => format!("ended with exit code {code}"),

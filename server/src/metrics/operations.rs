@@ -62,7 +62,8 @@ impl Operations {
                 .const_label("network_transport", transport);
             Calls(Histograms::with(registry, options))
         };
-        let sent = "The duration of each MCP request that the gateway sent, by the kind of its error.";
+        let sent =
+            "The duration of each MCP request that the gateway sent, by the kind of its error.";
         Self {
             server: calls(
                 "server",

@@ -162,7 +162,8 @@ impl StdioServers {
     ) -> Result<Value, ErrorBody> {
         let redactors: Vec<Redactor> =
             secrets.iter().map(|(_, secret)| Redactor::new(secret.expose())).collect();
-        let mut counted = CallCount::begin(&self.metrics.stdio.calls, &self.metrics.operations.stdio);
+        let mut counted =
+            CallCount::begin(&self.metrics.stdio.calls, &self.metrics.operations.stdio);
         let called =
             self.call_unredacted(scope, tool, arguments, secrets, memory, cancel, &mut counted.end);
         // Boxed, because the future is large and most calls do not need it.

@@ -1,12 +1,15 @@
 //! What a bounded program uses altogether: the limits of the system hold for each of its processes alone.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 /// The most files and folders in what a program writes. More take too long to look at.
 const ENTRIES: usize = 20_000;
+
+/// The longest list of a process's mappings, in bytes. Interpreters have a tenth of it.
+const MAPS_LIMIT: u64 = 1024 * 1024;
 
 /// Returns the memory that processes hold which is not a part of a file, in bytes.
 pub(super) fn memory(processes: &[i32]) -> u64 {
@@ -83,7 +86,11 @@ fn open_files(pid: i32) -> io::Result<u64> {
 }
 
 fn mapped_files(pid: i32) -> io::Result<u64> {
-    let text = fs::read(proc(pid, "maps"))?;
+    let mut text = Vec::new();
+    fs::File::open(proc(pid, "maps"))?.take(MAPS_LIMIT + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAPS_LIMIT {
+        return Ok(u64::MAX);
+    }
     let text = String::from_utf8_lossy(&text);
     let deleted = text.lines().filter(|line| line.ends_with(" (deleted)"));
     Ok(deleted.map(length).fold(0, u64::saturating_add))
