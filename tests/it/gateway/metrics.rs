@@ -356,12 +356,17 @@ fn calls_of_a_failing_upstream_are_counted() {
     assert_eq!(ended(&now, "paused") - ended(&open, "paused"), 1.0);
     assert_eq!(now.value("pml_upstream_call_duration_seconds_count", &[]), 5.0);
     // The same, by the semantic conventions of MCP.
-    let sent = |error| [("network_transport", "tcp"), ("error_type", error)];
-    let client = "mcp_client_operation_duration_seconds_count";
-    assert_eq!(now.value(client, &sent("connection_error")), 5.0);
-    assert_eq!(now.value(client, &sent("")), 0.0);
-    let method = [("mcp_method_name", "tools/call"), ("error_type", "tool_error")];
-    let answered = now.value("mcp_server_operation_duration_seconds_count", &method);
+    let measured = |side: &str, error: &str| {
+        let labels = [
+            ("mcp_method_name", "tools/call"),
+            ("network_transport", "tcp"),
+            ("error_type", error),
+        ];
+        now.value(&format!("mcp_{side}_operation_duration_seconds_count"), &labels)
+    };
+    assert_eq!(measured("client", "connection_error"), 5.0);
+    assert_eq!(measured("client", ""), 0.0);
+    let answered = measured("server", "tool_error");
     assert!(answered >= 6.0, "{answered}");
     let calls = [("type", "http"), ("outcome", "error")];
     assert_eq!(

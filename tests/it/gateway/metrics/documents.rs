@@ -163,7 +163,7 @@ fn check_expression(expression: &str, exported: &Exposition) {
         let end = rest[at..].find(|c| !is_word(c)).map_or(rest.len(), |length| at + length);
         let word = &rest[at..end];
         rest = &rest[end..];
-        if !word.starts_with("pml_") && !word.starts_with("process_") {
+        if !["pml_", "process_", "mcp_"].iter().any(|start| word.starts_with(start)) {
             continue;
         }
         let family = exported.family_of(word).unwrap_or_else(|| panic!("{word}: {expression}"));

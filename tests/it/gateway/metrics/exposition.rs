@@ -123,7 +123,8 @@ impl Exposition {
 
 /// Prometheus' conventions for names.
 fn check_name(name: &str, kind: &str) {
-    assert!(name.starts_with("pml_") || name.starts_with("process_"), "{name}");
+    // Ours, those that every Prometheus client has, and those of the semantic conventions of MCP.
+    assert!(["pml_", "process_", "mcp_"].iter().any(|start| name.starts_with(start)), "{name}");
     assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
     assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
     assert!(["counter", "gauge", "histogram"].contains(&kind), "{name} is a {kind}");
@@ -154,7 +155,9 @@ fn sample(line: &str) -> (String, Labels, f64) {
         let value = value.strip_suffix('"').unwrap_or(value);
         // The closed sets have nothing that would have to be escaped; `{}` is in templates of routes.
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-./{}+".contains(&b);
-        assert!(value.bytes().all(is_plain) && !value.is_empty(), "{line}");
+        // By the semantic conventions, what succeeds has no `error.type`.
+        let may_be_empty = name == "error_type";
+        assert!(value.bytes().all(is_plain) && (may_be_empty || !value.is_empty()), "{line}");
         assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{line}");
         assert!(labels.insert(name.to_owned(), value.to_owned()).is_none(), "{line}");
     }
