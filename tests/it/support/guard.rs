@@ -185,7 +185,7 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A folder that is removed as soon as nobody holds it, if it is large: hundreds of databases would fill a disk. What
+/// A folder that is removed as soon as nobody holds it, for what is large: hundreds of databases would fill a disk. What
 /// cannot be removed yet goes with the folder of the run.
 pub(crate) struct Folder(PathBuf);
 

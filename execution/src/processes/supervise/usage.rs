@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 /// The most files and folders in what a program writes. More take too long to look at.
-const ENTRIES: usize = 20_000;
+pub const ENTRIES: usize = 20_000;
 
 /// The longest list of a process's mappings, in bytes. Interpreters have a tenth of it.
 const MAPS_LIMIT: u64 = 1024 * 1024;

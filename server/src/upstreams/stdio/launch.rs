@@ -164,11 +164,12 @@ async fn check_size(home: &Path, most: u64) -> Result<(), StartFailure> {
     if size.is_ok_and(|size| size <= most) {
         return Ok(());
     }
-    tracing::warn!(folder = %home.display(), "The folder of a stdio server is full, so the server is not started");
+    tracing::warn!(folder = %home.display(), "The folder of a stdio server is full or unreadable, so the server is not started");
     let message = format!(
-        "what this server has stored for your project exceeds the limit of {} MiB, so it does not start; the operator \
-        of the gateway can remove it, or raise `PML_STDIO_FOLDER_MB`",
-        most / (1024 * 1024)
+        "what this server has stored for your project exceeds the limit of {} MiB or {} files, or cannot be looked at, so \
+        it does not start; the operator of the gateway can remove it, or raise `PML_STDIO_FOLDER_MB`",
+        most / (1024 * 1024),
+        usage::ENTRIES
     );
     let refused = ErrorBody::new(ErrorCode::ToolUnavailable, message);
     let reason = "its folder is full".to_owned();
