@@ -30,12 +30,17 @@ const WALL: Duration = Duration::from_secs(4);
 static POOL: LazyLock<JobPool> = LazyLock::new(|| pool("work", 2).expect("a pool"));
 
 fn pool(name: &'static str, workers: usize) -> Result<JobPool, SandboxError> {
-    let limits = JobLimits {
-        cpu: Duration::from_millis(300),
-        // Much more, so that a busy machine runs out of the first limit, too.
-        wall: WALL,
-        ..JobLimits::default()
-    };
+    // A busy machine runs out of the first limit, too.
+    limited(name, Duration::from_millis(300), WALL, workers)
+}
+
+fn limited(
+    name: &'static str,
+    cpu: Duration,
+    wall: Duration,
+    workers: usize,
+) -> Result<JobPool, SandboxError> {
+    let limits = JobLimits { cpu, wall, ..JobLimits::default() };
     JobPool::new(Job { name, run: work }, limits, workers)
 }
 
@@ -97,20 +102,25 @@ async fn a_worker_is_reused() {
 }
 
 async fn a_worker_that_dies_is_replaced() {
-    let own = pool("work", 1).expect("a pool");
-    let run = async |input: &str| own.run(input.as_bytes().to_vec()).await;
+    let hurried = pool("work", 1).expect("a pool");
+    // Filling a stack takes a busy machine long.
+    let minute = Duration::from_secs(60);
+    let patient = limited("work", minute, 2 * minute, 1).expect("a pool");
+    let ends = [
+        (&hurried, "loop", JobFailure::TimedOut),
+        (&hurried, "sleep", JobFailure::Starved { within: WALL }),
+        (&patient, "memory", JobFailure::OutOfMemory),
+        (&patient, "stack", JobFailure::Crashed { signal: Some(libc::SIGSEGV) }),
+        (&patient, "panic", JobFailure::Crashed { signal: None }),
+    ];
     for round in 0..2 {
-        assert_eq!(run("loop").await, Err(JobFailure::TimedOut), "{round}");
-        let starved = JobFailure::Starved { within: WALL };
-        assert_eq!(run("sleep").await, Err(starved), "{round}");
-        assert_eq!(run("memory").await, Err(JobFailure::OutOfMemory), "{round}");
-        assert_eq!(
-            run("stack").await,
-            Err(JobFailure::Crashed { signal: Some(libc::SIGSEGV) }),
-            "{round}"
-        );
-        assert_eq!(run("panic").await, Err(JobFailure::Crashed { signal: None }), "{round}");
-        assert_eq!(run("still here").await.unwrap(), b"STILL HERE");
+        for (pool, input, end) in &ends {
+            let ended = pool.run(input.as_bytes().to_vec()).await;
+            assert_eq!(ended.as_ref(), Err(end), "{round}: {input}");
+        }
+        for pool in [&hurried, &patient] {
+            assert_eq!(pool.run(b"still here".to_vec()).await.unwrap(), b"STILL HERE");
+        }
     }
 }
 
