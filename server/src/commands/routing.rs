@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
-use protocol::Fqdn;
-use registry::{RegistryError, RuleChange, RuleOrigin};
+use protocol::{Fqdn, Routing};
+use registry::{RegistryError, RuleChange, RuleOrigin, StdioServer};
+use serde_json::json;
 
 use crate::config::{RoutingCommand, RoutingTarget};
 use crate::database::Database;
@@ -16,17 +17,28 @@ pub(super) async fn run(database: &Database, command: &RoutingCommand) -> anyhow
     match command {
         RoutingCommand::List { json } => {
             let rules = operator.rules().await.context("could not read the rules")?;
+            let servers = operator.stdio_servers().await.context("could not read the catalog")?;
+            let moved: Vec<_> =
+                servers.iter().filter(|it| it.routing == Some(Routing::Server)).collect();
             if *json {
-                return Ok(serde_json::to_string_pretty(&rules)? + "\n");
+                let server = |it: &&StdioServer| json!({ "server": it.fqdn, "routing": it.routing, "origin": RuleOrigin::Operator });
+                let rules = rules.iter().map(|rule| json!(rule));
+                let all: Vec<_> = rules.chain(moved.iter().map(server)).collect();
+                return Ok(serde_json::to_string_pretty(&all)? + "\n");
             }
-            // In bytes, which are characters here: patterns are ASCII.
-            let width = rules.iter().map(|rule| rule.pattern.to_string().len()).max().unwrap_or(0);
+            let rules = rules.iter().map(|it| (it.pattern.to_string(), it.routing, it.origin));
+            // A `stdio` server runs here only because the operator says so.
+            let server =
+                |it: &&StdioServer| (it.fqdn.to_string(), Routing::Server, RuleOrigin::Operator);
+            let rows: Vec<_> = rules.chain(moved.iter().map(server)).collect();
+            // In bytes, which are characters here: patterns and names are ASCII.
+            let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
             let mut out = String::new();
-            for rule in rules {
-                let (pattern, routing) = (rule.pattern.to_string(), rule.routing.as_str());
-                match rule.origin {
-                    RuleOrigin::Shipped => writeln!(out, "{pattern:width$}  {routing}")?,
-                    RuleOrigin::Operator => writeln!(out, "{pattern:width$}  {routing}  (yours)")?,
+            for (name, routing, origin) in rows {
+                let routing = routing.as_str();
+                match origin {
+                    RuleOrigin::Shipped => writeln!(out, "{name:width$}  {routing}")?,
+                    RuleOrigin::Operator => writeln!(out, "{name:width$}  {routing}  (yours)")?,
                 }
             }
             Ok(out)

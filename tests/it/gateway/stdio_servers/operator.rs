@@ -24,6 +24,13 @@ fn a_seeded_server_runs_once_it_is_installed_and_routed() {
 
     // Routed, and not installed: the error says what to do.
     installation.run_ok(&["routing", "set", MEMORY, "server"]);
+    let listed = installation.run_ok(&["routing", "list"]);
+    let line = listed.lines().find(|line| line.starts_with(MEMORY)).unwrap();
+    assert!(line.ends_with("  server  (yours)"), "{listed}");
+    let listed: Vec<Value> =
+        serde_json::from_str(&installation.run_ok(&["routing", "list", "--json"])).unwrap();
+    let expected = json!({ "server": MEMORY, "routing": "server", "origin": "operator" });
+    assert_eq!(listed.last(), Some(&expected));
     let memory = client(&tenant, "memory:read_graph");
     let message = failure(&memory.execute(read), "TOOL_UNAVAILABLE").to_owned();
     assert!(message.contains("pml-server stdio install pml.mcp.memory"), "{message}");
