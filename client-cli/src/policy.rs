@@ -7,6 +7,7 @@
 //! lower limit count.
 
 mod check;
+mod example;
 mod file;
 mod given;
 pub(crate) mod glob;

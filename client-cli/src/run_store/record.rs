@@ -3,15 +3,21 @@
 //! Their JSON form is canonical as in RFC 8785: members are sorted, and there are no numbers but integers below 2^53.
 //! Values of programs, which may have any number, are stored as texts.
 
+mod approval;
+mod change;
 mod mock;
 mod replay;
+mod store;
 
 use protocol::redaction::keys_in_use;
 use protocol::{ErrorBody, Integrity, canonical_json};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::approval::{Answered, ApprovalGiven, Before, Covered};
+pub(crate) use self::change::{Change, FileChanging, KeptFile, MovedItem};
 pub(crate) use self::mock::CallMocked;
 pub(crate) use self::replay::{CallDiffers, InputChanged, ReplayCompared};
+pub(crate) use self::store::{EndDiffered, ErasedRecord, StoreAdopted, StoreBegan, ValuesErased};
 
 /// One record. Times are RFC 3339 in UTC, with milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,19 +55,6 @@ pub(crate) enum Record {
     EndDiffered(EndDiffered),
     /// The values of a run, or of one of its calls, were erased.
     ValuesErased(ValuesErased),
-}
-
-/// The start of the store; the first record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct StoreBegan {
-    /// The time.
-    pub(crate) at: String,
-    /// A random id, which tells this store from one that was at the same place before.
-    pub(crate) store: String,
-    /// The stores that were at the same place before, as their ids and the numbers of their last records.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) after: Vec<String>,
 }
 
 /// The start of a run.
@@ -188,112 +181,6 @@ pub(crate) struct CallBegan {
     pub(crate) epoch_ms: Option<i64>,
 }
 
-/// A change of a file or folder that a call is about to make.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct FileChanging {
-    /// The time.
-    pub(crate) at: String,
-    /// The run's id.
-    pub(crate) run: String,
-    /// The call.
-    pub(crate) call: String,
-    /// The change.
-    pub(crate) change: Change,
-}
-
-/// A change. Paths are relative to the workspace, with links resolved.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Change {
-    /// A file is created, or its content is replaced.
-    Write {
-        /// The file.
-        path: String,
-        /// What was there; `None` if nothing was.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        before: Option<KeptFile>,
-        /// The hash of the new content.
-        after: Integrity,
-        /// The permissions that it gets; `None` for those of a new file.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        mode: Option<u32>,
-    },
-    /// A file is removed.
-    Remove {
-        /// The file.
-        path: String,
-        /// What was there.
-        before: KeptFile,
-    },
-    /// A folder is created.
-    CreateFolder {
-        /// The folder.
-        path: String,
-    },
-    /// An empty folder is removed.
-    RemoveFolder {
-        /// The folder.
-        path: String,
-        /// Its permissions.
-        mode: u32,
-    },
-    /// A file, folder or link is moved.
-    Move {
-        /// Its old path.
-        from: String,
-        /// Its new path.
-        to: String,
-        /// What it is.
-        moved: MovedItem,
-    },
-    /// A change whose paths were erased.
-    Erased {
-        /// The hash of the content that was replaced or removed, if it was kept.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        before: Option<Integrity>,
-    },
-}
-
-/// What was moved, so that something else at its place is noticed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum MovedItem {
-    /// A file.
-    File {
-        /// Its size in bytes.
-        bytes: u64,
-        /// Its permissions.
-        mode: u32,
-        /// The hash of its content; `None` if it is too large, or cannot be read.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        hash: Option<Integrity>,
-    },
-    /// A folder.
-    Folder,
-    /// A link.
-    Link {
-        /// The hash of its target.
-        target: Integrity,
-    },
-}
-
-/// The content of a file that was replaced or removed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct KeptFile {
-    /// Its size in bytes.
-    pub(crate) bytes: u64,
-    /// Its permissions.
-    pub(crate) mode: u32,
-    /// The hash of its content, after which a file with it is named; `None` if it was not kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) hash: Option<Integrity>,
-    /// Why it was not kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) not_kept: Option<String>,
-}
-
 /// The end of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -341,74 +228,6 @@ pub(crate) struct CallRefused {
     pub(crate) at_ms: Option<u64>,
 }
 
-/// The answer to a question.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ApprovalGiven {
-    /// When it was answered.
-    pub(crate) at: String,
-    /// When it was asked.
-    pub(crate) asked_at: String,
-    /// The run's id.
-    pub(crate) run: String,
-    /// The tool.
-    pub(crate) tool: String,
-    /// The arguments that were shown.
-    pub(crate) args: Content,
-    /// The number of calls with these arguments that it covers.
-    pub(crate) count: u32,
-    /// Why the user was asked.
-    pub(crate) reason: String,
-    /// The hash of the text of the question.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) shown_hash: Option<Integrity>,
-    /// The answer.
-    pub(crate) answer: Answered,
-    /// Where it came from: `agent`, `client`, `terminal` or `page`; `None` without an answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) by: Option<String>,
-    /// For a call of a list: what exactly was shown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) covers: Option<Covered>,
-}
-
-/// What an answer about a call of a list covers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Covered {
-    /// A hash of the arguments and of the places that they lead to.
-    pub(crate) key: Integrity,
-    /// What was at the place of the file that the call changes, if the answer depends on it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) before: Option<Before>,
-}
-
-/// What was at a place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Before {
-    /// There was no file.
-    Nothing,
-    /// A file with this content.
-    File(Integrity),
-}
-
-/// An answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Answered {
-    /// The calls may run.
-    Once,
-    /// The calls and all later calls of the tool may run.
-    Always,
-    /// The calls fail, although others of the same question may run.
-    LeftOut,
-    /// The run ends.
-    Abort,
-    /// There was none in time, or the run was cancelled.
-    None,
-}
-
 /// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -428,58 +247,6 @@ pub(crate) struct RunEnded {
     /// The hash of what its program printed, if it printed something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) console: Option<Integrity>,
-}
-
-/// The first use of a store that was moved or copied here, or whose known end was lost.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct StoreAdopted {
-    /// The time.
-    pub(crate) at: String,
-}
-
-/// A difference between the end of the store and the end that `pml` last wrote here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct EndDiffered {
-    /// When it was noticed.
-    pub(crate) at: String,
-    /// The number of the last record that `pml` wrote here.
-    pub(crate) last: i64,
-    /// The number of the last record that was found.
-    pub(crate) found: i64,
-    /// The store that `pml` last wrote here, if it is not this one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) store: Option<String>,
-}
-
-/// The erasure of values. The texts of the records were replaced in the same transaction.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ValuesErased {
-    /// The time.
-    pub(crate) at: String,
-    /// The run's id.
-    pub(crate) run: String,
-    /// The call whose values were erased; `None` for all values of the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) call: Option<String>,
-    /// The records that had the values.
-    pub(crate) records: Vec<ErasedRecord>,
-}
-
-/// A record whose text was replaced. Its hash can no longer be computed, so it is stated here, with what it follows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ErasedRecord {
-    /// Its number.
-    pub(crate) seq: i64,
-    /// The hash of the record before it.
-    pub(crate) before: Integrity,
-    /// Its hash, which covered the text with the values.
-    pub(crate) hash: Integrity,
-    /// The hash of the text that is left.
-    pub(crate) left: Integrity,
 }
 
 /// How a call or a run ended.
@@ -536,20 +303,6 @@ pub(crate) struct Content {
     /// Whether it was erased: then there is neither a text nor a file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) erased: bool,
-}
-
-impl Change {
-    /// Returns the file that it replaces or removes.
-    pub(crate) fn before(&self) -> Option<&KeptFile> {
-        match self {
-            Self::Write { before, .. } => before.as_ref(),
-            Self::Remove { before, .. } => Some(before),
-            Self::CreateFolder { .. }
-            | Self::RemoveFolder { .. }
-            | Self::Move { .. }
-            | Self::Erased { .. } => None,
-        }
-    }
 }
 
 impl Failure {
