@@ -7,6 +7,7 @@ mod database_faults;
 mod database_outage;
 mod database_stalls;
 mod drives;
+mod executions;
 mod inspection;
 mod large_answers;
 mod malformed;
