@@ -32,7 +32,7 @@ soak: released ## Run all tests with full counts, on programs that no run had be
 	PML_TEST_SCALE=1 PML_TEST_BIN_DIR=$$(realpath $${CARGO_TARGET_DIR:-target}/release) \
 		$(CARGO) test $(LOCKED) -p tests --test it -- --test-threads=1 --nocapture gateway::drives
 
-ready: fmt clippy doc sqlx test ## Run all that CI runs
+ready: fmt clippy doc sqlx test try ## Run all that CI runs
 
 fmt: ## Check the formatting
 	$(CARGO) fmt --all --check

@@ -13,9 +13,11 @@ use serde_json::{Value, json};
 
 type AnyResult<T> = Result<T, Box<dyn Error>>;
 
-const PROGRAMS: &[(&str, &str)] = &[
+/// Their names, the side that each runs on, and their texts.
+const PROGRAMS: &[(&str, &str, &str)] = &[
     (
         "server only",
+        "server",
         r#"const numbers = [3, 1, 4, 1, 5, 9, 2, 6];
 const [stats, hash] = await Promise.all([
   mcp.math.stats({ numbers }),
@@ -25,12 +27,14 @@ return { mean: stats.mean, hash: hash.slice(0, 12) };"#,
     ),
     (
         "client only",
+        "client",
         r#"const listing: string = await mcp.filesystem.list_directory({ path: "." });
 const text = await mcp.filesystem.read_text_file({ path: "notes.md" });
 return { files: listing.split("\n").length, words: text.split(/\s+/).filter(Boolean).length };"#,
     ),
     (
         "mixed",
+        "client",
         r#"const text = await mcp.filesystem.read_text_file({ path: "orders.json" });
 const orders: { item: string; price: number }[] = await mcp.json.parse({ data: text });
 const total = orders.reduce((sum, order) => sum + order.price, 0);
@@ -95,8 +99,12 @@ fn run(bin: &Path, base: &Path) -> AnyResult<()> {
 
     let mut agent = Agent::start(pml(&["stdio"]))?;
     println!("Connected to `pml stdio` as an agent would (MCP {}).\n", agent.version);
-    for (name, program) in PROGRAMS {
-        show(name, program, &agent.execute(program)?)?;
+    for (name, side, program) in PROGRAMS {
+        let envelope = agent.execute(program)?;
+        show(name, program, &envelope)?;
+        if envelope["executed"] != *side {
+            return Err(format!("the program should have run on the {side}").into());
+        }
     }
     drop(agent);
     println!(

@@ -148,6 +148,13 @@ pub(crate) fn has_ask_rule<'a>(
     })
 }
 
+/// Returns whether a rule asks about a tool by its full name, and none allows it by the name in the program: `allow` precedes
+/// `ask`, and is for that name when the program runs here.
+pub(crate) fn asks_by_full_name(permissions: &Permissions, name: &ToolId, full: &ToolId) -> bool {
+    permissions.rule_on(name).verdict != Verdict::Allow
+        && has_ask_rule(permissions, std::iter::once(full))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,6 +217,29 @@ mod tests {
         let call = Call { allowed_in_run: true, ..Call::default() };
         let asked = "b:x".parse().unwrap();
         assert_eq!(decide(&permissions(), &asked, call), Decision::Run { reason });
+    }
+
+    /// A rule that asks about everything does not ask about the full name of a tool that is allowed.
+    #[test]
+    fn a_full_name_is_asked_about_unless_the_tool_is_allowed() {
+        let list = |text: &str| vec![text.parse().unwrap()];
+        let rules = |allow: &str, ask: &str| {
+            let rules = PermissionRules { allow: list(allow), ask: list(ask), deny: Vec::new() };
+            Permissions::new(rules, ".pml.json")
+        };
+        let [name, full]: [ToolId; 2] = ["a:x", "acme.web.a:x"].map(|id| id.parse().unwrap());
+        for (allow, ask, expected) in [
+            ("a:*", "*", false),
+            ("a:*", "acme.web.a:x", false),
+            ("b:*", "*", true),
+            ("b:*", "acme.web.a:x", true),
+            ("b:*", "b:*", false),
+            // A rule for the full name does not allow the name in the program.
+            ("acme.web.a:x", "a:*", false),
+        ] {
+            let asked = asks_by_full_name(&rules(allow, ask), &name, &full);
+            assert_eq!(asked, expected, "{allow} {ask}");
+        }
     }
 
     /// Only an `ask` rule keeps a program on this machine; the default of asking does not.

@@ -17,7 +17,7 @@ use super::rules::CachedRules;
 use super::{Asked, Placed, Placement, Reached, Source, is_of_pml};
 use crate::app::{App, Elsewhere, hidden_by_configured};
 use crate::capabilities::load_module;
-use crate::consent::decision::{has_ask_rule, why_refused};
+use crate::consent::decision::{asks_by_full_name, has_ask_rule, why_refused};
 use crate::tools;
 
 /// The known facts about a program's tools.
@@ -138,10 +138,13 @@ impl<'a> Finder<'a> {
             .collect();
         let mut notes = self.notes(&tools);
         let mut runs_on = Side::decide(analysis.dynamic, tools.values().map(|placed| placed.side));
-        let asks = analysis
-            .tools
-            .iter()
-            .find(|id| has_ask_rule(&self.app.permissions(), [*id].into_iter()));
+        let permissions = self.app.permissions();
+        let asks = analysis.tools.iter().find(|id| {
+            let learned = || self.learned.as_ref()?.of(id).map(|(tool, _)| tool);
+            let full = self.answers.get(*id).or_else(learned).and_then(inquiry::full_name);
+            has_ask_rule(&permissions, [*id].into_iter())
+                || full.is_some_and(|full| asks_by_full_name(&permissions, id, &full))
+        });
         if let Some(id) = asks.filter(|_| runs_on != Side::Client) {
             // Only this machine can ask the user.
             runs_on = Side::Client;
@@ -270,8 +273,10 @@ impl<'a> Finder<'a> {
         }
         let reached_ids = inquiry::listed(tool).unwrap_or_default();
         // A rule may use the full name of a tool that the program calls by its short name.
-        let full = inquiry::full_name(tool);
-        let asks = has_ask_rule(&self.app.permissions(), reached_ids.iter().chain(&full));
+        let names = tool.id.parse::<ToolId>().ok().zip(inquiry::full_name(tool));
+        let permissions = self.app.permissions();
+        let asks = has_ask_rule(&permissions, reached_ids.iter())
+            || names.is_some_and(|(name, full)| asks_by_full_name(&permissions, &name, &full));
         let side = if asks { Side::Client } else { tool.routing.into() };
         let is_own = self.is_of_own_scope(tool);
         let mut sends = false;

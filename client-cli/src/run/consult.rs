@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, Elsewhere};
-use crate::consent::decision::{has_ask_rule, refuse_denied, refuse_denied_by_rule};
+use crate::consent::decision::{
+    asks_by_full_name, has_ask_rule, refuse_denied, refuse_denied_by_rule,
+};
 use crate::placement::inquiry::{
     LocalFacts, Located, Reply, Resolution, ask_gateway, check_tools, dry_run, escaped, full_name,
     listed, locate, needs_gateway, read_dry_run, resolution_of, unknown_of,
@@ -134,7 +136,7 @@ pub(crate) fn unknown(answer: &Result<Consulted, ErrorBody>, tools: &[ToolId]) -
     tools.iter().filter(|id| unknown.contains(&id.as_str())).cloned().collect()
 }
 
-/// Returns what the names of a program resolve to, and what its capabilities call, according to the gateway.
+/// Returns what the capabilities of a program call, according to the gateway, and the full names that a rule asks about.
 ///
 /// # Errors
 /// Returns `PERMISSION_DENIED` if a rule denies one of them, or that the answer is invalid.
@@ -151,7 +153,10 @@ fn reached(app: &App, resolution: &Resolution) -> Result<Vec<ToolId>, ErrorBody>
         // A rule may use the full name of a tool that the program calls by its short name.
         if let Some(id) = full_name(tool) {
             refuse_denied_by_rule(&app.permissions(), &id, &why)?;
-            all.push(id);
+            let name: Option<ToolId> = tool.id.parse().ok();
+            if name.is_none_or(|name| asks_by_full_name(&app.permissions(), &name, &id)) {
+                all.push(id);
+            }
         }
     }
     Ok(all)

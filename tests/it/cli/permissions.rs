@@ -93,6 +93,36 @@ fn ask_rules_apply_to_server_tools() {
     assert_eq!((success(&plain), &plain["executed"]), (&json!(1), &json!("server")));
 }
 
+/// A rule that asks about everything else is not about a tool that is allowed, whatever its full name. A run and its plan
+/// agree on the side.
+#[test]
+fn an_allowed_tool_is_not_asked_about_by_its_full_name() {
+    let code = "return await mcp.math.eval({ expression: '1' })";
+    for (allow, ask, side) in [
+        ("math:*", "*", "server"),
+        ("math:*", "pml.mcp.math:eval", "server"),
+        ("json:*", "pml.mcp.math:eval", "client"),
+        ("json:*", "json:*", "server"),
+    ] {
+        let rules = json!({ "allow": [allow], "ask": [ask] });
+        let project = Project::new().configure(&json!({ "permissions": rules }));
+        let mut pml = project.stdio();
+        let dry = pml.execute_request(json!({ "code": code, "options": { "dry_run": true } }));
+        assert_eq!(success(&dry)["routing"], side, "{allow} {ask}: {dry:#}");
+        let mut done = pml.execute(code);
+        if side == "client" {
+            question(&done);
+            done = pml.resume(&done, true, false);
+        }
+        assert_eq!((success(&done), &done["executed"]), (&json!(1), &json!(side)), "{allow} {ask}");
+    }
+    // The rules that `pml init` writes.
+    let project = Project::new();
+    assert!(project.run(&["init", "--yes"]).status.success());
+    let (done, _) = project.exec(code);
+    assert_eq!((success(&done), &done["executed"]), (&json!(1), &json!("server")), "{done:#}");
+}
+
 /// `deny` and `ask` apply to configured MCP servers, including those that were used before.
 #[test]
 fn rules_apply_to_configured_mcp_servers() {
