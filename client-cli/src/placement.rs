@@ -121,6 +121,8 @@ pub(crate) struct Placement {
     pub(crate) gateway: String,
     /// The gateway, if a run sends it the text of the program.
     pub(crate) text_goes_to: Option<String>,
+    /// Why the program is refused before it starts, as far as that is known.
+    pub(crate) refusals: Vec<String>,
     /// Further notes: hidden entries, rules that change the location.
     pub(crate) notes: Vec<String>,
 }
@@ -214,6 +216,20 @@ impl Placement {
             None => Asked::No("the gateway was not asked: none is configured".to_owned()),
         };
         finder.place(analysis, asked).await
+    }
+
+    /// Takes note that the program runs here wherever its tools are, and why.
+    pub(crate) fn keep_here(&mut self, why: String) {
+        if self.runs_on != Side::Client {
+            self.runs_on = Side::Client;
+            self.notes.push(why);
+        }
+    }
+
+    /// Returns the warnings of a dry run.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let refusals = self.refusals.iter().map(|why| format!("the program is refused: {why}"));
+        refusals.chain(self.notes.iter().cloned()).collect()
     }
 
     /// Returns the plan of the program.

@@ -20,6 +20,7 @@ use crate::args::{self, GraphFormat};
 use crate::commands::program::locate_diagnostics;
 use crate::commands::program::note_diagnostics;
 use crate::commands::terminal::say;
+use crate::consent::program_lock::LockFile;
 use crate::diagram::{self, TooLarge, display};
 use crate::error::CliError;
 use crate::placement::Placement;
@@ -52,7 +53,13 @@ pub(crate) async fn plan(
         }
         return Ok(ExitCode::from(2));
     }
-    let placement = Placement::of_program(&app, &analysis, plan.offline, stop).await?;
+    let mut placement = Placement::of_program(&app, &analysis, plan.offline, stop).await?;
+    let is_stdin = plan.file.as_os_str() == "-";
+    match if is_stdin { Ok(None) } else { LockFile::read(&plan.file) } {
+        Ok(None) => {}
+        Ok(Some(_)) => placement.keep_here("it is locked, so the program runs here".to_owned()),
+        Err(error) => placement.refusals.push(error.message),
+    }
     let found = placement.plan(&analysis);
     let refused = denied::denied(&app, &found);
     if plan.json {

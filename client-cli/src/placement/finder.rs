@@ -136,6 +136,7 @@ impl<'a> Finder<'a> {
             .iter()
             .map(|id| (id.clone(), self.placed(id, offline, CAPABILITY_DEPTH)))
             .collect();
+        let refusals = self.refusals(&tools);
         let mut notes = self.notes(&tools);
         let mut runs_on = Side::decide(analysis.dynamic, tools.values().map(|placed| placed.side));
         let permissions = self.app.permissions();
@@ -145,12 +146,17 @@ impl<'a> Finder<'a> {
             has_ask_rule(&permissions, [*id].into_iter())
                 || full.is_some_and(|full| asks_by_full_name(&permissions, id, &full))
         });
-        if let Some(id) = asks.filter(|_| runs_on != Side::Client) {
+        // Nobody is asked about a program that is refused.
+        if let Some(id) = asks.filter(|_| runs_on != Side::Client && refusals.is_empty()) {
             // Only this machine can ask the user.
             runs_on = Side::Client;
             notes.push(format!(
                 "a permission rule of yours asks about `{id}`, so the program runs here"
             ));
+        }
+        if permissions.policy().counts_calls() && runs_on != Side::Client {
+            runs_on = Side::Client;
+            notes.push("your policy counts calls, so the program runs here".to_owned());
         }
         if self.app.permissions().keeps_text() && runs_on != Side::Client {
             runs_on = Side::Client;
@@ -163,10 +169,12 @@ impl<'a> Finder<'a> {
         notes.append(&mut self.warnings);
         notes.extend_from_slice(self.elsewhere.warnings());
         let gateway = self.app.cloud()?.gateway().to_string();
-        let text_goes_to = inquiry::sends_text(self.app, analysis, &self.elsewhere)
-            .await?
+        // A program with a denied tool is refused before the gateway is asked.
+        let is_denied = analysis.tools.iter().any(|id| why_refused(&permissions, id).is_some());
+        let text_goes_to = (!is_denied
+            && inquiry::sends_text(self.app, analysis, &self.elsewhere).await?)
             .then(|| gateway.clone());
-        Ok(Placement { tools, runs_on, asked, gateway, text_goes_to, notes })
+        Ok(Placement { tools, runs_on, asked, gateway, text_goes_to, refusals, notes })
     }
 
     fn placed(&self, id: &ToolId, offline: bool, depth: usize) -> Placed {
@@ -318,17 +326,41 @@ impl<'a> Finder<'a> {
         Ok(startable)
     }
 
-    /// Returns notes about refusals, hidden entries and rules that change a location.
+    /// Returns why a program with these tools is refused.
+    fn refusals(&self, tools: &BTreeMap<ToolId, Placed>) -> Vec<String> {
+        let permissions = self.app.permissions();
+        let mut refusals = Vec::new();
+        for (id, placed) in tools {
+            if let Some(reason) = why_refused(&permissions, id) {
+                refusals.push(format!("`{id}` is denied: {reason}"));
+            }
+            if placed.source == Source::Config {
+                refusals.extend(self.app.check_listed(id).err().map(|error| error.message));
+            } else if placed.source == Source::Native && !self.app.is_local(id) {
+                refusals.push(format!(
+                    "`{}` is built into `pml` and has no tool `{}`",
+                    id.namespace(),
+                    id.action()
+                ));
+            }
+            if self.missing.contains(id) && placed.source == Source::Gateway {
+                refusals.push(format!("`{id}` is not registered"));
+            }
+            for reached_id in placed.capability.iter().flat_map(|reached| reached.reaches.keys()) {
+                if let Some(reason) = why_refused(&permissions, reached_id) {
+                    refusals
+                        .push(format!("`{id}` calls `{reached_id}`, which is denied: {reason}"));
+                }
+            }
+        }
+        refusals
+    }
+
+    /// Returns notes about hidden entries and rules that change a location.
     fn notes(&self, tools: &BTreeMap<ToolId, Placed>) -> Vec<String> {
         let mut notes = Vec::new();
         for (id, placed) in tools {
-            if let Some(reason) = why_refused(&self.app.permissions(), id) {
-                notes.push(format!("`{id}` is denied, so the program is refused: {reason}"));
-            }
             if placed.source == Source::Config {
-                if let Err(error) = self.app.check_listed(id) {
-                    notes.push(format!("the program is refused: {}", error.message));
-                }
                 let namespace = id.namespace();
                 let known = self.answers.get(id).and_then(|tool| tool.fqdn.as_deref());
                 let hidden = hidden_by_configured(id, known);
@@ -337,22 +369,8 @@ impl<'a> Finder<'a> {
                         "`{id}` belongs to your own server `{namespace}`, which hides {hidden}"
                     ));
                 }
-            } else if placed.source == Source::Native && !self.app.is_local(id) {
-                notes.push(format!(
-                    "`{}` is built into `pml` and has no tool `{}`, so the program is refused",
-                    id.namespace(),
-                    id.action()
-                ));
-            }
-            if self.missing.contains(id) && placed.source == Source::Gateway {
-                notes.push(format!("`{id}` is not registered, so the program is refused"));
             }
             for reached_id in placed.capability.iter().flat_map(|reached| reached.reaches.keys()) {
-                if let Some(reason) = why_refused(&self.app.permissions(), reached_id) {
-                    notes.push(format!(
-                        "`{id}` calls `{reached_id}`, which is denied, so the program is refused: {reason}"
-                    ));
-                }
                 let known = self.answers.get(id);
                 if known.is_some_and(|tool| tool.routing == Routing::Server)
                     && has_ask_rule(&self.app.permissions(), [reached_id].into_iter())

@@ -233,7 +233,7 @@ async fn answer_dry_run(
     let placement =
         Placement::of_resolution(app, analysis, Some(resolution), elsewhere, cancel).await?;
     success.result = json!(placement.dry_run(analysis));
-    success.run.warnings.extend(placement.notes);
+    success.run.warnings.extend(placement.warnings());
     Ok(Envelope::Success(success))
 }
 
@@ -251,7 +251,7 @@ fn without_gateway(analysis: &Analysis, placement: &Placement, known: &[ToolUse]
             duration_ms: 0.0,
             console: Vec::new(),
             console_truncated: false,
-            warnings: placement.notes.clone(),
+            warnings: placement.warnings(),
             calls: Some(Vec::new()),
             failed_calls: Vec::new(),
             meta: None,

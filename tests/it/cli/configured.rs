@@ -100,7 +100,7 @@ fn a_server_in_the_registrys_form_offers_the_listed_tools() {
 
     project.write("drop.ts", "return await mcp.internal_db.drop({})");
     let planned = text(&project.run(&["plan", "drop.ts"]).stdout);
-    assert!(planned.contains("the program is refused"), "{planned}");
+    assert!(planned.starts_with("Is refused before it starts: "), "{planned}");
 
     let found = pml.call("pml_discover", json!({ "name": "internal_db" }));
     let found = found["structuredContent"]["tools"].as_array().unwrap().clone();

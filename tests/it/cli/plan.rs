@@ -47,6 +47,7 @@ fn the_json_plan_has_exactly_the_documented_fields() {
             "capabilities",
             "routing",
             "text_goes_to",
+            "refusals",
             "notes",
             "diagnostics"
         ])

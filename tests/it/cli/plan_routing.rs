@@ -178,7 +178,15 @@ fn the_plan_reflects_the_users_permission_rules() {
     assert_eq!((success(&ran), &ran["executed"]), (&json!(2), &json!("client")));
     let denies = ruled(json!({ "allow": ["*"], "deny": ["math:eval"] }));
     let (planned, _) = plan(&denies, code);
-    assert!(planned["notes"][0].as_str().unwrap().contains("`math:eval` is denied"), "{planned:#}");
+    let why = "`math:eval` is denied: `deny` has `math:eval` in `.pml.json`";
+    assert_eq!((&planned["refusals"], &planned["text_goes_to"]), (&json!([why]), &Value::Null));
+    let shown = text(&denies.run_with(&["plan", "-"], code.as_bytes()).stdout);
+    assert!(
+        shown.starts_with(&format!(
+            "Is refused before it starts: 1 call, 1 tool, 1 step.\n  {why}\n"
+        )),
+        "{shown}"
+    );
 }
 
 /// A tool that no table has is unknown and counts as egress. A cached answer of the gateway is shown with its age.
@@ -242,7 +250,7 @@ fn unknown_routing_is_stated_and_counts_as_egress() {
         (&online["tasks"][1]["side"], &online["tasks"][1]["routing_source"]),
         (&json!("unknown"), &json!("gateway"))
     );
-    assert!(online["notes"].to_string().contains("`taker:take` is not registered"), "{online:#}");
+    assert_eq!(online["refusals"], json!(["`taker:take` is not registered"]), "{online:#}");
     assert_eq!(read(offline(&["--json"]))["tasks"][1]["side"], "unknown");
 }
 

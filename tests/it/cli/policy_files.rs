@@ -191,6 +191,10 @@ fn programs_on_the_gateway_are_judged() {
     {
         let (done, _) = exec_under(&project, policy, program);
         assert_eq!((success(&done), &done["executed"]), (&json!(7), &json!(side)), "{policy}");
+        let arguments = ["plan", "-", "--policy", "p.yaml", "--json"];
+        let planned = project.run_with(&arguments, program.as_bytes());
+        let planned: Value = serde_json::from_slice(&planned.stdout).unwrap();
+        assert_eq!(planned["runs_on"], side, "{policy}: {planned:#}");
     }
     let (denied, code) = exec_under(&project, "tools: ['json:*']\n", program);
     let message = failure(&denied, "POLICY_DENIED");

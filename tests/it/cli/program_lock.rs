@@ -307,6 +307,9 @@ fn a_locked_program_of_gateway_tools_runs_here() {
     let done = exec(&project);
     assert_eq!((success(&done), &done["executed"]), (&json!(42), &json!("client")));
     assert_eq!(calls(&done), [("math:eval", "server")]);
+    let planned = text(&project.run(&["plan", "a.ts"]).stdout);
+    assert!(planned.starts_with("Runs on this machine: "), "{planned}");
+    assert!(planned.contains("\n  it is locked, so the program runs here\n"), "{planned}");
 }
 
 /// A program that computes the names of its tools cannot be locked, nor can one that must not run.

@@ -31,7 +31,14 @@ pub(super) fn basis(placement: &Placement) -> Basis {
         sends_to.filter_map(|(id, placed)| Some((id.clone(), placed.sends_to.clone()?))).collect();
     let native = placement.tools.iter().filter(|(_, placed)| placed.source == Source::Native);
     let native = native.map(|(id, _)| id.clone()).collect();
-    Basis { opening, doubtful, sends_to, native, text_goes_to: placement.text_goes_to.clone() }
+    Basis {
+        opening,
+        doubtful,
+        sends_to,
+        native,
+        text_goes_to: placement.text_goes_to.clone(),
+        refusals: placement.refusals.clone(),
+    }
 }
 
 /// Adds the locations and their sources to the JSON of a plan.
@@ -46,6 +53,7 @@ pub(super) fn add_to(report: &mut Value, placement: &Placement) {
         "why_not": why_not,
     });
     report["text_goes_to"] = json!(placement.text_goes_to);
+    report["refusals"] = json!(placement.refusals);
     report["notes"] = json!(placement.notes);
     let tasks = report["tasks"].as_array_mut().into_iter().flatten();
     for task in tasks {

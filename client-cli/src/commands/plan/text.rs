@@ -33,6 +33,8 @@ pub(crate) struct Basis {
     pub(crate) native: BTreeSet<ToolId>,
     /// The gateway that gets the text of the program when it runs.
     pub(crate) text_goes_to: Option<String>,
+    /// Why the program is refused before it starts.
+    pub(crate) refusals: Vec<String>,
 }
 
 /// Renders a plan as text. Text from the program is escaped.
@@ -57,13 +59,15 @@ pub(crate) fn text_on(plan: &Plan, style: &Style, basis: &Basis) -> String {
 
 fn opening(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
     let side = match plan.runs_on {
+        _ if !basis.refusals.is_empty() => "Is refused before it starts",
         Side::Client => "Runs on this machine",
         Side::Server => "Runs on the server, which gets its text and its args",
         Side::Unknown => {
             "Runs on this machine, or on the server, which then gets its text and its args"
         }
     };
-    let basis = basis.opening.iter().map(|basis| format!(" ({basis})")).collect::<String>();
+    let opening = basis.opening.iter().filter(|_| basis.refusals.is_empty());
+    let opening = opening.map(|note| format!(" ({note})")).collect::<String>();
     let mut tools: Vec<&str> = plan.tasks.iter().map(|task| task.tool.as_str()).collect();
     tools.sort_unstable();
     tools.dedup();
@@ -76,12 +80,16 @@ fn opening(plan: &Plan, style: Style, basis: &Basis, out: &mut String) {
             count(plan.order.len(), "step")
         ),
     };
-    let _ = writeln!(out, "{}", style.paint(Part::Heading, &format!("{side}{basis}: {counts}.")));
+    let _ = writeln!(out, "{}", style.paint(Part::Heading, &format!("{side}{opening}: {counts}.")));
+    for why in &basis.refusals {
+        let _ = writeln!(out, "  {}", style.paint(Part::Warning, why));
+    }
 }
 
 /// States that the gateway gets the program's text. The opening line says so for a program that runs on the server.
 fn text_of_program(plan: &Plan, basis: &Basis, out: &mut String) {
-    if let Some(gateway) = basis.text_goes_to.as_ref().filter(|_| plan.runs_on != Side::Server) {
+    let is_said = plan.runs_on == Side::Server && basis.refusals.is_empty();
+    if let Some(gateway) = basis.text_goes_to.as_ref().filter(|_| !is_said) {
         let gateway = escape_text(gateway);
         let _ = writeln!(out, "Its text goes to the gateway {gateway} for analysis.");
     }
