@@ -1,5 +1,6 @@
 //! Where `pml plan` says that calls run, compared with the dry run and the actual run.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -187,6 +188,57 @@ fn the_plan_reflects_the_users_permission_rules() {
         )),
         "{shown}"
     );
+}
+
+/// Whatever the rules and the policy are, a program runs where its plan says.
+#[test]
+fn a_program_runs_where_its_plan_says() {
+    let tenant = Server::shared().tenant();
+    let init = json!({ "allow": ["math:*", "json:*", "filesystem:read_text_file"], "ask": ["*"] });
+    let all = json!({ "allow": ["*"] });
+    let reads = json!({ "read": { "allow": ["**"] } });
+    let settings = [
+        json!({}),
+        json!({ "permissions": init }),
+        json!({ "permissions": { "allow": ["json:*"], "ask": ["math:*"] } }),
+        json!({ "permissions": { "allow": ["*"], "deny": ["math:*"] } }),
+        json!({ "permissions": all, "analysis": "local" }),
+        json!({ "permissions": all, "policy": { "filesystem": reads, "tools": ["json:*", "math:*"] } }),
+        json!({ "permissions": all, "policy": { "tools": ["*"], "calls": { "math:*": 5 } } }),
+    ];
+    let programs = [
+        "return 1",
+        "return await mcp.math.eval({ expression: '1' })",
+        "return await mcp.math.eval({ expression: args.n ?? '2' })",
+        "const n = await mcp.math.eval({ expression: '3' }); return await mcp.json.parse({ data: `${n}` })",
+        "const t = await mcp.filesystem.read_text_file({ path: 'a.json' }); return await mcp.json.parse({ data: t })",
+        "const name = ['ma', 'th'].join(''); return await mcp[name].eval({ expression: '4' })",
+        "return await mcp.nobody.knows({})",
+    ];
+    let mut ends = BTreeMap::<String, usize>::new();
+    for settings in settings {
+        let project = Project::of(&tenant).configure(&settings);
+        project.write("a.json", "5");
+        for code in programs {
+            let (planned, _) = plan(&project, code);
+            let (ran, _) = project.exec(code);
+            let end = match ran["status"].as_str().unwrap() {
+                "success" => {
+                    assert_eq!(planned["runs_on"], ran["executed"], "{settings} {code}");
+                    ran["executed"].as_str().unwrap()
+                }
+                "error" => "refused",
+                other => other,
+            };
+            let is_refused = !planned["refusals"].as_array().unwrap().is_empty();
+            assert_eq!(is_refused, end == "refused", "{settings} {code}: {planned:#} {ran:#}");
+            *ends.entry(end.to_owned()).or_default() += 1;
+        }
+    }
+    // Each end was reached.
+    for (end, least) in [("server", 9), ("client", 9), ("refused", 9), ("approval_required", 3)] {
+        assert!(ends.get(end).is_some_and(|count| *count >= least), "{end}: {ends:?}");
+    }
 }
 
 /// A tool that no table has is unknown and counts as egress. A cached answer of the gateway is shown with its age.
