@@ -17,7 +17,9 @@ use super::rules::CachedRules;
 use super::{Asked, Placed, Placement, Reached, Source, is_of_pml};
 use crate::app::{App, Elsewhere, hidden_by_configured};
 use crate::capabilities::load_module;
-use crate::consent::decision::{asks_by_full_name, has_ask_rule, why_refused};
+use crate::consent::decision::{
+    asks_by_full_name, has_ask_rule, refuse_denied_by_rule, why_refused,
+};
 use crate::tools;
 
 /// The known facts about a program's tools.
@@ -141,8 +143,7 @@ impl<'a> Finder<'a> {
         let mut runs_on = Side::decide(analysis.dynamic, tools.values().map(|placed| placed.side));
         let permissions = self.app.permissions();
         let asks = analysis.tools.iter().find(|id| {
-            let learned = || self.learned.as_ref()?.of(id).map(|(tool, _)| tool);
-            let full = self.answers.get(*id).or_else(learned).and_then(inquiry::full_name);
+            let full = self.full_name(id);
             has_ask_rule(&permissions, [*id].into_iter())
                 || full.is_some_and(|full| asks_by_full_name(&permissions, id, &full))
         });
@@ -326,6 +327,12 @@ impl<'a> Finder<'a> {
         Ok(startable)
     }
 
+    /// Returns the full name of a tool of the gateway, as far as it is known.
+    fn full_name(&self, id: &ToolId) -> Option<ToolId> {
+        let learned = || self.learned.as_ref()?.of(id).map(|(tool, _)| tool);
+        self.answers.get(id).or_else(learned).and_then(inquiry::full_name)
+    }
+
     /// Returns why a program with these tools is refused.
     fn refusals(&self, tools: &BTreeMap<ToolId, Placed>) -> Vec<String> {
         let permissions = self.app.permissions();
@@ -333,6 +340,11 @@ impl<'a> Finder<'a> {
         for (id, placed) in tools {
             if let Some(reason) = why_refused(&permissions, id) {
                 refusals.push(format!("`{id}` is denied: {reason}"));
+            } else if matches!(placed.source, Source::Gateway | Source::Cache)
+                && let Some(full) = self.full_name(id)
+                && let Err(error) = refuse_denied_by_rule(&permissions, &full, "")
+            {
+                refusals.push(format!("`{id}` is refused: {}", error.message));
             }
             if placed.source == Source::Config {
                 refusals.extend(self.app.check_listed(id).err().map(|error| error.message));

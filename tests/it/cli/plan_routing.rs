@@ -202,6 +202,7 @@ fn a_program_runs_where_its_plan_says() {
         json!({ "permissions": init }),
         json!({ "permissions": { "allow": ["json:*"], "ask": ["math:*"] } }),
         json!({ "permissions": { "allow": ["*"], "deny": ["math:*"] } }),
+        json!({ "permissions": { "allow": ["*"], "deny": ["pml.mcp.math:eval"] } }),
         json!({ "permissions": all, "analysis": "local" }),
         json!({ "permissions": all, "policy": { "filesystem": reads, "tools": ["json:*", "math:*"] } }),
         json!({ "permissions": all, "policy": { "tools": ["*"], "calls": { "math:*": 5 } } }),
