@@ -40,9 +40,7 @@ impl Token {
         if let Some(file) = folder.open_file(NAME).map_err(|error| failed(&error))? {
             return Self::read(file);
         }
-        let mut bytes = [0_u8; BYTES];
-        getrandom::fill(&mut bytes).map_err(|error| failed(&error))?;
-        let text = BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        let text = random().map_err(|error| failed(&error))?;
         match folder.write(NAME, format!("{text}\n").as_bytes(), Existing::Kept) {
             Ok(()) => Ok(Self(Integrity::of(text.as_bytes()))),
             // Another `pml serve` was started at the same time.
@@ -84,6 +82,19 @@ impl Token {
     }
 }
 
+/// Returns the text of a new token.
+fn random() -> Result<String, getrandom::Error> {
+    loop {
+        let mut bytes = [0_u8; BYTES];
+        getrandom::fill(&mut bytes)?;
+        let text = BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        // In the command line of a client, it would be an option.
+        if !text.starts_with('-') {
+            return Ok(text);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -114,6 +125,13 @@ mod tests {
         assert!(ignored.lines().any(|line| line == NAME), "{ignored}");
         let (_other, workspace) = project();
         assert!(!Token::open(&workspace).unwrap().is(text.trim()));
+    }
+
+    #[test]
+    fn no_token_looks_like_an_option() {
+        let tokens: Vec<String> = (0..1_000).map(|_| random().unwrap()).collect();
+        assert_eq!(tokens.iter().find(|token| token.starts_with('-')), None);
+        assert!(tokens.iter().any(|token| token.contains('-')));
     }
 
     #[test]
