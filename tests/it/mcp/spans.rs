@@ -414,5 +414,5 @@ fn a_project_does_not_turn_exporting_on() {
     assert!(collector.heads().is_empty());
     let project = exporting(project, &collector);
     assert_eq!(project.run_with(&["exec", "-"], code).status.code(), Some(0));
-    assert_eq!(collector.heads().len(), 1);
+    assert!(!collector.heads().is_empty());
 }
